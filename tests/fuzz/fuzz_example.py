@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aiostream_data._native import example_py, parse_examples
-from aiostream_data._native.example_py import ANY_NUMBER, BYTES, FLOAT, INT64, Fault, Wanted
+from aiostream_data._native.example_py import ANY_NUMBER, BYTES, FLOAT, INT64, ParseFault, Wanted
 from aiostream_data.formats.example_writer import encode_example
 
 WANTED = [
@@ -47,7 +47,7 @@ def check(data: bytes) -> None:
 
 
 def assert_equal(native: Any, twin: Any, data: bytes) -> None:
-    if isinstance(native, Fault) or isinstance(twin, Fault):
+    if isinstance(native, ParseFault) or isinstance(twin, ParseFault):
         assert native == twin, data.hex()
         return
     for one, other in zip(native, twin, strict=True):
@@ -85,7 +85,7 @@ def run_mutations(runs: int, seed: int) -> int:
         check(data)
         whole = np.array([len(data)], np.int64)
         found = parse_examples(np.frombuffer(data, np.uint8), np.zeros(1, np.int64), whole, WANTED)
-        clean += not isinstance(found, Fault)
+        clean += not isinstance(found, ParseFault)
     return clean
 
 

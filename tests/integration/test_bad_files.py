@@ -167,7 +167,7 @@ EXAMPLES = [asd.encode_example({"label": number, "pair": [number, number]}) for 
 @pytest.mark.parametrize(
     ("seventh", "feature", "expected", "found"),
     [
-        ({"pair": [1, 2]}, "label", "int64", "no such feature"),
+        ({"pair": [1, 2]}, "label", "int64", "no values"),
         ({"label": 1.5, "pair": [1, 2]}, "label", "int64", "float"),
         ({"label": b"x", "pair": [1, 2]}, "label", "int64", "bytes"),
         ({"label": 1, "pair": [1, 2, 3]}, "pair", "2", "3"),

@@ -83,12 +83,14 @@ def refused(reason: Refusal, kind: type[StorageError], words: str, **more: Any) 
 
 
 BAD = {
-    "wrong bucket": Bad(ObjectNotFoundError, "no bucket 'nobody'", name="nobody/key", only=("s3", "gcs"), status=404),
+    "wrong bucket": Bad(
+        ObjectNotFoundError, "bucket 'nobody' does not exist", name="nobody/key", only=("s3", "gcs"), status=404
+    ),
     "wrong key": Bad(ObjectNotFoundError, "no such object", name="bucket/nothing", status=404),
     "a directory": Bad(ObjectNotFoundError, "no such object", name="bucket/folder", status=404),
     "a directory with its slash": Bad(ObjectNotFoundError, "no such object", name="bucket/folder/", status=404),
-    "a bucket": Bad(ObjectNotFoundError, "names a bucket", name="bucket", only=("s3", "gcs")),
-    "a bucket with its slash": Bad(ObjectNotFoundError, "names a bucket", name="bucket/", only=("s3", "gcs")),
+    "a bucket": Bad(ObjectNotFoundError, "is a bucket", name="bucket", only=("s3", "gcs")),
+    "a bucket with its slash": Bad(ObjectNotFoundError, "is a bucket", name="bucket/", only=("s3", "gcs")),
     "access denied": refused("denied", AccessDeniedError, "refused access", status=403, only=("s3", "http")),
     "a wrong secret": refused("bad_signature", AccessDeniedError, "secret key", only=("s3",), status=403),
     "an unknown key": refused("unknown_key", CredentialsError, "access key", only=("s3",), status=403),
@@ -105,16 +107,18 @@ BAD = {
         ObjectChangedError, "replaced", between=lambda server, url: void(server.put("bucket/key", CONTENT[::-1]))
     ),
     "it changes on the way": Bad(ObjectChangedError, "replaced", Fault(change="before")),
-    "it is shorter than was said": Bad(WrongAnswerError, "the answer says", nbytes=len(CONTENT) + 5_000),
+    "it is shorter than was said": Bad(WrongAnswerError, "size changed from", nbytes=len(CONTENT) + 5_000),
     "it ends early": Bad(StoreUnreachableError, "bytes", Fault(end_early_at="middle")),
-    "it says that it is longer": Bad(WrongAnswerError, "asked for", Fault(content_range="bytes 0-99999/100000")),
+    "it says that it is longer": Bad(
+        WrongAnswerError, "instead of the requested", Fault(content_range="bytes 0-99999/100000")
+    ),
     "it says that it is shorter": Bad(StorageError, "bytes", Fault(content_range="bytes 0-4/5")),
     "another range": Bad(StorageError, "bytes", Fault(shift_range=3)),
     "two lengths": Bad(StoreUnreachableError, "HTTP", Fault(duplicate_length=7)),
     "no HTTP": Bad(StoreUnreachableError, "HTTP", Fault(raw=b"SSH-2.0-OpenSSH\r\n\r\n")),
-    "silence": Bad(StoreTimeoutError, "time-outs", Fault(stall_at="start"), options=IMPATIENCE),
-    "silence in the middle": Bad(StoreTimeoutError, "time-outs", Fault(stall_at="middle"), options=IMPATIENCE),
-    "a reset": Bad(StoreUnreachableError, "broke off", Fault(reset_at="start")),
+    "silence": Bad(StoreTimeoutError, "_timeout", Fault(stall_at="start"), options=IMPATIENCE),
+    "silence in the middle": Bad(StoreTimeoutError, "_timeout", Fault(stall_at="middle"), options=IMPATIENCE),
+    "a reset": Bad(StoreUnreachableError, "connection", Fault(reset_at="start")),
 }
 
 CASES = [

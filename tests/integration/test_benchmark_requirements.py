@@ -1,7 +1,8 @@
-"""What the benchmarks' environments need can be installed as pinned."""
+"""The pinned requirements of the benchmarks can be installed. Resolving them needs minutes and a package index."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ RESOLVE = ["-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
 MOST_S = 300
 
 
+@pytest.mark.skipif("ASD_EXAMPLES" not in os.environ, reason="make test-long resolves the pinned versions")
+@pytest.mark.timeout(MOST_S + 10)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_the_pinned_versions_of_an_environment_do_not_exclude_each_other(file: Path) -> None:
     run = subprocess.run(

@@ -320,8 +320,8 @@ def test_a_run_that_ends_at_a_changed_shard_resumes_from_its_last_state(
             given.extend(row for element in loader for row in rows_of([element]))
         state = json.loads(json.dumps(loader.state_dict()))
     assert not any(row.startswith("m9") for row in given)
-    assert "m9.txt: the file was written to since it was listed; keep files unchanged" in str(caught.value)
-    assert 'the last state resumes with allow=["shards"]' in str(caught.value)
+    assert "m9.txt: the file was modified after it was listed. Do not change files" in str(caught.value)
+    assert 'resume the last state with allow=["shards"]' in str(caught.value)
     left, _ = run(LONG[order](tmp_path), state)
     assert Counter(given + left) == Counter(line for lines in shards.values() for line in lines)
 

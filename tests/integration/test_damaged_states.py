@@ -15,7 +15,7 @@ import pytest
 import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data.errors import DamagedStateError, StateMismatchError
-from aiostream_data.state_check import checksum_of_state
+from aiostream_data.state_checksum import checksum_of_state
 
 SEED = 5
 
@@ -61,7 +61,7 @@ def test_rows_that_windows_cannot_have_taken_are_refused_with_their_path(dataset
     error = refusal(dataset, changed(state_after(dataset), "position", "pushed", to=pushed))
     assert error.path == 'state["position"]["pushed"]'
     assert f"got {pushed!r}" in str(error)
-    assert "Open the data set without this state" in str(error)
+    assert "Open the dataset without this state" in str(error)
 
 
 @pytest.mark.parametrize("share", [10**9, -1, 1, None, "0"])

@@ -395,7 +395,7 @@ def test_an_error_at_the_deadline_names_the_attempts_that_failed_before() -> Non
 
     with leaves_nothing(), raw_server(answer) as server:
         error = fails_in_time(read(f"{server.url}/object"), takes_s=2.0, retry_total_s=2.0)
-    assert "within retry_total_s=2 seconds, after 2 attempts that failed" in str(error)
+    assert "within retry_total_s=2 seconds (2 attempts failed)" in str(error)
     assert isinstance(error.__cause__, StoreBusyError)
 
 

@@ -213,7 +213,7 @@ def test_padded_parts_are_what_padding_would_have_made(row_shape: tuple[int, ...
 def test_explain_says_whether_batches_are_put_together_in_their_slots() -> None:
     images = Dataset.from_tensor_slices(IMAGES)
     for dataset in (images.batch(5), images.batch(5).prefetch(2), images.padded_batch(5)):
-        assert "slots: batches are put together in them" in dataset.to_device("cpu").explain()
+        assert "slots: batches are assembled directly in the slots" in dataset.to_device("cpu").explain()
     for dataset in (images.batch(5).map(np.copy), images.rebatch(5)):
-        assert "slots: batches are made before, and copied into them" in dataset.to_device("cpu").explain()
+        assert "slots: batches are assembled first, then copied into the slots" in dataset.to_device("cpu").explain()
     assert "slots:" not in images.batch(5).explain()

@@ -424,10 +424,13 @@ def test_a_source_of_slices_takes_a_tensor_for_the_array_it_is() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (np.ma.array([1, 2], mask=[True, False]), "element, a numpy.ma.MaskedArray: its mask would be lost"),
-        (Tensor([1], device="cuda:0"), "a torch.Tensor: it is on cuda:0"),
-        (CupyArray([1]), "a cupy.ndarray: it is on cuda:0"),
-        ([1, None], "a list: it holds"),
+        (
+            np.ma.array([1, 2], mask=[True, False]),
+            "element, a numpy.ma.MaskedArray, to an array: its mask would be lost",
+        ),
+        (Tensor([1], device="cuda:0"), "a torch.Tensor, to an array: it is on cuda:0"),
+        (CupyArray([1]), "a cupy.ndarray, to an array: it is on cuda:0"),
+        ([1, None], "a list, to an array: it holds"),
         ([2**53 + 1, 0.5], "beside floats"),
     ],
 )

@@ -414,7 +414,7 @@ def test_logs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         list(loader)
     with pytest.raises(DeadLetterError, match="does not have"):
         Dataset.range(1000).replay(log)
-    with leaves_nothing(), pytest.raises(DeadLetterError, match="no dead-letter log"):
+    with leaves_nothing(), pytest.raises(DeadLetterError, match="is not a dead-letter log"):
         list(MAPS["thread"]("skip").open(dead_letters=other))
     assert other.read_text() == "a poem\nof two lines\n"
     with leaves_nothing(), pytest.raises(DeadLetterError, match="cannot be opened"):

@@ -136,5 +136,5 @@ def test_an_answer_that_is_no_bool_is_an_error_that_names_predicate_and_record()
 
 @pytest.mark.parametrize("executor", ["process", "inline"])
 def test_a_coroutine_function_cannot_run_in_another_place(executor: Any) -> None:
-    with pytest.raises(PlanError, match="is awaited on the loop"):
+    with pytest.raises(PlanError, match="runs on the event loop"):
         Dataset.range(3).filter(is_even, executor=executor)

@@ -75,24 +75,28 @@ INT: Any = asd.FixedLen((), "int64")
 
 SLIPS: dict[str, Slip] = {
     # files
-    "another extension": Slip(lambda: read(D.from_tfrecord("*.tfrecords")), "no file matches", "holds .*'a.tfrecord'"),
-    "a mistyped file": Slip(lambda: read(D.from_tfrecord("b.tfrecord")), "no such object", "holds .*'a.tfrecord'"),
+    "another extension": Slip(
+        lambda: read(D.from_tfrecord("*.tfrecords")), "no file matches", "contains .*'a.tfrecord'"
+    ),
+    "a mistyped file": Slip(lambda: read(D.from_tfrecord("b.tfrecord")), "no such object", "contains .*'a.tfrecord'"),
     "a folder": Slip(lambda: read(D.from_tfrecord("sub")), "sub: is a directory", r"add /\*"),
-    "one level too few": Slip(lambda: read(D.from_files("*.jpg")), "no file matches", "the folder holds .*'sub/'"),
-    "a folder that is not there": Slip(lambda: read(D.from_text("gone/*")), "no file matches", "no folder gone"),
+    "one level too few": Slip(lambda: read(D.from_files("*.jpg")), "no file matches", "the folder contains .*'sub/'"),
+    "a folder that is not there": Slip(
+        lambda: read(D.from_text("gone/*")), "no file matches", "folder gone does not exist"
+    ),
     "an empty folder": Slip(lambda: read(D.from_text("sub/*.txt")), "no file matches", "the folder is empty"),
-    "brackets in a name": Slip(lambda: read(D.from_text("a[1].txt")), "this very name", r"write a\[\[\]1\]\.txt"),
-    "one slash": Slip(lambda: ANY.from_text("s3:/bucket/key"), "two slashes", "write 's3://bucket/key'"),
-    "an unknown scheme": Slip(lambda: read(D.from_text("s4://b/k")), "no store is known .* s4://", "known are .*s3"),
-    "no files": Slip(lambda: D.from_text(), "no files are given", "pass files=, or index="),
-    "bytes for a path": Slip(lambda: ANY.from_text(b"a.txt"), "got bytes", "decode it to str"),
-    "bytes in a list": Slip(lambda: ANY.from_text([b"a.txt"]), "got bytes", "decode it to str"),
+    "brackets in a name": Slip(lambda: read(D.from_text("a[1].txt")), "this exact name", r" as a\[\[\]1\]\.txt"),
+    "one slash": Slip(lambda: ANY.from_text("s3:/bucket/key"), "two slashes", "Write 's3://bucket/key'"),
+    "an unknown scheme": Slip(lambda: read(D.from_text("s4://b/k")), "unsupported URL scheme s4://", "use .*s3"),
+    "no files": Slip(lambda: D.from_text(), "no files are given", "Pass files=, or index="),
+    "bytes for a path": Slip(lambda: ANY.from_text(b"a.txt"), "got bytes", "to str"),
+    "bytes in a list": Slip(lambda: ANY.from_text([b"a.txt"]), "got bytes", "to str"),
     "a dict of files": Slip(lambda: ANY.from_text({"train": "a.txt"}), "got dict", "a list of its values"),
-    "an open file": Slip(lambda: ANY.from_text(open_file()), "got TextIOWrapper", "pass its path"),
-    "an empty path": Slip(lambda: D.from_text(""), "got an empty text", "must be URLs, paths"),
+    "an open file": Slip(lambda: ANY.from_text(open_file()), "got TextIOWrapper", "Pass its path"),
+    "an empty path": Slip(lambda: D.from_text(""), "got an empty string", "must be URLs, paths"),
     "numbers for names": Slip(lambda: read(D.from_text(R)), "got int", "must give URLs as str"),
     "swapped arguments": Slip(lambda: ANY.from_fixed_length(3, "a.txt"), "got 'a.txt'", "must be an integer"),
-    "a wrong record length": Slip(lambda: read(D.from_fixed_length("a.txt", 3)), "left over", "check record_nbytes"),
+    "a wrong record length": Slip(lambda: read(D.from_fixed_length("a.txt", 3)), "bytes remain", "check record_nbytes"),
     "text as records": Slip(lambda: read(D.from_tfrecord("a.txt")), "starts like text", r"from_text\(\)"),
     "records as text": Slip(lambda: read(D.from_text("a.tfrecord")), "is a TFRecord file", r"use from_tfrecord\(\)"),
     "an archive as records": Slip(lambda: read(D.from_tfrecord("a.zip")), "is a zip archive", "unpack it"),
@@ -102,23 +106,23 @@ SLIPS: dict[str, Slip] = {
     "a suffix as compression": Slip(lambda: D.from_text("a.txt", compression="gz"), "got 'gz'", "one of .*'gzip'"),
     "another encoding": Slip(lambda: read(D.from_text("latin.txt")), "not valid utf-8", "encoding="),
     "data as index": Slip(lambda: read(D.from_text(index="a.tfrecord")), "is a TFRecord file", "write_index"),
-    "a pattern as index": Slip(lambda: asd.write_index("index", "*.txt"), "got the pattern", "files come first"),
+    "a pattern as index": Slip(lambda: asd.write_index("index", "*.txt"), "is a pattern", "argument order"),
     "an index over data": Slip(
-        lambda: asd.write_index("*.txt", "a.txt"), "would be overwritten", "give the index a name"
+        lambda: asd.write_index("*.txt", "a.txt"), "would be overwritten", "Give the index a name"
     ),
     # stores
-    "boto's key": Slip(lambda: s3(aws_access_key_id=SECRET), "'aws_access_key_id' *.*no option", "use key="),
-    "boto's secret": Slip(lambda: s3(aws_secret_access_key=SECRET), "'aws_secret_access_key'", "use secret="),
-    "a region": Slip(lambda: s3(region="eu-west-1"), "'region'", "use client_kwargs=.'region_name'"),
-    "an endpoint without scheme": Slip(lambda: s3(endpoint_url="localhost:9"), "has no scheme", "write 'https://'"),
-    "Google's credentials": Slip(lambda: gs(credentials=SECRET), "'credentials'", "use token="),
-    "a key file that is not there": Slip(lambda: gs(token="key.json"), "is a file that is not there", "give the path"),
-    "a scheme without slashes": Slip(lambda: s3(s3={"anon": True}), "under its scheme", "{'s3://': {"),
-    "a list of options": Slip(lambda: ANY.from_text("x", storage_options=["anon"]), "got list", "is a dict"),
+    "boto's key": Slip(lambda: s3(aws_access_key_id=SECRET), "'aws_access_key_id' *.*not an option", "Use key="),
+    "boto's secret": Slip(lambda: s3(aws_secret_access_key=SECRET), "'aws_secret_access_key'", "Use secret="),
+    "a region": Slip(lambda: s3(region="eu-west-1"), "'region'", "Use client_kwargs=.'region_name'"),
+    "an endpoint without scheme": Slip(lambda: s3(endpoint_url="localhost:9"), "has no scheme", "Prepend 'https://'"),
+    "Google's credentials": Slip(lambda: gs(credentials=SECRET), "'credentials'", "Use token="),
+    "a key file that is not there": Slip(lambda: gs(token="key.json"), "path of a missing file", "path of a key file"),
+    "a scheme without slashes": Slip(lambda: s3(s3={"anon": True}), "not a valid key", "{'s3://': {"),
+    "a list of options": Slip(lambda: ANY.from_text("x", storage_options=["anon"]), "got list", "must be a dict"),
     # functions
     "a called function": Slip(lambda: R.map(generate()), "got generator", "without calling it"),
-    "no function": Slip(lambda: R.map(None), "got NoneType", "pass one, such as a lambda"),
-    "a generator function": Slip(lambda: R.map(generate), "is a generator function", r"use flat_map\(\)"),
+    "no function": Slip(lambda: R.map(None), "got NoneType", "Pass a function, such as a lambda"),
+    "a generator function": Slip(lambda: R.map(generate), "is a generator function", r"Use flat_map\(\)"),
     "a function of nothing": Slip(lambda: R.map(lambda: 1), "takes no positional argument", "with an element"),
     "an unknown executor": Slip(lambda: R.map(len, executor="processes"), "got 'processes'", "one of .*process"),
     "a predicate of arrays": Slip(
@@ -169,8 +173,8 @@ SLIPS: dict[str, Slip] = {
         lambda: ANY.from_generator(generate, output_types=int), "no argument output_types=", "signature="
     ),
     "a mistyped argument": Slip(lambda: R.batch(4, drop_remainer=True), "drop_remainer", "mean drop_remainder="),
-    "an argument of nobody": Slip(lambda: R.take(4, xyz=1), "no argument xyz=", "it takes count"),
-    "tf.data's AUTOTUNE": Slip(lambda: R.prefetch(-1), "at least 1, got -1", "AUTOTUNE is AUTO here"),
+    "an argument of nobody": Slip(lambda: R.take(4, xyz=1), "no argument xyz=", "arguments are count"),
+    "tf.data's AUTOTUNE": Slip(lambda: R.prefetch(-1), "at least 1, got -1", "instead of tf.data.AUTOTUNE"),
     "AUTOTUNE by name": Slip(lambda: PACKAGE.AUTOTUNE, "no attribute 'AUTOTUNE'", "use AUTO"),
     "a data set by its class": Slip(lambda: PACKAGE.TFRecordDataset, "'TFRecordDataset'", r"Dataset.from_tfrecord\(\)"),
     "a constructor of the package": Slip(lambda: PACKAGE.from_text, "'from_text'", r"use Dataset.from_text\(\)"),
@@ -183,29 +187,31 @@ SLIPS: dict[str, Slip] = {
     "a mistyped method": Slip(lambda: R.prefech(), "'prefech'", r"did you mean prefetch\?"),
     # order and batches
     "a text for a size": Slip(lambda: R.batch("32"), "got '32'", "batch_size must be an integer"),
-    "no batch size": Slip(lambda: R.batch(), "needs a batch_size", "or a max_cost"),
+    "no batch size": Slip(lambda: R.batch(), "needs batch_size", "or max_cost"),
     "a batch of nothing": Slip(lambda: R.batch(0), "got 0", "at least 1"),
     "auto as text": Slip(lambda: R.prefetch("auto"), "got 'auto'", "an integer or AUTO"),
     "shapes that differ": Slip(lambda: read(R.map(np.zeros).batch(4)), "do not stack", r"padded_batch\(\)"),
-    "a list to zip": Slip(lambda: ANY.zip([R, R]), "a list counts as data", "one by one"),
+    "a list to zip": Slip(lambda: ANY.zip([R, R]), "got a list", "separate arguments"),
     "scalars to split": Slip(lambda: read(R.unbatch()), "cannot be split", "has no first axis"),
     "more after to_device": Slip(lambda: R.to_device("cpu").map(len), "cannot follow", "must be the last"),
     "an unknown device": Slip(lambda: R.to_device("gpu"), "got 'gpu'", "'cuda'"),
     # data in memory
-    "a list as data set": Slip(lambda: ANY([1, 2]), "got list", r"such as from_tensor_slices"),
+    "a list as data set": Slip(lambda: ANY([1, 2]), "from list", r"such as Dataset.from_tensor_slices"),
     "a generator object": Slip(lambda: ANY.from_generator(generate()), "got a generator", "the function itself"),
-    "a function to iterate": Slip(lambda: ANY.from_iterable(generate), "got function", r"pass it to from_generator"),
+    "a function to iterate": Slip(lambda: ANY.from_iterable(generate), "got function", r"to from_generator"),
     "an iterator twice": Slip(lambda: ANY.from_iterable(generate()).repeat(), "can be read only once", "re-iterable"),
-    "slices of a generator": Slip(lambda: D.from_tensor_slices(generate()), "is a scalar", r"use from_iterable"),
-    "slices of a number": Slip(lambda: D.from_tensor_slices(3), "is a scalar", r"use from_tensors\(\)"),
-    "columns of two lengths": Slip(lambda: D.from_tensor_slices(([1, 2], [1])), "first axes differ", "has 2 rows"),
+    "slices of a generator": Slip(lambda: D.from_tensor_slices(generate()), "is a scalar", r"Use from_iterable"),
+    "slices of a number": Slip(lambda: D.from_tensor_slices(3), "is a scalar", r"Use from_tensors\(\)"),
+    "columns of two lengths": Slip(lambda: D.from_tensor_slices(([1, 2], [1])), "equal length", "has 2 rows"),
     "a length nobody knows": Slip(lambda: len(D.from_text("a.txt")), "unknown length", r"cardinality\(\)"),
     "an unknown length, counted": Slip(lambda: len(D.from_text("a.txt")), "until it is read", r"sum\(1 for _ in"),
-    "an element by number": Slip(lambda: R[0], "no elements by number", r"next\(iter\(dataset\)\)"),
-    "torch's DataLoader": Slip(lambda: R[0], "PyTorch's DataLoader", "inside an IterableDataset"),
-    "a slice": Slip(lambda: R[:3], "no elements by number", r"take\(1\) or skip\(n\)"),
-    "next of a data set": Slip(lambda: next(R), "is no iterator", r"next\(iter\(dataset\)\)"),
-    "a block that does not open": Slip(lambda: enter(R), "is opened first", r"with dataset.open\(\) as loader"),
+    "an element by number": Slip(lambda: R[0], "does not support indexing", r"next\(iter\(dataset\)\)"),
+    "torch's DataLoader": Slip(lambda: R[0], "PyTorch's DataLoader", "in an IterableDataset"),
+    "a slice": Slip(lambda: R[:3], "does not support indexing", r"skip\(n\).take\(1\)"),
+    "next of a data set": Slip(lambda: next(R), "is not an iterator", r"next\(iter\(dataset\)\)"),
+    "a block that does not open": Slip(
+        lambda: enter(R), "is not a context manager", r"with dataset.open\(\) as loader"
+    ),
     # examples
     "a mistyped feature": Slip(lambda: read(examples().parse_example({"lable": INT})), "'lable'", "has .*'label'"),
     "a list of features": Slip(lambda: examples().parse_example(["label"]), r"got \['label'\]", "must be a dict"),
@@ -227,8 +233,8 @@ SLIPS: dict[str, Slip] = {
     "a dict as record": Slip(lambda: frame({"label": 1}), "got a dict", "encode_example"),  # type: ignore[arg-type]
     "boto's names for a writer": Slip(
         lambda: asd.TFRecordWriter("s3://bucket/key", storage_options={"aws_access_key_id": SECRET}),
-        "'aws_access_key_id' *.*no option",
-        "use key=",
+        "'aws_access_key_id' *.*not an option",
+        "Use key=",
     ),
     "Google's names for a writer": Slip(
         lambda: asd.TFRecordWriter("gs://bucket/key", storage_options={"project_id": SECRET}),
@@ -237,16 +243,16 @@ SLIPS: dict[str, Slip] = {
     ),
     # running
     "iterating twice": Slip(
-        lambda: [list(loader) for loader in [R.open()] * 2], "given all", "open the data set again"
+        lambda: [list(loader) for loader in [R.open()] * 2], "no more elements", "Open the dataset again"
     ),
     "a whole checkpoint for a state": Slip(
-        lambda: R.open({"step": 3, "data": {"version": 2}}), "no state of a loader", r"holds under 'data'"
+        lambda: R.open({"step": 3, "data": {"version": 2}}), "not the state of a loader", r"under the key 'data'"
     ),
-    "something else for a state": Slip(lambda: R.open({"epoch": 3}), "the keys 'epoch'", r"state_dict\(\)"),
-    "an empty state": Slip(lambda: R.open({}), "an empty dict", "None to begin"),
-    "no bucket": Slip(lambda: D.from_text("s3:///corpus/*.txt"), "has a bucket", "'s3://bucket/key'"),
-    "a state as text": Slip(lambda: R.open("{}"), "a state is a dict, got str", r"json\.loads"),
-    "a rank alone": Slip(lambda: R.open(rank=0), "world_size is not", "give both"),
+    "something else for a state": Slip(lambda: R.open({"epoch": 3}), "its keys are 'epoch'", r"state_dict\(\)"),
+    "an empty state": Slip(lambda: R.open({}), "an empty dict", "None to start"),
+    "no bucket": Slip(lambda: D.from_text("s3:///corpus/*.txt"), "have a bucket", "'s3://bucket/key'"),
+    "a state as text": Slip(lambda: R.open("{}"), "a state must be a dict, got str", r"json\.loads"),
+    "a rank alone": Slip(lambda: R.open(rank=0), "world_size is not", "Pass both"),
     "a limit in words": Slip(lambda: R.open(memory_limit="2 gigs"), "got '2 gigs'", "'256MB'"),
 }
 

@@ -213,9 +213,9 @@ def test_explain_says_what_several_workers_share_and_how_much_each_may_hold() ->
     rows = Dataset.range(50).shuffle(16)
     said = rows.map(functions.squared).batch(8).in_subprocess(2).explain(memory_limit="64MB")
     assert "2 processes of in_subprocess may hold 24 MiB each" in said
-    assert "every one runs all up to shuffle" in said
-    assert "every one runs all of it" in rows.in_subprocess(3).explain()
-    assert "every one" not in rows.in_subprocess().explain()
+    assert "each process runs all up to shuffle" in said
+    assert "each process runs all of it" in rows.in_subprocess(3).explain()
+    assert "each process" not in rows.in_subprocess().explain()
 
 
 @pytest.mark.usefixtures("threads_host")

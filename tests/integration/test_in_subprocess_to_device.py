@@ -144,15 +144,15 @@ def test_the_report_says_what_was_copied_in_place() -> None:
     with images().in_subprocess().to_device("cpu").open(seed=7) as loader:
         for _ in loader:
             pass
-        assert "of them were copied from where in_subprocess() wrote them" in str(loader.report())
+        assert "of it was copied directly from the memory of in_subprocess()" in str(loader.report())
 
 
 def test_explain_says_that_arrays_are_copied_from_where_they_were_written_and_how_much_is_locked() -> None:
     said = images().in_subprocess().to_device("cuda:0").explain(memory_limit="64MB")
-    assert "large arrays are copied to cuda:0 from where in_subprocess wrote them" in said
+    assert "large arrays are copied to cuda:0 directly from the memory of in_subprocess" in said
     assert "at most 16 MiB of that memory is page-locked at once" in said
     assert "page-locked at once" not in images().in_subprocess().to_device("cpu").explain()
-    assert "from where in_subprocess wrote them" not in images().to_device("cuda:0").explain()
+    assert "directly from the memory of in_subprocess" not in images().to_device("cuda:0").explain()
 
 
 @pytest.mark.parametrize("chain", ["whole", "left early"])

@@ -204,7 +204,7 @@ def test_stages_in_any_order_are_free_to_be_so_behind_the_rows_of_the_worker() -
 
 def test_a_stage_in_any_order_below_what_workers_share_is_refused() -> None:
     dataset = RANGE.map(lambda x: int(x), ordered=False).shuffle(9)
-    with in_worker(0, 2), pytest.raises(PlanError, match=r"map with ordered=False gives every worker .* another order"):
+    with in_worker(0, 2), pytest.raises(PlanError, match=r"map with ordered=False has another order in every worker"):
         given(dataset)
 
 
@@ -263,8 +263,8 @@ def test_numbers_that_may_count_workers_already_are_refused_by_one_worker_and_by
         return found
 
     [one] = refused(2, lambda number: 3)
-    assert "this is worker 1 of 2 of a DataLoader, and rank=3 and world_size=4 may count its workers already" in one
-    assert "worker=(0, 1) to open() if it does, and worker=(1, 2) if it does not" in one
+    assert "this is worker 1 of 2 of a DataLoader, and rank=3 and world_size=4 may already count its workers" in one
+    assert "worker=(0, 1) to open() if it does, or worker=(1, 2) if it does not" in one
     assert len(refused(2, lambda number: 1 * 2 + number)) == 2
 
 
@@ -313,7 +313,7 @@ def test_a_shard_that_does_not_count_the_workers_is_refused_by_one_of_them() -> 
                 except PlanError as error:
                     errors.append(str(error))
         assert errors
-        assert f"shard({shards}, {index}) may count its workers already" in errors[0]
+        assert f"shard({shards}, {index}) may already count its workers" in errors[0]
     workers = []
     for number in range(2):
         with in_worker(number, 2):
@@ -359,9 +359,11 @@ def test_counts_of_files_are_those_of_all_workers(files: str) -> None:
 def test_what_every_rank_calls_once_is_refused_in_workers(files: str) -> None:
     dataset = asd.Dataset.from_text(files)
     with in_worker(0, 2):
-        with pytest.raises(RankError, match=r"consensus= is called by every rank once, and this is worker 0 of 2"):
+        with pytest.raises(
+            RankError, match=r"consensus= must be called once per rank, but this process is worker 0 of 2"
+        ):
             given(dataset, policy="file", tail="drop", consensus=bool)
-        with pytest.raises(RankError, match="broadcast= is called by every rank once"):
+        with pytest.raises(RankError, match="broadcast= must be called once per rank"):
             given(dataset, broadcast=lambda message: message or b"")
 
 
@@ -404,9 +406,9 @@ def state_of(dataset: Any, taken: int = 2, **options: Any) -> Any:
 )
 def test_a_state_of_another_worker_is_refused(saved: Any, opened: Any) -> None:
     state = state_of(RANGE.batch(8), **saved)
-    with pytest.raises(StateMismatchError, match=r"saved by worker \d of \d of rank .* opened by worker") as caught:
+    with pytest.raises(StateMismatchError, match=r"saved by worker \d of \d of rank .* but this is worker") as caught:
         given(RANGE.batch(8), state=state, **opened)
-    assert "as many workers and ranks as there were" in str(caught.value)
+    assert "the same numbers of workers and ranks" in str(caught.value)
 
 
 def test_the_states_of_workers_are_no_list_of_ranks() -> None:
@@ -417,7 +419,7 @@ def test_the_states_of_workers_are_no_list_of_ranks() -> None:
 
 @pytest.mark.parametrize("worker", [None, [0], [2, 2], [-1, 2], [0, "2"], "0"])
 def test_a_damaged_worker_in_a_state_is_told(worker: Any) -> None:
-    from aiostream_data.state_check import checksum_of_state
+    from aiostream_data.state_checksum import checksum_of_state
 
     state = {**state_of(RANGE, worker=(0, 2))}
     del state["check"]
@@ -428,7 +430,7 @@ def test_a_damaged_worker_in_a_state_is_told(worker: Any) -> None:
 
 @pytest.mark.parametrize("row", [None, -1, 16, "1"])
 def test_a_damaged_place_of_a_worker_is_told(row: Any) -> None:
-    from aiostream_data.state_check import checksum_of_state
+    from aiostream_data.state_checksum import checksum_of_state
 
     state = json.loads(json.dumps(state_of(RANGE.batch(8), worker=(0, 2))))
     del state["check"]

@@ -15,7 +15,7 @@ def test_pickling_or_copying_a_loader_says_what_travels_instead_and_leaves_it_as
     with leaves_nothing(), Dataset.range(3).open() as loader:
         assert next(iter(loader)) == 0
         for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match="pickle its Dataset"):
+            with pytest.raises(TypeError, match="Pickle its Dataset"):
                 attempt(loader)
         assert list(loader) == [1, 2]
 

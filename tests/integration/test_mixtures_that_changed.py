@@ -159,9 +159,9 @@ def test_a_new_source_before_others_is_refused(sources: dict[str, Dataset[Any]],
     a, b, c, _ = sources.values()
     _, state = run(mixed(a, b), take=6)
     for inputs in ([c, a, b], [a, c, b]):
-        with pytest.raises(StateMismatchError, match="is new, and stands before inputs that were there") as caught:
+        with pytest.raises(StateMismatchError, match="is new, but precedes existing inputs") as caught:
             run(mixed(*inputs), state, **options_for(mixed))
-        assert caught.value.cure == "Write new inputs behind the others."
+        assert caught.value.cure == "Put new inputs after the existing ones."
 
 
 @pytest.mark.parametrize("mixed", MIXED)

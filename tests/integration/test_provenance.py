@@ -227,11 +227,11 @@ def test_batches_of_batches_name_all_their_rows() -> None:
 
 def test_origins_are_asked_for_by_the_element_or_for_the_last_one() -> None:
     with Dataset.range(20).batch(5).open() as loader:
-        with pytest.raises(ValueError, match="no element was received yet"):
+        with pytest.raises(ValueError, match="none was received yet"):
             loader.origins()
         batch = next(iter(loader))
         assert loader.origins() == loader.origins(batch)
-        with pytest.raises(UnknownElementError, match="not the element received last"):
+        with pytest.raises(UnknownElementError, match="received a ndarray that is not the last element"):
             loader.origins(batch.copy())
 
 
@@ -274,7 +274,7 @@ def test_no_other_row_is_named_for_an_element_that_was_received_before_the_last(
             if element is elements[-1]:
                 assert loader.origins(element)[0].index == 5
             else:
-                with pytest.raises(UnknownElementError, match=r"call loader\.origins\(\) without an argument"):
+                with pytest.raises(UnknownElementError, match=r"Call loader\.origins\(\) without an argument"):
                     loader.origins(element)
 
 

@@ -99,7 +99,7 @@ def test_a_proxy_that_wants_another_password_is_named(
     with leaves_nothing(), proxy("me:another") as between, fault_server(dialect) as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://me:{PASSWORD}@{between.address}")
         told = refused(server, server.put("bucket/key", CONTENT), AccessDeniedError, caplog)
-        assert f"the proxy {between.address} refused (HTTP 407)" in told
+        assert f"the proxy {between.address} refused the request (HTTP 407)" in told
         assert server.counters().all_requests == 0
 
 
@@ -111,7 +111,7 @@ def test_a_tunnel_that_is_refused_names_the_proxy(
     with leaves_nothing(), proxy("me:another") as between, fault_server(dialect, certificate=good) as server:
         monkeypatch.setenv("HTTPS_PROXY", f"http://me:{PASSWORD}@{between.address}")
         told = refused(server, server.put("bucket/key", CONTENT), AccessDeniedError, caplog)
-        assert f"the proxy {between.address} refused (HTTP 407)" in told
+        assert f"the proxy {between.address} refused the request (HTTP 407)" in told
         assert all(line.startswith("CONNECT ") for line in between.seen)
         assert server.counters().handshakes == 0
 

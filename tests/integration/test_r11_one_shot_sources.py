@@ -17,7 +17,7 @@ def test_a_one_shot_iterator_is_read_once() -> None:
 
 
 def test_r11_a_one_shot_generator_is_refused_where_two_epochs_are_asked_for() -> None:
-    with pytest.raises(StageBuildError, match=r"repeat\(\) needs to read its source more than once.*generator"):
+    with pytest.raises(StageBuildError, match=r"repeat\(\) reads its source more than once.*generator"):
         one_shot().repeat(2)
     with pytest.raises(StageBuildError, match="read only once"):
         one_shot().map(lambda x: x).batch(2).repeat()

@@ -87,7 +87,7 @@ def test_r29_shards_that_are_new_or_missing_are_named(folder: Path) -> None:
     assert 'allow=["shards"]' in message
     (folder / "d.tfrecord").unlink()
     (folder / "c.tfrecord").unlink()
-    assert "1 shard of the state's is missing" in refusal(dataset, state)
+    assert "1 shard of the state is missing" in refusal(dataset, state)
 
 
 def test_r29_a_shard_that_was_replaced_is_named(folder: Path) -> None:
@@ -155,14 +155,14 @@ def test_r29_another_seed_is_refused_and_none_is_the_states(folder: Path) -> Non
 
 def test_r29_what_can_be_allowed_is_said_where_it_is_misspelt(folder: Path) -> None:
     dataset = of_files(folder)
-    with pytest.raises(PlanError, match="allow must hold kinds"):
+    with pytest.raises(PlanError, match="allow must contain kinds"):
         dataset.open(state_after(dataset), allow=["shard"])
 
 
 def test_r29_a_plan_of_other_operators_fails_cleanly_even_by_force(folder: Path) -> None:
     state = state_after(of_files(folder))
-    assert "where this plan has" in refusal_when_read(Dataset.range(100).batch(4), state)
-    assert "where this plan has" in refusal_when_read(Dataset.range(10).zip(Dataset.range(20)), state)
+    assert "but this plan has" in refusal_when_read(Dataset.range(100).batch(4), state)
+    assert "but this plan has" in refusal_when_read(Dataset.range(10).zip(Dataset.range(20)), state)
 
 
 def refusal_when_read(dataset: Dataset[Any], state: Any) -> str:

@@ -374,7 +374,7 @@ def test_by_file_a_single_process_has_the_same_order_as_by_row(files: str) -> No
         next(iter(loader))
         state = json_state(loader)
     assert sum(map(len, read_all(lines(files), 2, state))) == sum(ROWS_PER_FILE) - 1
-    with pytest.raises(StateMismatchError, match="0 of 1 by row, and is opened as share 0 of 2 by file"):
+    with pytest.raises(StateMismatchError, match="0 of 1 by row, but this loader is share 0 of 2 by file"):
         open_rank(lines(files), 0, 2, state, BY_FILE)
 
 

@@ -127,7 +127,7 @@ def test_an_open_loader_gives_what_is_left_to_a_second_loop() -> None:
     with asd.Dataset.range(5).open() as loader:
         assert [next(iter(loader)), next(iter(loader))] == [0, 1]
         assert list(loader) == [2, 3, 4]
-        with pytest.raises(LoaderClosedError, match="given all its elements"):
+        with pytest.raises(LoaderClosedError, match="no more elements"):
             iter(loader)
 
 

@@ -228,7 +228,7 @@ def test_of_several_mixtures_the_names_tell_which_is_meant() -> None:
     outer = Dataset.sample_from({"in": inner, "z": A}, [1, 0]).batch(500).take(600)
     with outer.open() as loader:
         several_thousand(loader)
-        with pytest.raises(PlanError, match="the names of one of the plan's mixtures: x, y; in, z"):
+        with pytest.raises(PlanError, match="the names of one mixture of the plan: x, y; in, z"):
             loader.set_weights([1, 1])
         loader.set_weights({"x": 0, "y": 1})
         assert list(loader)[-1].min() >= 1_000_000
@@ -239,7 +239,7 @@ def test_weights_that_make_no_sense_are_refused_where_they_are_set() -> None:
         loader.set_weights({"a": 1})
     with pytest.raises(LoaderClosedError):
         loader.set_weights([1, 1])
-    with A.open() as loader, pytest.raises(PlanError, match=r"there is no sample_from\(\) in the plan"):
+    with A.open() as loader, pytest.raises(PlanError, match=r"the plan has no sample_from\(\)"):
         loader.set_weights([1, 1])
 
 

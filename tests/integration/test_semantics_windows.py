@@ -111,9 +111,9 @@ def test_padding_that_cannot_fit_is_refused_where_it_is_written() -> None:
     rows = asd.Dataset.from_tensor_slices({"a": np.zeros((4, 3), np.uint8), "b": np.zeros(4)})
     with pytest.raises(PlanError, match="padded_shapes must have the structure"):
         rows.padded_batch(2, (None,))
-    with pytest.raises(PlanError, match=r"'a' has shape \(3,\), which cannot be padded to \(2,\)"):
+    with pytest.raises(PlanError, match=r"leaf 'a' to \(2,\): its shape is \(3,\)"):
         rows.padded_batch(2, {"a": (2,), "b": ()})
-    with pytest.raises(PlanError, match=r"'a' has shape \(3,\), which cannot be padded to \(None, None\)"):
+    with pytest.raises(PlanError, match=r"leaf 'a' to \(None, None\): its shape is \(3,\)"):
         rows.padded_batch(2, {"a": (None, None), "b": ()})
     with pytest.raises(PlanError, match="'a' is uint8, which cannot be filled up with -1"):
         rows.padded_batch(2, None, -1)
@@ -265,8 +265,8 @@ def test_elements_without_values_are_left_out_and_accounted_for() -> None:
         (lambda rows: rows.pack(4, too_long="cut"), "too_long must be one of error, split, truncate, drop"),
         (lambda rows: rows.pack(4, fields=["x"]), "there is no field 'x'"),
         (lambda rows: rows.pack(4, fields=[]), "at least one leaf"),
-        (lambda rows: rows.pack(4), "'n' is no array but a single value"),
-        (lambda rows: rows.pack(4, fields="a", padding_values={"n": 1}), r"padding_values are for \['n'\]"),
+        (lambda rows: rows.pack(4), "leaf 'n': it is a single value"),
+        (lambda rows: rows.pack(4, fields="a", padding_values={"n": 1}), r"packed leaves only, got \['n'\]"),
         (lambda rows: rows.pack(4, fields="a", padding_values="x"), "cannot be filled up with 'x'"),
     ],
 )

@@ -14,7 +14,7 @@ from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES
 from aiostream_data.plan.ranks import for_rank
 from aiostream_data.ranks import Ranks, Sharing
 from aiostream_data.testing.resume import resumes_everywhere
-from aiostream_data.transforms.shuffle import GROW_EVERY, GROW_FROM
+from aiostream_data.transforms.shuffle_buffer import GROW_EVERY, GROW_FROM
 
 FILES, RECORDS = 40, 25
 

@@ -139,7 +139,7 @@ def test_elements_are_given_again_after_a_resume_from_its_place_on() -> None:
         assert lists(islice(loader, 6)) == whole[7:13]
         with loader.replay(8, 11) as again:
             assert lists(again) == whole[8:11]
-        with pytest.raises(PlanError, match="opened at 7"):
+        with pytest.raises(PlanError, match="opened at element 7"):
             loader.replay(6, 8)
 
 
@@ -223,7 +223,7 @@ def test_a_state_is_taken_after_every_batch_of_a_stream_with_blocked_rows(folder
 
 @pytest.mark.parametrize("block", [[7], [("a", "b", "c")], [(3, "a")]])
 def test_what_cannot_be_blocked_is_refused(block: Any) -> None:
-    with pytest.raises(PlanError, match="block takes URLs"):
+    with pytest.raises(PlanError, match="block must contain URLs"):
         NUMBERS.open(block=block)
 
 

@@ -131,7 +131,7 @@ def test_a_server_that_speaks_no_tls_is_named_for_it(reader: str) -> None:
         answering = threading.Thread(target=answer_in_plain_text)
         answering.start()
         server = FaultServer("http", f"https://127.0.0.1:{listener.getsockname()[1]}", lambda *_: (200, b""))
-        with pytest.raises(StoreUnreachableError, match="speaks TLS"):
+        with pytest.raises(StoreUnreachableError, match="supports TLS"):
             content(server, server.url("key"), reader=reader, retry_connect_total_s=0.3)
         listener.shutdown(socket.SHUT_RDWR)
         answering.join()

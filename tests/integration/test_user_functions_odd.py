@@ -247,7 +247,7 @@ GENERATORS: list[Any] = [several, several_later, functools.partial(several), Sev
 @pytest.mark.parametrize("function", GENERATORS)
 def test_a_generator_function_is_refused_where_one_value_is_needed(function: Any) -> None:
     for operator_name in ("map", "filter"):
-        with pytest.raises(StageBuildError, match=rf"{operator_name}\(\) .* is a generator function; use flat_map"):
+        with pytest.raises(StageBuildError, match=rf"{operator_name}\(\) .* is a generator function\. Use flat_map"):
             getattr(FOUR, operator_name)(function)
 
 
@@ -352,7 +352,7 @@ def needs_more(value: int, *, scale: int) -> int:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (needs_more, "needs scale= besides: give it a default, or bind it with functools.partial"),
+        (needs_more, "also needs scale=. Add a default value, or bind the argument with functools.partial"),
         (lambda: 1, "takes no positional argument"),
         (lambda *, value: value, "takes no positional argument"),
     ],

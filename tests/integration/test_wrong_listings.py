@@ -128,7 +128,7 @@ def test_the_error_says_what_it_is_instead() -> None:
         call(lambda stores: stores.glob("s3://bucket/*"), S3_BODIES["another root"], anon=True)
     with pytest.raises(WrongAnswerError, match=r"it begins with b'<!DOCTYPE html>"):
         call(lambda stores: stores.glob("s3://bucket/*"), S3_BODIES["a page of HTML"], anon=True)
-    with pytest.raises(WrongAnswerError, match="a size of '-1' bytes"):
+    with pytest.raises(WrongAnswerError, match="invalid object size: '-1' bytes"):
         call(lambda stores: stores.glob("s3://bucket/*"), S3_BODIES["size -1"], anon=True)
 
 

@@ -30,7 +30,7 @@ from resume_plans import CASES, Case, count, draws, is_kept, numbers, plus_one_l
 
 from aiostream_data import Dataset
 from aiostream_data.errors import AiostreamError, StateMismatchError
-from aiostream_data.state_check import checksum_of_state
+from aiostream_data.state_checksum import checksum_of_state
 
 LIMIT_S = 1.0
 LIMIT_NBYTES = 50 << 20

@@ -95,7 +95,7 @@ def test_the_consumer_gets_the_stages_own_error_and_nothing_is_left(stage: str, 
                 _drain(loader)
             assert caught.value.number == at
             assert sum(note.startswith("stage: ") for note in caught.value.__notes__) == 1
-            with pytest.raises(LoaderClosedError, match="ended with OwnError"):
+            with pytest.raises(LoaderClosedError, match="failed with OwnError"):
                 _drain(loader)
             del caught
 

@@ -42,7 +42,7 @@ def test_r19_a_store_that_stays_silent_is_a_time_out_error() -> None:
         url = server.put("bucket/key", CONTENT)
         server.set_rules(Rule(Fault(stall_at="middle"), kind="get"))
         began = time.monotonic()
-        with pytest.raises(StoreTimeoutError, match="within the time-outs"):
+        with pytest.raises(StoreTimeoutError, match="_timeout"):
             _content(server, url, retry_attempts=2)
         assert time.monotonic() - began < 2 * 1.2 * TIMEOUT_S + 1.0
 
@@ -72,7 +72,7 @@ def test_r19_libraries_are_held_to_the_time_for_all_of_an_answer_too(dialect: Di
         url = server.put("bucket/key", CONTENT)
         server.set_rules(Rule(Fault(slow_head_s=0.05), kind="get"))
         began = time.monotonic()
-        with pytest.raises(StoreTimeoutError, match=r"0\.5 s in all"):
+        with pytest.raises(StoreTimeoutError, match=r"within 0\.5 s"):
             _content(server, url, total_timeout=0.5, retry_attempts=1, reader="library")
         assert time.monotonic() - began < 5.0
 
@@ -81,5 +81,5 @@ def test_r19_an_answer_that_trickles_is_ended_by_the_time_for_all_of_it() -> Non
     with leaves_nothing(), fault_server("s3") as server:
         url = server.put("bucket/key", CONTENT)
         server.set_rules(Rule(Fault(slow_head_s=0.05), kind="get"))
-        with pytest.raises(StoreTimeoutError, match="in all"):
+        with pytest.raises(StoreTimeoutError, match="total_timeout"):
             _content(server, url, total_timeout=0.4, retry_attempts=1)

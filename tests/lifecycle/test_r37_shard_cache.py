@@ -172,5 +172,5 @@ def test_a_loader_whose_disk_is_full_gives_every_record(
                 assert list(loader) == expected
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1
-    assert "it cannot be written (No space left on device)" in warnings[0]
+    assert "the folder cannot be written (No space left on device)" in warnings[0]
     assert cache.stats().hits > 0

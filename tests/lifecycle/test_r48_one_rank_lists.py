@@ -135,7 +135,7 @@ def test_what_is_not_rank_0s_message_is_refused(answer: Any) -> None:
 def test_messages_say_what_was_found_or_why_not() -> None:
     shards = [ShardRef("s3://b/x", 3, '"etag"'), ShardRef("s3://b/\udcff")]
     assert heard_shards(told_shards([shards, []]), 2) == [shards, []]
-    with pytest.raises(RankError, match="2 sources"):
+    with pytest.raises(RankError, match="2 file sources"):
         heard_shards(told_shards([shards, []]), 1)
     with pytest.raises(StorageError, match="slow down"):
         heard_shards(told_failure(StorageError("s3://b/*", "slow down")), 1)

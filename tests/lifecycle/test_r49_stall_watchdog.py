@@ -349,8 +349,8 @@ def test_the_stuck_stage_is_the_first_from_the_consumer_that_does_not_pass_the_w
 MAY_BE_NONE = {
     # A user's function may take any time: what waits for it is watched.
     *(
-        "dataset.functions:map(timeout)",
-        "dataset.functions:filter(timeout)",
+        "dataset.dataset:map(timeout)",
+        "dataset.dataset:filter(timeout)",
         "_engine.calls.paced_hops:__init__(timeout_s)",
     ),
     *("dataset.dataset:open(stage_timeout)", "_engine.run_options:__init__(stage_timeout_s)"),

@@ -25,7 +25,7 @@ BATCHES = 30
 HOST_SLOTS, DEVICE_SLOTS = 2, 3
 ROWS = 8
 NO_STREAM = StreamRef(-1)
-NO_ROOM = "ignore:.*(has no room for|could not be page-locked):RuntimeWarning"
+NO_ROOM = "ignore:(not enough memory on|could not page-lock):RuntimeWarning"
 """Filter for what drills with little memory are told, and go on."""
 IN_USE = Device()
 """The device package as it is."""

@@ -1,13 +1,13 @@
 """How many cases of drawn plans are tried, and how long each of them may take.
 
-A case that hangs must end the whole test. pytest-timeout alone does not see to that: it interrupts a test once,
-Hypothesis takes that for a case that has failed, and tries it again, and others like it, with no timer left. So every
-case has a bound of its own (:func:`ends_within`), whose error Hypothesis does not catch: neither a second try nor
-shrinking follows.
+A hanging case must end the whole test. pytest-timeout alone cannot do that: it interrupts a test once, and Hypothesis
+then tries the case again without a time limit. Therefore each case has its own limit (:func:`ends_within`), whose error
+Hypothesis does not catch.
 
-Cases that fail in another way are shrunk, but not where ``CI`` is in the environment: there it would take the time of
-everything that is still to be tested. The message tells the plan as a program; locally it is found again and shrunk.
-``ASD_EXAMPLES=10`` in the environment draws ten times as many cases as a usual run does.
+Hypothesis shrinks other failing cases, except where ``CI`` is set in the environment, because shrinking is slow there.
+The message prints the plan as a program, so that the case can be repeated and shrunk locally.
+
+``make test`` runs half of the cases that a test names. ``ASD_EXAMPLES=10`` runs ten times as many cases as it names.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-TIMES = float(os.environ.get("ASD_EXAMPLES", "1"))
+TIMES = float(os.environ.get("ASD_EXAMPLES", "0.5"))
+"""Fraction of the named cases to run."""
+
 CASE_S = 60.0
-"""For one case, which takes a third of a second on a quiet machine."""
+"""Time limit of one case, in seconds; a case takes about 0.3 s on an idle machine."""
 
 _PHASES = [phase for phase in Phase if "CI" not in os.environ or phase not in (Phase.shrink, Phase.explain)]
 
 in_time = pytest.mark.timeout(3 * CASE_S * max(1.0, TIMES))
-"""For tests of drawn cases: far enough that a case that hangs is ended by its own bound."""
+"""Time limit of a test of drawn cases: high enough that a hanging case exceeds its own limit first."""
 
 
 class CaseHangs(BaseException):
-    """A case has not ended in time; no :class:`Exception`, as Hypothesis would go on after one."""
+    """A case exceeded its time limit. Not an :class:`Exception`, because Hypothesis would catch it and continue."""
 
 
 def cases(examples: int) -> settings:
-    """Return settings for a test that draws so many cases in a usual run."""
+    """Return Hypothesis settings for ``examples`` named cases."""
     return settings(
         max_examples=max(1, round(examples * TIMES)),
         deadline=None,
@@ -52,10 +54,10 @@ def cases(examples: int) -> settings:
 
 @contextmanager
 def ends_within(limit_s: float, *case: Any) -> Iterator[None]:
-    """Raise CaseHangs in the main thread, which this must be, if the block has not ended after so many seconds.
+    """Raise CaseHangs in the main thread if the block runs longer than ``limit_s``. Call it on the main thread.
 
     Args:
-        case: What is being tried; told with the stacks of all threads.
+        case: Description of the case, printed with the stacks of all threads.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data._native import example_py
-from aiostream_data._native.example_py import ANY_NUMBER, BYTES, FLOAT, INT64, Fault, Wanted
+from aiostream_data._native.example_py import ANY_NUMBER, BYTES, FLOAT, INT64, ParseFault, Wanted
 from aiostream_data.formats.example import parse_example
 from aiostream_data.formats.example_writer import encode_example, encode_sequence_example
 from aiostream_data.formats.features import VarLen
@@ -115,7 +115,7 @@ def parsed_by(parser: Any, records: list[bytes], wanted: list[Wanted]) -> Any:
     lengths = np.array([len(record) for record in records], np.int64)
     values = np.frombuffer(b"".join(records), np.uint8)
     found = parser.parse_examples(values, np.cumsum(lengths) - lengths, lengths, wanted)
-    if isinstance(found, Fault):
+    if isinstance(found, ParseFault):
         return found
     return [(array.dtype, array.tobytes()) for feature in found for array in feature]
 
@@ -126,7 +126,7 @@ def test_native_and_twin_agree_on_every_valid_example(records: list[bytes], want
     for asked in (wanted, lenient):
         found = parsed_by(native, records, asked)
         assert found == parsed_by(example_py, records, asked)
-        assert not isinstance(found, Fault) or found.code != example_py.MALFORMED
+        assert not isinstance(found, ParseFault) or found.code != example_py.MALFORMED
 
 
 @given(example_messages(), WANTED, st.data())

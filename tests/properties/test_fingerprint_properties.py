@@ -124,7 +124,7 @@ def test_an_operator_more_is_found_however_little_the_state_says(
     assert (kind, name) == ("operator", more.name)
     assert sentence.endswith("is new")
     ((_, _, sentence),) = differences(new, old)
-    assert sentence.endswith("is no longer there")
+    assert sentence.endswith("was removed")
     for max_nbytes in (1536, 400, 40):
         assert differences(old, new, max_nbytes) != []
 

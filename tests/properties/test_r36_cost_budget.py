@@ -153,7 +153,7 @@ def test_r36_a_function_tells_the_cost_and_a_policy_what_becomes_of_a_row_that_i
 
 def test_r36_a_row_that_is_too_large_is_an_error_that_names_it() -> None:
     dataset = Dataset.range(30).map(sequence).batch(max_cost=11)
-    with pytest.raises(BatchCostError, match="range record 11 costs 12, and a batch may cost 11") as caught:
+    with pytest.raises(BatchCostError, match="cannot batch range record 11: its cost 12 exceeds max_cost=11") as caught:
         list(dataset)
     assert (caught.value.record, caught.value.cost, caught.value.max_cost) == ("range record 11", 12, 11)
     assert any(note.startswith("stage: batch_by_cost") for note in caught.value.__notes__)

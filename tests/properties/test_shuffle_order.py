@@ -13,7 +13,7 @@ from aiostream_data.rows.records import Chunk, Columns, VarColumn
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import structure_of
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
-from aiostream_data.transforms.shuffle import GROW_EVERY, GROW_FROM, ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.shuffle_buffer import GROW_EVERY, GROW_FROM, ShuffleBuffer, ShuffleOrder
 
 CUTS = st.lists(st.integers(0, 15), max_size=8)
 LONG_CUTS = st.lists(st.integers(0, 90), max_size=8)

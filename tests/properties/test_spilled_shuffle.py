@@ -17,7 +17,7 @@ from aiostream_data.rows.row_ids import CUT, RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
 from aiostream_data.testing.comparing import same
 from aiostream_data.transforms.randomness import key_of
-from aiostream_data.transforms.shuffle import ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots
 
 FOLDER = gettempdir()

@@ -213,7 +213,7 @@ def test_jax_is_refused_a_batch_that_is_lent(jax: Any, importing: Callable[[Any,
     for batch in batches(handoff="lease"):
         with batch:
             array = batch.dlpack()["x"]
-            with pytest.raises(PlanError, match=r"take batch\.jax\(\), which copies"):
+            with pytest.raises(PlanError, match=r"Call batch\.jax\(\) to copy"):
                 importing(jax, array)
             assert np.from_dlpack(array).shape == (4, 4), "others are not"
 

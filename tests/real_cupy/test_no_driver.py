@@ -22,7 +22,7 @@ from aiostream_data.errors import DeviceUnavailableError
 pytestmark = pytest.mark.usefixtures("no_driver")
 
 ROOT = Path(__file__).resolve().parents[2]
-WHAT_TO_DO = "there is no NVIDIA driver: install one, or choose the device 'cpu'"
+WHAT_TO_DO = "no NVIDIA driver is installed. Install one, or use the device 'cpu'"
 
 
 def modules_of(*folders: str) -> list[str]:

@@ -179,7 +179,7 @@ def test_a_zstd_frame_that_holds_fewer_bytes_than_it_declares_is_damaged(declare
             assert out == held
             assert error is not None
             assert error.offset == len(held)
-            assert f"a frame declares {declared} bytes and holds {len(held)}" in error.reason
+            assert f"a frame declares {declared} bytes and has {len(held)}" in error.reason
         out, error = decompress("zstd", zstd_frame(header, b"ab", b"c") + compress("zstd", b"next"), step)
         assert b"abc".startswith(out)
         assert error is not None

@@ -137,7 +137,7 @@ def test_explain_names_what_runs() -> None:
     def text(dataset: asd.Dataset[Any]) -> str:
         return asd.Dataset[Any](Shuffle(input=dataset.plan, buffer_size=AUTO, seed=7)).explain(memory_limit="1GB")
 
-    assert "from_tensor_slices gives all its rows in a random order" in text(SLICES)
+    assert "from_tensor_slices reads all its rows in a random order" in text(SLICES)
     assert "shuffle holds" not in text(SLICES)
     assert f"from_tfrecord reads {SPREAD_CYCLE} files at once, in a random order" in text(RECORDS)
     assert "shuffle(seed=7)" in text(RECORDS)

@@ -131,7 +131,7 @@ def test_a_failed_call_leaves_the_thread_as_it_was(fake: FakeCuda) -> None:
 
 def test_a_gpu_that_another_process_has_for_itself_is_told(fake: FakeCuda) -> None:
     fake.exclusive = {1}
-    with pytest.raises(DeviceUnavailableError, match="taken by another program") as raised:
+    with pytest.raises(DeviceUnavailableError, match="in use by another program") as raised:
         open_backend("cuda:1")
     assert raised.value.status == 46
     assert fake.contexts == set()
@@ -147,6 +147,6 @@ def test_a_context_that_cannot_be_made_current_is_told_as_a_failure_of_the_devic
         raise FakeDriverError(709)
 
     monkeypatch.setattr(sys.modules["cupy.cuda"].driver, "ctxSetCurrent", destroyed)
-    with pytest.raises(DeviceError, match="reset the GPU, or destroyed its context") as raised:
+    with pytest.raises(DeviceError, match="reset the GPU or destroyed its context") as raised:
         backend.mark(stream)
     assert raised.value.status == 709

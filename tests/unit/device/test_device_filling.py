@@ -167,7 +167,7 @@ def test_closing_takes_no_longer_than_told_when_the_driver_never_comes_back() ->
     sent(stage, 0)
     assert backend.joining.wait(LONG_S)
     (thread,) = stage.threads
-    with pytest.warns(ResourceWarning, match="bytes are not freed"):
+    with pytest.warns(ResourceWarning, match="bytes were not freed"):
         stage.close(timeout_s=0.05)
     assert thread.is_alive()
     backend.gate.set()
@@ -175,7 +175,7 @@ def test_closing_takes_no_longer_than_told_when_the_driver_never_comes_back() ->
     assert not thread.is_alive()
 
 
-@pytest.mark.filterwarnings("ignore:device stage on cpu closed with copies unfinished:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:device stage on cpu closed with unfinished or failed copies:ResourceWarning")
 def test_a_copy_that_fails_is_told_to_whoever_comes_next_and_to_who_waits() -> None:
     backend = GatedBackend()
     backend.failure = DeviceError("the device is gone")
@@ -219,7 +219,7 @@ def test_whatever_ends_the_waiter_is_told_to_who_waits_for_a_slot() -> None:
         assert backend.joining.wait(LONG_S)
         backend.gate.set()
     assert raised == ["the device stage failed earlier: an odd mark"]
-    with pytest.warns(ResourceWarning, match="copies unfinished or failed"):
+    with pytest.warns(ResourceWarning, match="unfinished or failed copies"):
         stage.close()
 
 

@@ -106,8 +106,8 @@ def jax(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ({"handoff": "move"}, "handoff must be one of copy, lease, into, got 'move'"),
         ({"framework": "numpy"}, "framework must be one of cupy, torch, jax or None, got 'numpy'"),
-        ({"handoff": "into", "framework": "jax"}, "JAX's never change: use handoff='copy'"),
-        ({"device": "cpu", "framework": "cupy"}, "CuPy has no arrays on 'cpu'"),
+        ({"handoff": "into", "framework": "jax"}, "JAX arrays are immutable. Use handoff='copy'"),
+        ({"device": "cpu", "framework": "cupy"}, "framework='cupy' needs a GPU"),
     ],
 )
 def test_terms_that_make_no_sense_are_refused_where_they_are_written(arguments: dict[str, Any], message: str) -> None:
@@ -285,12 +285,12 @@ def read_only() -> NDArray[Any]:
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (np.zeros((2, 2), np.float32), r"'x'.*shape \(2, 2\), and the batch's is float32 of shape \(3, 2\)"),
-        (np.zeros((3, 2), np.float64), "'x'.*it is float64 of"),
-        (np.zeros((2, 3), np.float32).T, "'x'.*not C-ordered"),
-        (read_only(), "'x'.*can be written"),
-        ([1.0, 2.0], "'x'.*list cannot be written into"),
-        (fake_torch().empty((3, 2), dtype=np.float32), "some are tensors of PyTorch, and some are not"),
+        (np.zeros((2, 2), np.float32), r"'x'.*shape \(2, 2\), the leaf float32 of shape \(3, 2\)"),
+        (np.zeros((3, 2), np.float64), "'x'.*the target is float64 of"),
+        (np.zeros((2, 3), np.float32).T, "'x'.*must be C-contiguous"),
+        (read_only(), "'x'.*expected a writable NumPy array"),
+        ([1.0, 2.0], "'x'.*invalid target of type list"),
+        (fake_torch().empty((3, 2), dtype=np.float32), "PyTorch tensors are mixed with other arrays"),
     ],
 )
 def test_a_target_that_does_not_fit_is_named_and_nothing_is_written(x: Any, message: str) -> None:
@@ -306,7 +306,7 @@ def test_a_target_that_does_not_fit_is_named_and_nothing_is_written(x: Any, mess
 def test_targets_of_another_structure_are_told() -> None:
     with stage_of("into") as stage, put(stage, fixed(5)).hand_over() as batch:
         for targets in ({"x": np.zeros((3, 2), np.float32)}, np.zeros(3), [np.zeros(3)]):
-            with pytest.raises(DeviceTargetError, match="another structure than the batch"):
+            with pytest.raises(DeviceTargetError, match="structure differs from the batch"):
                 batch.into(targets)
 
 
@@ -321,9 +321,9 @@ def test_tensors_that_cannot_be_written_are_named(monkeypatch: pytest.MonkeyPatc
     with stage_of("into", "torch") as stage:
         batch = put(stage, np.ones((3, 2))).hand_over()
         for tensor, message in (
-            (elsewhere, "on cuda:1, and the batch is on cpu"),
-            (across, "not contiguous"),
-            (wants_gradient, "requires a gradient"),
+            (elsewhere, "on cuda:1, the batch on cpu"),
+            (across, "must be contiguous"),
+            (wants_gradient, "must not require a gradient"),
         ):
             with pytest.raises(DeviceTargetError, match=message):
                 batch.into(tensor)
@@ -337,7 +337,10 @@ def test_rows_of_differing_length_go_into_arrays_of_the_same_lengths() -> None:
     with stage_of("into") as stage:
         put(stage, batch).hand_over().into(target)
         assert [row.tolist() for row in target["r"]] == [[0, 1], [2, 3, 4]]
-        with put(stage, batch).hand_over() as again, pytest.raises(DeviceTargetError, match="rows of differing length"):
+        with (
+            put(stage, batch).hand_over() as again,
+            pytest.raises(DeviceTargetError, match="Pass a RaggedArray, or pad the rows"),
+        ):
             again.into({"r": np.zeros(5)})
 
 
@@ -434,7 +437,9 @@ def test_a_consumer_that_keeps_every_batch_and_wants_another_is_told_and_may_go_
     with TEN.to_device("cpu", depth=3, handoff="lease").open() as loader:
         batches = iter(loader)
         held = [next(batches) for _ in range(3)]
-        with pytest.raises(LeasesHeldError, match=r"held all 3 device slots .* give batches back") as caught:
+        with pytest.raises(
+            LeasesHeldError, match=r"holds the batches of all 3 device slots .* Release batches"
+        ) as caught:
             next(batches)
         assert caught.value.depth == 3
         for batch in held:
@@ -619,10 +624,10 @@ def test_on_a_gpu_batches_are_written_into_cupy_arrays(cuda: SimpleNamespace, mo
     target = importlib.import_module("cupy").zeros((4,), np.int64)
     with gpu_stage("into") as stage:
         batch = put(stage, {"x": np.full(4, 5)}).hand_over()
-        with pytest.raises(DeviceTargetError, match=r"'x'.*no CuPy array on cuda:0"):
+        with pytest.raises(DeviceTargetError, match=r"'x'.*expected a CuPy array on cuda:0"):
             batch.into({"x": np.zeros(4, np.int64)})
         monkeypatch.setattr(DeviceNdarray, "device", SimpleNamespace(id=1))
-        with pytest.raises(DeviceTargetError, match=r"'x'.*on cuda:1, and the batch is on cuda:0"):
+        with pytest.raises(DeviceTargetError, match=r"'x'.*on cuda:1, the batch on cuda:0"):
             batch.into({"x": target})
         monkeypatch.setattr(DeviceNdarray, "device", SimpleNamespace(id=0))
         batch.into({"x": target})
@@ -651,7 +656,7 @@ def test_a_library_that_sees_no_gpu_is_refused_instead_of_computing_on_the_cpu(
     monkeypatch: pytest.MonkeyPatch, cuda: SimpleNamespace, framework: FrameworkName
 ) -> None:
     use_library(monkeypatch, framework, {"torch": fake_torch, "jax": fake_jax}[framework]())
-    with pytest.raises(DeviceUnavailableError, match=r"0 GPU\(s\) and not 'cuda:0'"):
+    with pytest.raises(DeviceUnavailableError, match=r"0 GPU\(s\), but not 'cuda:0'"):
         gpu_stage(framework=framework)
 
 

@@ -97,9 +97,9 @@ def test_a_batch_says_what_and_where_it_is(stage: DeviceStage) -> None:
     assert repr(batch) == "<DeviceBatch on cpu, ahead: x: int32 (4, 2)>"
     assert batch is not None
     batch.lend()
-    assert "on cpu, on loan: " in repr(batch)
+    assert "on cpu, leased: " in repr(batch)
     batch.release()
-    assert "on cpu, given back: " in repr(batch)
+    assert "on cpu, released: " in repr(batch)
 
 
 def test_a_slot_is_not_written_again_before_its_lease_has_ended(stage: DeviceStage) -> None:
@@ -155,7 +155,7 @@ def test_a_batch_that_was_not_lent_is_not_the_consumers(stage: DeviceStage) -> N
     batch = stage.put(numbered(0))
     assert batch is not None
     for use in (batch.arrays, batch.dlpack, batch.release):
-        with pytest.raises(BatchReleasedError, match=" lent"):
+        with pytest.raises(BatchReleasedError, match="leased"):
             use()
     batch.discard()
     with pytest.raises(BatchReleasedError):
@@ -314,7 +314,7 @@ def test_a_lease_outlives_its_stage(stage: DeviceStage) -> None:
     stage.close()
     assert (batch.arrays()["x"] == 9).all()
     target = {**numbered(0), "x": np.zeros((4, 2), np.int32)}
-    with pytest.raises(DeviceTargetError, match="no array"):
+    with pytest.raises(DeviceTargetError, match="not an array"):
         batch.into(target)
     batch.release()
     assert (view == 9).all()

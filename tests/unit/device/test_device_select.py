@@ -38,7 +38,7 @@ def test_without_cupy_the_error_names_both_extras_and_auto_is_the_host(monkeypat
 
 def test_without_a_driver_the_error_names_the_driver_and_auto_is_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, FakeCuda(driver_status=35))
-    with pytest.raises(DeviceUnavailableError, match=r"'cuda' cannot be used: there is no NVIDIA driver.*35"):
+    with pytest.raises(DeviceUnavailableError, match=r"'cuda' cannot be used: no NVIDIA driver is installed.*35"):
         open_backend("cuda")
     assert open_backend("auto").device == "cpu"
 

@@ -192,7 +192,7 @@ def test_closing_while_a_copy_reads_a_block_keeps_it_mapped_locked_and_unreturne
     image = weakref.ref(batch["image"])
     put(stage, batch)
     del batch
-    with pytest.warns(ResourceWarning, match="bytes are not freed"):
+    with pytest.warns(ResourceWarning, match="bytes were not freed"):
         stage.close(timeout_s=0.05)
     gc.collect()
     array = image()
@@ -253,7 +253,7 @@ def test_a_device_that_has_failed_is_not_asked_to_disown_anything(ends: tuple[Ex
     assert stage._ring.join_oldest()
     with pytest.raises(DeviceError):
         put(stage, batches[1])
-    with pytest.warns(ResourceWarning, match="bytes are not freed"):
+    with pytest.warns(ResourceWarning, match="bytes were not freed"):
         stage.close()
     assert backend.disowned == []
 
@@ -374,7 +374,7 @@ def test_a_refusal_is_told_once_and_batches_go_through_slots(ends: tuple[Exchang
     backend = Recording()
     backend.refuses = PinningError("no more pages")
     with opened(backend) as stage:
-        with pytest.warns(RuntimeWarning, match=r"could not be page-locked .*copied into slots first"):
+        with pytest.warns(RuntimeWarning, match=r"could not page-lock .*copied into slots first"):
             put(stage, through(ends, numbered(9))).discard()
         for number in range(5):  # a second warning would be an error
             found = put(stage, through(ends, numbered(number))).materialise()
@@ -418,7 +418,7 @@ def test_a_block_that_cannot_be_disowned_at_the_end_is_kept(ends: tuple[Exchange
     stage = opened(backend)
     put(stage, through(ends, numbered(1))).materialise()
     backend.refuses = DeviceError("it does not answer")
-    with pytest.warns(ResourceWarning, match="bytes are not freed"):
+    with pytest.warns(ResourceWarning, match="bytes were not freed"):
         stage.close()
 
 
@@ -520,7 +520,7 @@ def test_cuda_copies_from_the_middle_of_a_block_to_the_middle_of_a_slot(fake: fa
 def test_a_refusal_of_cuda_falls_back_to_slots(fake: fake_cupy.FakeCuda, ends: tuple[Exchange, Exchange]) -> None:
     fake.failing["hostRegister"] = 2
     with DeviceStage(open_cuda(0, "cuda:0"), find_shared=mapping_of) as stage:
-        with pytest.warns(RuntimeWarning, match="could not be page-locked"):
+        with pytest.warns(RuntimeWarning, match="could not page-lock"):
             found = put(stage, through(ends, numbered(5))).materialise()
         assert (found["image"] == 5).all()
     assert "hostUnregister" not in fake.names()

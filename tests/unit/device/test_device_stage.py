@@ -177,7 +177,7 @@ def test_a_device_without_room_for_all_slots_works_with_fewer() -> None:
     backend = AdversarialBackend(0, capacity_nbytes=1500)
     with DeviceStage(backend, device_slots=4) as stage:
         held = [stage.put(np.full(64, number)) for number in range(2)]
-        with pytest.warns(RuntimeWarning, match="no room for 4 device slots of 512 bytes"):
+        with pytest.warns(RuntimeWarning, match="not enough memory on adversarial for 4 device slots of 512 bytes"):
             assert stage.put(np.zeros(64), timeout_s=0) is None
         for number in range(2, 12):
             oldest = held.pop(0)
@@ -189,7 +189,7 @@ def test_a_device_without_room_for_all_slots_works_with_fewer() -> None:
 
 def test_a_device_without_room_for_one_slot_says_so() -> None:
     with DeviceStage(AdversarialBackend(0, capacity_nbytes=100)) as stage:
-        with pytest.raises(DeviceMemoryError, match="no room for even one device slot of 800 bytes"):
+        with pytest.raises(DeviceMemoryError, match="adversarial for one device slot of 800 bytes"):
             stage.put(np.zeros(100))
         assert stage.put(np.zeros(10)) is not None
 
@@ -232,7 +232,7 @@ def test_closing_waits_no_longer_than_told_and_keeps_the_memory() -> None:
 
     stage = DeviceStage(Never())
     put(stage, 0)
-    with pytest.warns(ResourceWarning, match="copies unfinished or failed: 128 bytes are not freed"):
+    with pytest.warns(ResourceWarning, match="unfinished or failed copies: 128 bytes were not freed"):
         stage.close(timeout_s=0.01)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_cupy import FakeCuda, Misuse, install
+from fake_integration import use_library
 from fake_jax import fake_jax
 from fake_torch import fake_torch
 
@@ -37,9 +38,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 @pytest.fixture
 def jax(monkeypatch: pytest.MonkeyPatch) -> Any:
     module = fake_jax(gpus=2)
-    for name, content in {"jax": module, "jax.numpy": module.numpy}.items():
-        monkeypatch.setitem(sys.modules, name, content)
-    monkeypatch.delitem(sys.modules, "aiostream_data.integrations.jax", raising=False)
+    use_library(monkeypatch, "jax", module)
     return module
 
 
@@ -66,7 +65,7 @@ def test_a_batch_is_not_lent_to_a_stream_that_only_its_thread_can_name(fake: Fak
     with stage_of("lease") as stage:
         batch = handed_over(stage, 5)
         for use in (batch.arrays, batch.cupy, lambda: batch.dlpack()["x"].__dlpack__(stream=2)):
-            with pytest.raises(PlanError, match="default stream of this thread alone"):
+            with pytest.raises(PlanError, match="per-thread default stream"):
                 use()
         giving = threading.Thread(target=batch.release)  # where a mark on "stream 2" is one on another stream
         giving.start()
@@ -161,7 +160,7 @@ def test_the_stand_in_tells_of_an_importer_that_waits_for_another_gpu(fake: Fake
 def test_jax_is_refused_a_batch_that_is_lent_and_pointed_to_a_copy(fake: FakeCuda, jax: Any, device: str) -> None:
     with stage_of("lease", device=device) as stage:
         batch = handed_over(stage, 5)
-        with pytest.raises(PlanError, match=r"JAX cannot import a batch that is lent.*batch\.jax\(\)"):
+        with pytest.raises(PlanError, match=r"cannot import a leased batch into JAX.*batch\.jax\(\)"):
             jax.dlpack.from_dlpack(batch.dlpack()["x"])
         assert (batch.jax()["x"] == 5).all()
 
@@ -170,7 +169,7 @@ def test_a_copy_of_jax_without_room_loses_its_batch_and_no_other(fake: FakeCuda,
     with stage_of("copy", "jax") as stage:
         handed_over(stage, 0)
         jax.broken = RuntimeError("RESOURCE_EXHAUSTED: out of memory")
-        with pytest.warns(RuntimeWarning, match="a batch was handed over and is lost: JAX could not copy"):
+        with pytest.warns(RuntimeWarning, match="a batch was lost after its hand-over: JAX could not copy"):
             join_all(stage)
         jax.broken = False
         for number in range(1, 5):
@@ -206,7 +205,7 @@ def test_every_copy_of_jax_has_ended_when_one_has_failed(fake: FakeCuda, jax: An
             return list(waited(arrays))
 
         jax.block_until_ready = fails_once
-        with pytest.warns(RuntimeWarning, match="is lost"):
+        with pytest.warns(RuntimeWarning, match="was lost"):
             join_all(stage)
         assert asked == [1, 1]
 

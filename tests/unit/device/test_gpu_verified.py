@@ -130,7 +130,7 @@ def test_the_page_about_gpus_says_so_too() -> None:
         (FakeCuda(devices=2), "device: cuda:0"),
         (FakeCuda(devices=0), "device: cpu (device 'cuda' cannot be used: the NVIDIA driver shows no GPU"),
         (FakeCuda(driver_status=100), "device: cpu (device 'cuda' cannot be used: the NVIDIA driver shows no GPU"),
-        (FakeCuda(driver_status=35), "device: cpu (device 'cuda' cannot be used: there is no NVIDIA driver"),
+        (FakeCuda(driver_status=35), "device: cpu (device 'cuda' cannot be used: no NVIDIA driver is installed"),
         (FakeCuda(driver_status=3), "device: none, since the GPU does not work (device 'cuda' cannot be used: "),
     ],
     ids=["two GPUs", "none shown", "none found", "no driver", "broken driver"],

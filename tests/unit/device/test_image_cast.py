@@ -47,15 +47,15 @@ def test_dtypes_may_be_given_as_numpy_takes_them(dtype: Any) -> None:
     ("arguments", "message"),
     [
         ({"dtype": "float64"}, "dtype must be 'float16' or 'float32', got 'float64'"),
-        ({"dtype": "bfloat16"}, "dtype 'bfloat16' is none of NumPy's"),
+        ({"dtype": "bfloat16"}, "NumPy has no dtype 'bfloat16'"),
         ({"dtype": "nonsense"}, "dtype must be"),
         ({"layout": "CHW"}, "layout must be 'NCHW' or 'NHWC', got 'CHW'"),
         ({"mean": "0.5"}, "mean must be a number, or one per channel, got '0.5'"),
-        ({"mean": ()}, "mean must be finite numbers, at least one"),
-        ({"mean": (0.5, float("nan"), 0.5)}, "mean must be finite numbers"),
+        ({"mean": ()}, "mean must be one or more finite numbers"),
+        ({"mean": (0.5, float("nan"), 0.5)}, "mean must be one or more finite numbers"),
         ({"std": 0}, "std must be above 0, got 0"),
         ({"std": (1, -1, 1)}, "std must be above 0"),
-        ({"mean": (0.5, 0.5), "std": STD}, "mean has 2 channels and std has 3"),
+        ({"mean": (0.5, 0.5), "std": STD}, "mean has 2 channels, but std has 3"),
         ({"scale": 0}, "scale must be a number other than 0, got 0"),
         ({"scale": float("inf")}, "scale must be a number other than 0, got inf"),
         ({"flip": "sometimes"}, "flip must be True, False or 'random', got 'sometimes'"),
@@ -65,13 +65,13 @@ def test_dtypes_may_be_given_as_numpy_takes_them(dtype: Any) -> None:
         ({"crop": (224, 0)}, "crop must be at least (1, 1)"),
         ({"crop": (224, 1.5)}, "crop must be an integer, got 1.5"),
         ({"crop": (4, 4), "crop_at": "center"}, "crop_at must be 'middle' or 'random', got 'center'"),
-        ({"crop_at": "random"}, 'crop_at="random" needs a size'),
-        ({"leaves": ()}, "leaves must be names of leaves"),
-        ({"leaves": ("image", "")}, "leaves must be names of leaves"),
-        ({"leaves": 3}, "leaves must be names of leaves"),
+        ({"crop_at": "random"}, 'crop_at="random" requires crop='),
+        ({"leaves": ()}, "leaves must be leaf names"),
+        ({"leaves": ("image", "")}, "leaves must be leaf names"),
+        ({"leaves": 3}, "leaves must be leaf names"),
         ({"seed": "x"}, "seed must be an integer, got 'x'"),
-        ({"dtype": "float16", "std": 1e-6}, "float16 holds up to 65504, and this cast gives up to 1e+06"),
-        ({"dtype": "float16", "std": 1e-300}, "float16 holds up to 65504"),
+        ({"dtype": "float16", "std": 1e-6}, "float16 holds values up to 65504, but this cast produces up to 1e+06"),
+        ({"dtype": "float16", "std": 1e-300}, "float16 holds values up to 65504"),
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_written(arguments: dict[str, Any], message: str) -> None:
@@ -114,13 +114,25 @@ def test_only_named_leaves_are_cast_when_leaves_are_named() -> None:
 @pytest.mark.parametrize(
     ("cast", "leaves", "message"),
     [
-        (ImageCast(), [LeafFacts("x", (4, 3), UINT8)], "no leaf is a dense uint8 array .* x (uint8 of shape (4, 3))"),
-        (ImageCast(leaves="y"), [images("x")], "leaf 'y': there is no such leaf; leaves are x"),
-        (ImageCast(leaves="x"), [LeafFacts("x", (4, 1, 1, 1), np.dtype("f4"))], "leaf 'x': it is float32 of shape"),
-        (ImageCast(leaves="x"), [LeafFacts("x", (4, 1, 1, 1), UINT8, False)], "leaf 'x': it is no dense array"),
-        (ImageCast(crop=(13, 4)), [images("x")], "leaf 'x': images are 12 pixels high, and 13 are to be cut out"),
-        (ImageCast(crop=(4, 11)), [images("x")], "leaf 'x': images are 10 pixels wide, and 11 are to be cut out"),
-        (ImageCast(mean=(0.5, 0.5)), [images("x")], "leaf 'x': images have 3 channels, and mean is for 2"),
+        (
+            ImageCast(),
+            [LeafFacts("x", (4, 3), UINT8)],
+            "no leaf of the batch is a dense uint8 array .* x (uint8 of shape (4, 3))",
+        ),
+        (ImageCast(leaves="y"), [images("x")], "leaf 'y': the batch has no such leaf. Its leaves are x"),
+        (
+            ImageCast(leaves="x"),
+            [LeafFacts("x", (4, 1, 1, 1), np.dtype("f4"))],
+            "leaf 'x': the leaf is float32 of shape",
+        ),
+        (
+            ImageCast(leaves="x"),
+            [LeafFacts("x", (4, 1, 1, 1), UINT8, False)],
+            "leaf 'x': the leaf is not a dense array",
+        ),
+        (ImageCast(crop=(13, 4)), [images("x")], "leaf 'x': images are 12 pixels high, but crop needs 13"),
+        (ImageCast(crop=(4, 11)), [images("x")], "leaf 'x': images are 10 pixels wide, but crop needs 11"),
+        (ImageCast(mean=(0.5, 0.5)), [images("x")], "leaf 'x': images have 3 channels, but mean has 2"),
     ],
 )
 def test_batches_that_do_not_fit_are_told_by_leaf(cast: ImageCast, leaves: list[LeafFacts], message: str) -> None:
@@ -170,10 +182,10 @@ def test_a_leaf_of_unknown_shape_has_the_dtype_that_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("dataset", "cast", "message"),
     [
-        (batches(image=IMAGES.astype(np.float32)), ImageCast(), "no leaf is a dense uint8 array"),
-        (Dataset.from_tensor_slices({"image": IMAGES}), ImageCast(), "no leaf is a dense uint8 array"),
-        (batches(), ImageCast(leaves="picture"), "there is no such leaf"),
-        (batches(), ImageCast(crop=(224, 224)), "12 pixels high, and 224 are to be cut out"),
+        (batches(image=IMAGES.astype(np.float32)), ImageCast(), "no leaf of the batch is a dense uint8 array"),
+        (Dataset.from_tensor_slices({"image": IMAGES}), ImageCast(), "no leaf of the batch is a dense uint8 array"),
+        (batches(), ImageCast(leaves="picture"), "the batch has no such leaf"),
+        (batches(), ImageCast(crop=(224, 224)), "12 pixels high, but crop needs 224"),
         (batches(), "float16", "transform must be an ImageCast or None, got 'float16'"),
     ],
 )

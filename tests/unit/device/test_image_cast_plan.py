@@ -128,7 +128,7 @@ def test_images_of_no_rows_and_of_no_pixels_come_out_empty() -> None:
 
 
 def test_a_batch_without_images_is_refused_before_anything_is_written() -> None:
-    with pytest.raises(ImageCastError, match="no leaf is a dense uint8 array"):
+    with pytest.raises(ImageCastError, match="no leaf of the batch is a dense uint8 array"):
         prepared({"x": np.zeros((3, 3))}, CAST)
 
 

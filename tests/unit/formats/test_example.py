@@ -99,8 +99,8 @@ def range_list(stop: int) -> list[int]:
 @pytest.mark.parametrize(
     ("value", "feature", "message"),
     [
-        ({}, FixedLen((), int), "feature 'x': expected an int64 list of 1, found no such feature"),
-        ({}, FixedLenSequence((), bytes), "expected a bytes list, found no such feature"),
+        ({}, FixedLen((), int), "feature 'x': expected an int64 list of 1, found no values"),
+        ({}, FixedLenSequence((), bytes), "expected a bytes list, found no values"),
         ({"x": [1, 2]}, FixedLen((), int), "expected an int64 list of 1, found 2 values"),
         ({"x": np.array([], np.int64)}, FixedLen((), int, 5), "expected an int64 list of 1, found 0 values"),
         ({"x": 1.0}, FixedLen((), int), "expected an int64 list of 1, found a float list"),

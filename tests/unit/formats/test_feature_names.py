@@ -36,7 +36,7 @@ def test_a_feature_without_a_list_is_said_to_be_there() -> None:
     entry = b"\x0a\x05label\x12\x00"
     features = b"\x0a" + bytes([len(entry)]) + entry
     found = told(b"\x0a" + bytes([len(features)]) + features)
-    assert found.endswith("the feature is there and holds no list of values")
+    assert found.endswith("the feature exists but has no list of values")
 
 
 def test_a_sequence_example_is_recognised_where_an_example_was_expected() -> None:
@@ -51,4 +51,4 @@ def test_the_feature_lists_of_the_record_are_listed() -> None:
 
 def test_a_record_that_is_an_image_is_called_one() -> None:
     found = told(b"\xff\xd8\xff\xe0\x00\x10JFIF\x00")
-    assert "the record is a JPEG image: decode it in a function given to map()" in found
+    assert "the record is a JPEG image: decode it in a function passed to map()" in found

@@ -43,8 +43,7 @@ def test_object_of_header_and_footer_alone_has_no_records() -> None:
         (b"hhff", "the stream ends 1 bytes before the end of its footer"),
         (
             b"hhaaabfff",
-            "1 bytes are left over behind the last record of 3 bytes; "
-            "check record_nbytes, header_nbytes and footer_nbytes",
+            "1 bytes remain after the last 3-byte record; check record_nbytes, header_nbytes and footer_nbytes",
         ),
     ],
 )

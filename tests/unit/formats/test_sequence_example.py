@@ -51,7 +51,7 @@ def test_a_missing_list_is_an_error_unless_it_may_be_missing() -> None:
     ("steps", "feature", "message"),
     [
         ([[1], [1, 2]], FixedLen((), int), "an int64 list of 1, found 2 values"),
-        ([[1], []], FixedLen((), int), "found no such feature"),
+        ([[1], []], FixedLen((), int), "found no values"),
         ([[1], [1.0]], VarLen(int), "an int64 list, found a float list"),
     ],
 )

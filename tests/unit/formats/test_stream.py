@@ -59,7 +59,7 @@ def test_wrong_compression_is_an_error_that_says_what_the_bytes_look_like(asked:
     assert error is not None
     assert error.offset == 0
     looks_like = actual or "a plain tfrecord"
-    assert f"starts like {looks_like}, but compression={asked!r} was asked for" in error.reason
+    assert f"starts like {looks_like}, but compression={asked!r} was requested" in error.reason
 
 
 def test_damage_inside_the_right_compression_gives_no_hint() -> None:

@@ -102,7 +102,7 @@ def test_what_a_shard_cache_holds_in_memory_is_told_beside_the_limit(memory_obje
     held = loader.stats().memory.holders["shard cache"]
     assert held == cache.held_nbytes()
     assert nbytes <= held[0] == held[1] < 1.01 * nbytes  # each piece takes whole pages
-    assert "shard cache in memory: 3.0 MiB, at most 3.0 MiB; beside the memory limit" in str(loader.report())
+    assert "shard cache in memory: 3.0 MiB, at most 3.0 MiB; not part of the memory limit" in str(loader.report())
     assert asd.ShardCache("/nowhere").held_nbytes() is None
 
 
@@ -119,8 +119,8 @@ def test_large_elements_that_the_plan_knows_are_added_to_the_limit_and_others_ar
     large = Dataset.from_tensor_slices(np.zeros((64, 16 * MIB), np.uint8)).repeat()
     assert bound_of(large, 256 * MIB).rows > 256 * MIB
     assert bound_of(large, 1024 * MIB).rows == 1024 * MIB
-    assert not any("passes over the limit" in each for each in bound_of(large).not_counted)
-    assert any("more than 8 MiB, which passes over the limit" in each for each in bound_of(FILES.batch(2)).not_counted)
+    assert not any("may exceed the limit" in each for each in bound_of(large).not_counted)
+    assert any("larger than 8 MiB: up to four copies" in each for each in bound_of(FILES.batch(2)).not_counted)
 
 
 @pytest.mark.parametrize(
@@ -307,8 +307,8 @@ def test_device_memory_and_page_locked_memory_are_told_for_every_hand_over() -> 
     assert copied.slot_nbytes == leased.slot_nbytes == slot
     assert copied.device_nbytes == copied.pinned_nbytes == leased.device_nbytes == leased.pinned_nbytes == 3 * slot
     assert (copied.taken_nbytes, leased.taken_nbytes) == (slot, 0)
-    assert f"each batch that you have: {as_size(slot)} on cuda:1, beside the slots" in str(copied)
-    assert "each batch that you have" not in str(leased)
+    assert f"each batch that you hold: {as_size(slot)} on cuda:1, in addition to the slots" in str(copied)
+    assert "each batch that you hold" not in str(leased)
     total = as_size(3 * slot)
     assert f"slots: 3 × {as_size(slot)} = {total} pinned on the host, and {total} on cuda:1" in str(leased)
 
@@ -325,10 +325,10 @@ def test_what_subprocesses_share_with_the_device_and_what_may_be_pageable_is_sai
     assert 0 < bound.shared_nbytes <= LIMIT
     known = MemoryBound(limit=1, rows=1, parts=(), device="cuda", device_slots=3, slot_nbytes=80, shared_nbytes=1000)
     assert known.pinned_nbytes == 3 * 80 + 1000
-    assert "pinned on the host, or plain memory where that is refused" in str(bound)
+    assert "pinned on the host, or pageable if pinning fails," in str(bound)
     unknown = bound_of(FILES.batch(2).to_device("cuda"))
     assert (unknown.pinned_nbytes, unknown.taken_nbytes) == (None, None)
-    assert "each batch that you have: its size on cuda" in str(unknown)
+    assert "each batch that you hold: its size on cuda" in str(unknown)
 
 
 TEN = Dataset.range(10)
@@ -367,8 +367,8 @@ def test_ten_numbers_cannot_take_more_than_ten_numbers(dataset: Dataset[Any]) ->
     [
         (TEN.map(lambda x: x).batch(2), "the size of an element of map(lambda) is known only once it is made"),
         (TEN.flat_map(lambda x: [x]), "the number of elements of flat_map(lambda) is known only once they are made"),
-        (TEN.repeat().batch(2), "repeat() has no end"),
-        (TEN.filter(lambda x: True).repeat(), "repeat() has no end"),
+        (TEN.repeat().batch(2), "repeat() is infinite"),
+        (TEN.filter(lambda x: True).repeat(), "repeat() is infinite"),
     ],
 )
 def test_a_bound_that_is_the_limit_says_what_the_plan_does_not_tell(dataset: Dataset[Any], reason: str) -> None:

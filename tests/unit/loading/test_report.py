@@ -135,7 +135,7 @@ def test_records_that_an_error_policy_left_out_or_replaced_have_a_line(tmp_path:
     path.write_bytes(frame(b"0") + frame(b"1")[:-1] + b"?" + frame(b"2"))
     with Dataset.from_tfrecord(str(path), on_error="skip").map(decode, on_error="skip").open() as loader:
         assert list(loader) == [3]
-    line = "left out: read_tfrecord 1, map decode 1 (see on_error=)"
+    line = "skipped: read_tfrecord 1, map decode 1 (see on_error=)"
     report = loader.report()
     assert line in str(report.stats).splitlines()
     assert line in str(report).splitlines()
@@ -208,7 +208,7 @@ def test_below_a_second_the_report_says_that_there_is_not_enough_data() -> None:
         list(loader)
     limit = loader.report().limit
     assert (limit.stage, limit.cause, limit.changes) == ("pipeline", "not enough data", ())
-    assert limit.sentence.endswith("s were observed, and 1 s are needed; run more steps, and ask again")
+    assert limit.sentence.endswith("s were observed, and 1 s are needed; run more steps, then report again")
     assert f"limit: not enough data; {limit.evidence}" in str(loader.report())
 
 
@@ -269,7 +269,8 @@ def test_a_limit_names_function_cause_evidence_and_option() -> None:
     assert limit.kind == "waiting (double)"
     assert limit.changes == (MeasuredChange(call="map", what=mapped.what, option="concurrency", value=8),)
     advice = (
-        "set concurrency=8 in map(): calls wait, 1 at once; a coroutine function can wait for hundreds of rows at once"
+        "set concurrency=8 in map(): calls wait, 1 at once; "
+        "use a coroutine function: it can wait for hundreds of rows at once"
     )
     assert limit.sentence == f"{limit.title}: waiting (double); calls waited 100% of their time, 1 at once; {advice}"
     assert str(limit) == limit.sentence
@@ -312,7 +313,7 @@ def test_a_filter_that_drops_most_rows_is_named_where_work_was_lost() -> None:
     kept = StageCounters("filter", rows=9, rows_in=900, dropped=891, busy_s=0.1, waits_for="user", inputs=("1",))
     kept.fused_wait_s = 9.9
     limit = limit_of(dataset, {"0": StageCounters("range"), "1": mapped, "2": kept})
-    assert "a filter() behind it drops 99% of its rows" in limit.advice
+    assert "a later filter() drops 99% of its rows" in limit.advice
 
 
 # -- counters

@@ -128,7 +128,7 @@ def test_what_torchrun_says_counts_under_any_launcher_that_started_it() -> None:
 
 @pytest.mark.parametrize(("given", "missing"), [("RANK", "WORLD_SIZE"), ("PMI_SIZE", "PMI_RANK")])
 def test_half_set_variables_are_an_error_that_names_both(given: str, missing: str) -> None:
-    with pytest.raises(RankError, match=f"{given} is set and {missing} is not"):
+    with pytest.raises(RankError, match=f"{given} is set, but {missing} is not"):
         found({given: "1"})
 
 
@@ -167,7 +167,7 @@ def test_numbers_that_do_not_fit_together_are_refused(numbers: tuple[Any, Any, A
 
 @pytest.mark.parametrize(("rank", "world_size"), [(0, None), (None, 4)])
 def test_rank_and_world_size_are_given_both_or_not_at_all(rank: int | None, world_size: int | None) -> None:
-    with pytest.raises(PlanError, match="give both"):
+    with pytest.raises(PlanError, match="Pass both"):
         choose_ranks(rank, world_size)
 
 

@@ -409,7 +409,7 @@ def test_a_folder_that_vanishes_while_it_is_used_ends_nothing(
 def test_a_file_where_the_folder_should_be_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_bytes(b"mine")
     for path in (tmp_path / "cache", tmp_path / "cache" / "below"):
-        with pytest.raises(ShardCacheError, match="a file is where the folder should be") as caught:
+        with pytest.raises(ShardCacheError, match="is a file, not a folder") as caught:
             Folder(path)
         assert caught.value.folder == str(path)
         assert isinstance(caught.value, OSError)
@@ -424,7 +424,7 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path: Path, monkeypa
     real_open = os.open
     for prepared in (False, True):
         monkeypatch.setattr(os, "open", refuse)
-        with pytest.raises(ShardCacheError, match="Permission denied; name a folder that can be written to"):
+        with pytest.raises(ShardCacheError, match="Permission denied; pass the path of a writable folder"):
             Folder(tmp_path / "cache")
         monkeypatch.undo()
         if not prepared:
@@ -433,7 +433,7 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path: Path, monkeypa
 
 def test_a_folder_of_another_version_is_an_error_and_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / names.MARKER).write_text(json.dumps({"version": 2}))
-    with pytest.raises(ShardCacheError, match="belongs to version 2 of the cache and this is version 1"):
+    with pytest.raises(ShardCacheError, match="has version 2 of the cache format, expected 1"):
         Folder(tmp_path)
     assert os.listdir(tmp_path) == [names.MARKER]
 

@@ -120,7 +120,7 @@ def test_an_entry_named_used_is_left_alone_and_pieces_are_still_kept(
         cache.write()
         assert cache.hits()
     (warning,) = caplog.records
-    assert f"{names.USED} in it was not made by the cache" in warning.getMessage()
+    assert f"{names.USED} was not created by the cache" in warning.getMessage()
     assert str(tmp_path / "cache") in warning.getMessage()
 
 

@@ -257,7 +257,7 @@ def test_what_memory_keeps_does_not_change_with_the_readers_buffer() -> None:
         ({"limit": None}, "a shard cache in memory needs a limit"),
         ({"limit": -1}, "must be at least 1 byte, got -1"),
         ({"limit": 0}, "must be at least 1 byte, got 0"),
-        ({"limit": "lots"}, "must be bytes or a text like '256MB', got 'lots'"),
+        ({"limit": "lots"}, "must be a number of bytes, or a string such as '256MB', got 'lots'"),
         ({"limit": "nan"}, "got 'nan'"),
         ({"limit": "infGB"}, "got 'infGB'"),
         ({"limit": True}, "got True"),
@@ -344,7 +344,7 @@ def test_processes_of_a_plan_share_the_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_used_is_an_error_of_open(shards: list[LatencyStore], tmp_path: Path) -> None:
     (tmp_path / "cache").write_bytes(b"mine")
-    with leaves_nothing(), pytest.raises(ShardCacheError, match="a file is where the folder should be"):
+    with leaves_nothing(), pytest.raises(ShardCacheError, match="is a file, not a folder"):
         Dataset.from_tfrecord("slow://data/*.tfrecord").open(shard_cache=tmp_path / "cache")
     assert (tmp_path / "cache").read_bytes() == b"mine"
 

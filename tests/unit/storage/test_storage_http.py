@@ -126,7 +126,7 @@ def test_a_server_without_ranges_is_read_by_skipping(http_objects: HttpObjects) 
 def test_a_wrong_content_range_is_refused(http_objects: HttpObjects, told: str) -> None:
     url = http_objects.put("/x", CONTENT)
     http_objects.faults.append(HttpFault(headers={"Content-Range": told}))
-    with pytest.raises(StorageError, match="came"):
+    with pytest.raises(StorageError, match=r"instead of the requested|Content-Range"):
         read(url)
 
 
@@ -176,10 +176,10 @@ def test_an_object_of_unknown_size_is_not_taken_for_an_empty_one(reader: str) ->
     with fault_server("http") as server:
         url = server.put("x.txt", b"one\ntwo\n")
         server.set_rules(Rule(Wrong(ignore_range=True, chunked=True)))
-        with pytest.raises(StorageError, match="does not say how large"):
+        with pytest.raises(StorageError, match="did not report the object's size"):
             use(methodcaller("info", url), reader=reader)
         dataset = Dataset.from_text(url, storage_options={"reader": reader})
-        with pytest.raises(StorageError, match="does not say how large"), dataset.open() as loader:
+        with pytest.raises(StorageError, match="did not report the object's size"), dataset.open() as loader:
             list(loader)
 
 
@@ -198,7 +198,7 @@ def test_an_object_that_is_larger_than_was_said_is_not_read_in_part(
 ) -> None:
     url = http_objects.put("/x", CONTENT)
     http_objects.faults.extend([HttpFault(ignore_range=ignore_range)] * 2)
-    with pytest.raises(WrongAnswerError, match=f"has 5000 bytes, and the answer says that it has {len(CONTENT)}"):
+    with pytest.raises(WrongAnswerError, match=f"size changed from 5000 to {len(CONTENT)} bytes"):
         use(lambda stores: read_range(stores, ShardRef(url, 5000), 0, 5000), reader=reader)
 
 
@@ -207,7 +207,7 @@ def test_a_body_of_unknown_length_may_not_go_on_behind_the_object() -> None:
         url = server.put("x", CONTENT)
         server.set_rules(Rule(Wrong(ignore_range=True, chunked=True), kind="get"))
         assert read(url, 10, len(CONTENT)) == CONTENT[10:]
-        with pytest.raises(WrongAnswerError, match="more than the 4990 bytes"):
+        with pytest.raises(WrongAnswerError, match="more than the requested 4990 bytes"):
             use(lambda stores: read_range(stores, ShardRef(url, 5000), 10, 5000))
 
 
@@ -221,8 +221,8 @@ def test_a_url_that_is_none_is_told_as_one(url: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"headers": {"X-Number": 5}}, "headers must be text, got int"),
-        ({"headers": {5: "x"}}, "headers must be text"),
+        ({"headers": {"X-Number": 5}}, "headers must be strings, got int"),
+        ({"headers": {5: "x"}}, "headers must be strings"),
         ({"auth": "me:hunter2"}, "auth must be a pair"),
         ({"auth": ("hunter2",)}, "auth must be a pair"),
     ],

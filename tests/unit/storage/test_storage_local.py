@@ -87,7 +87,7 @@ def missing(tmp_path: Path, name: str) -> str:
     """Return the part of the error that lists the files of the folder."""
     with pytest.raises((ObjectNotFoundError, NoMatchError)) as caught:
         use(lambda store: store.glob(f"{tmp_path}/{name}"))
-    return str(caught.value).partition("; the folder holds ")[2]
+    return str(caught.value).partition("; the folder contains ")[2]
 
 
 @pytest.mark.parametrize("name", ["t-9.tfrecord", "t-?9.tfrecord", "T-9.tfrecord"])

@@ -257,7 +257,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_noticed(tmp_path: Path, monkeyp
         fill(*args)
 
     monkeypatch.setattr(file_reads, "_fill", cut_then_fill)
-    with pytest.raises(ShortReadError, match="cut to 5000 bytes"):
+    with pytest.raises(ShortReadError, match="truncated to 5000 bytes"):
         use(lambda store, hops: read_range(store, ShardRef(str(path)), 0, 10_000))
 
 

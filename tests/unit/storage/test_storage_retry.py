@@ -132,7 +132,7 @@ def test_any_answer_shows_that_the_store_is_there(errors: list[Exception], reach
 
 @pytest.mark.parametrize(("received", "version"), [(1, ""), (0, '"etag"')])
 def test_an_answer_that_broke_off_shows_it_as_well(received: int, version: str) -> None:
-    broken = StoreUnreachableError("x", "the connection broke off")
+    broken = StoreUnreachableError("x", "the connection failed")
     assert not shows_life(broken)
     broken.received, broken.version = received, version
     assert shows_life(broken)
@@ -208,7 +208,7 @@ def test_only_errors_of_the_store_are_transient() -> None:
 
 
 def test_a_server_that_is_not_who_it_says_is_not_asked_again() -> None:
-    error = StoreUnreachableError("s3://bucket/x", "the certificate was not accepted")
+    error = StoreUnreachableError("s3://bucket/x", "the certificate was rejected")
     assert is_transient(error)
     error.is_final = True
     assert not is_transient(error)
@@ -226,8 +226,8 @@ def test_a_request_that_fails_for_long_is_told_in_the_log(caplog: pytest.LogCapt
     told = [record.getMessage() for record in caplog.records if record.name == "aiostream_data"]
     assert 2 <= len(told) < 9
     assert told[0].startswith("s3://b/x: the store is busy (HTTP 500): ")
-    assert "attempts have failed in" in told[0]
-    assert "until 300 s are over (retry_total_s)" in told[0]
+    assert "attempts failed in" in told[0]
+    assert "retried for up to 300 s (retry_total_s)" in told[0]
 
 
 def test_a_request_that_soon_succeeds_is_not_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

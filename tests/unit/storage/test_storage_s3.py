@@ -88,7 +88,7 @@ def refusal(status: int, code: str) -> HttpFault:
     ("status", "code", "kind", "words"),
     [
         (404, "NoSuchKey", ObjectNotFoundError, "no such object"),
-        (404, "NoSuchBucket", ObjectNotFoundError, "no bucket 'bucket'"),
+        (404, "NoSuchBucket", ObjectNotFoundError, "bucket 'bucket' does not exist"),
         (403, "AccessDenied", AccessDeniedError, "permissions"),
         (403, "SignatureDoesNotMatch", AccessDeniedError, "secret key"),
         (403, "InvalidAccessKeyId", CredentialsError, "access key"),
@@ -153,7 +153,7 @@ def test_connections_are_used_again(fake: HttpObjects) -> None:
 
 def test_an_endpoint_that_never_answers_is_a_timeout(fake: HttpObjects) -> None:
     fake.faults.append(HttpFault(hang=True))
-    with pytest.raises(StoreTimeoutError, match="time-outs"):
+    with pytest.raises(StoreTimeoutError, match="first_byte_timeout"):
         read(fake, read_timeout=0.1)
 
 
@@ -191,7 +191,7 @@ def test_an_unknown_profile_is_a_matter_of_credentials(fake: HttpObjects) -> Non
 
 @pytest.mark.parametrize("options", [{"speed": 9}, {"client_kwargs": {"speed": 9}}, {"config_kwargs": {"speed": 9}}])
 def test_an_option_that_nobody_knows_is_named(fake: HttpObjects, options: dict[str, Any]) -> None:
-    with pytest.raises(StorageError, match="know no option 'speed'"):
+    with pytest.raises(StorageError, match="unknown S3 option 'speed'"):
         read(fake, **options)
 
 
@@ -234,7 +234,7 @@ def test_anonymous_requests_are_not_signed(fake: HttpObjects) -> None:
 
 
 def test_an_impossible_bucket_name_is_told(fake: HttpObjects) -> None:
-    with pytest.raises(StorageError, match="sense"):
+    with pytest.raises(StorageError, match="invalid for S3"):
         use(lambda stores: stores.info("s3://no bucket/x"), endpoint_url=fake.endpoint_url, anon=True)
 
 
@@ -262,7 +262,7 @@ def test_an_object_replaced_between_listing_and_reading_is_noticed(s3_endpoint: 
 
 def test_bucket_and_object_are_told_apart(s3_endpoint: ObjectServer) -> None:
     options = s3_endpoint.storage_options
-    with pytest.raises(ObjectNotFoundError, match="no bucket 'no-such-bucket'"):
+    with pytest.raises(ObjectNotFoundError, match="bucket 'no-such-bucket' does not exist"):
         use(lambda stores: stores.info("s3://no-such-bucket/x"), **options)
     with pytest.raises(ObjectNotFoundError, match="'test-bucket' has no such object"):
         use(lambda stores: stores.info("s3://test-bucket/no-such-object"), **options)
@@ -276,7 +276,7 @@ def test_half_of_a_pair_of_credentials_is_named() -> None:
     error = PartialCredentialsError(provider="explicit", cred_var="aws_secret_access_key")
     translated = translate_s3_error("s3://bucket/x", error)
     assert isinstance(translated, CredentialsError)
-    assert "aws_secret_access_key is missing: pass key= and secret= both" in str(translated)
+    assert "aws_secret_access_key is missing; pass both key= and secret=" in str(translated)
 
 
 @pytest.mark.parametrize(

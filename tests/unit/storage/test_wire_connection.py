@@ -113,7 +113,7 @@ def test_a_body_that_breaks_off_says_how_much_of_it_is_there(nbytes: int) -> Non
         task = await begun(wire, buffer)
         wire.arrive(head(10_000) + BODY[:nbytes])
         wire.end(ConnectionResetError("reset"))
-        with pytest.raises(BrokenAnswer, match="broke off") as caught:
+        with pytest.raises(BrokenAnswer, match="connection failed") as caught:
             await task
         assert caught.value.received == nbytes
         assert not caught.value.fresh
@@ -335,10 +335,10 @@ def test_what_the_caller_raises_on_a_head_is_raised_and_ends_the_connection() ->
 @pytest.mark.parametrize(
     ("arrived", "patience", "told"),
     [
-        (b"", ReadPatience(0.02, 9, 9), "no answer"),
-        (head(10)[:-6], ReadPatience(9, 0.02, 9), "no more"),
-        (head(10) + b"abc", ReadPatience(9, 0.02, 9), "no more"),
-        (head(10) + b"abc", ReadPatience(9, 9, 0.02), "in all"),
+        (b"", ReadPatience(0.02, 9, 9), "first_byte_timeout"),
+        (head(10)[:-6], ReadPatience(9, 0.02, 9), "read_timeout"),
+        (head(10) + b"abc", ReadPatience(9, 0.02, 9), "read_timeout"),
+        (head(10) + b"abc", ReadPatience(9, 9, 0.02), "total_timeout"),
     ],
 )
 def test_silence_ends_a_request_within_its_time_out(arrived: bytes, patience: ReadPatience, told: str) -> None:

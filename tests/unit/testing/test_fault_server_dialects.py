@@ -406,5 +406,5 @@ def test_an_answer_that_aiohttp_cannot_parse_is_a_broken_connection_and_no_refus
         finally:
             site.close()
 
-    with pytest.raises(StoreUnreachableError, match="not HTTP"):
+    with pytest.raises(StoreUnreachableError, match="malformed HTTP answer"):
         asyncio.run(read())

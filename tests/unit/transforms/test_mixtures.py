@@ -23,10 +23,10 @@ BOTH = {"ten": TEN, "twenty": TWENTY}
 Build = Callable[[], Any]
 
 REFUSED: list[tuple[Build, str]] = [
-    (lambda: asd.Dataset.sample_from([]), r"sample_from\(\) needs at least one data set"),
-    (lambda: asd.Dataset.sample_from(TEN), r"takes a list or a dict of data sets, got Dataset"),  # type: ignore[arg-type]
-    (lambda: asd.Dataset.sample_from([TEN, [1]]), r"sample_from\(\) takes data sets, got list"),  # type: ignore[list-item]
-    (lambda: asd.Dataset.sample_from([TEN, TEN], [1]), r"weights must be one number for each of 2 data sets, got 1"),
+    (lambda: asd.Dataset.sample_from([]), r"sample_from\(\) needs at least one dataset"),
+    (lambda: asd.Dataset.sample_from(TEN), r"needs a list or a dict of datasets, got Dataset"),  # type: ignore[arg-type]
+    (lambda: asd.Dataset.sample_from([TEN, [1]]), r"sample_from\(\) needs datasets, got list"),  # type: ignore[list-item]
+    (lambda: asd.Dataset.sample_from([TEN, TEN], [1]), r"weights must have one number per dataset \(2\), got 1"),
     (lambda: asd.Dataset.sample_from(BOTH, {"ten": 1, "x": 1}), r"must have the names ten, twenty, got ten, x"),
     (lambda: asd.Dataset.sample_from(BOTH, stop="never"), r"stop must be one of first, all, got 'never'"),  # type: ignore[arg-type]
     (lambda: asd.Dataset.sample_from([TEN], seed="x"), r"seed must be an integer or None, got 'x'"),  # type: ignore[arg-type]
@@ -35,12 +35,12 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda: asd.Dataset.sample_from([TEN, WORDS]), r"is int64 in '0' and object in '1'"),
     (
         lambda: asd.Dataset.sample_from({"a": TEN, "b": TEN.enumerate()}),
-        r"those of 'a' are int64 and those of 'b' \(dtype\('int64'\), dtype\('int64'\)\)",
+        r"'a' has int64 and 'b' has \(dtype\('int64'\), dtype\('int64'\)\)",
     ),
     (lambda: asd.Dataset.choose_from([TEN], WORDS), r"the choices of choose_from\(\) must be integers, got"),
     (lambda: asd.Dataset.choose_from([TEN], TEN.enumerate()), r"must be integers, got"),
-    (lambda: asd.Dataset.choose_from([TEN], [0, 0]), r"choose_from\(\) takes data sets, got list"),  # type: ignore[arg-type]
-    (lambda: asd.Dataset.choose_from([], TEN), r"choose_from\(\) needs at least one data set"),
+    (lambda: asd.Dataset.choose_from([TEN], [0, 0]), r"choose_from\(\) needs datasets, got list"),  # type: ignore[arg-type]
+    (lambda: asd.Dataset.choose_from([], TEN), r"choose_from\(\) needs at least one dataset"),
     (lambda: asd.Dataset.choose_from([TEN], TEN, stop="x"), r"stop must be one of first, all, got 'x'"),  # type: ignore[arg-type]
 ]
 
@@ -53,9 +53,9 @@ def test_what_makes_no_sense_is_refused_with_rule_and_value(build: Build, messag
 
 def test_a_source_that_can_be_read_once_cannot_be_read_by_two_inputs() -> None:
     once = asd.Dataset.from_iterable(iter([1, 2]))
-    with pytest.raises(StageBuildError, match=r"sample_from\(\) of data sets that share a source"):
+    with pytest.raises(StageBuildError, match=r"sample_from\(\) of datasets that share a source"):
         asd.Dataset.sample_from([once, TEN, once.map(int)])
-    with pytest.raises(StageBuildError, match=r"choose_from\(\) of data sets that share a source"):
+    with pytest.raises(StageBuildError, match=r"choose_from\(\) of datasets that share a source"):
         asd.Dataset.choose_from([once], once)
 
 

@@ -15,7 +15,7 @@ from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn, record
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
 from aiostream_data.transforms.randomness import key_of
-from aiostream_data.transforms.shuffle import GROW_EVERY, ShuffleBuffer, ShuffleOrder
+from aiostream_data.transforms.shuffle_buffer import GROW_EVERY, ShuffleBuffer, ShuffleOrder
 
 
 def numbers(first: int, count: int) -> Columns:

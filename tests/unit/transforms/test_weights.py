@@ -77,7 +77,7 @@ def test_changes_are_plain_data_and_are_given_up_where_the_plan_has_changed() ->
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: schedule_of([1], AB), r"weights must be one number for each of 2 data sets, got 1"),
+    (lambda: schedule_of([1], AB), r"weights must have one number per dataset \(2\), got 1"),
     (lambda: schedule_of([1, -1], AB), r"weights must be finite, at least 0, and not all 0, got \[1, -1\]"),
     (lambda: schedule_of([0, 0], AB), r"not all 0"),
     (lambda: schedule_of([1, float("nan")], AB), r"finite"),
@@ -86,11 +86,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: schedule_of("ab", AB), r"weights must be a sequence of numbers or a dict by name, got str"),  # type: ignore[arg-type]
     (lambda: schedule_of(3, AB), r"got int"),  # type: ignore[arg-type]
     (lambda: schedule_of({"a": 1}, AB), r"must have the names a, b, got a"),
-    (lambda: schedule_of([(1, [1, 1])], AB), r"begin with row 0 and ascend, got rows \[1\]"),
-    (lambda: schedule_of([(0, [1, 1]), (5, [1, 1]), (5, [1, 1])], AB), r"got rows \[0, 5, 5\]"),
-    (lambda: schedule_of([(0, [1, 1]), (5, [1])], AB), r"the weights from row 5 on must be one number"),
+    (lambda: schedule_of([(1, [1, 1])], AB), r"must start at 0 and increase, got \[1\]"),
+    (lambda: schedule_of([(0, [1, 1]), (5, [1, 1]), (5, [1, 1])], AB), r"got \[0, 5, 5\]"),
+    (lambda: schedule_of([(0, [1, 1]), (5, [1])], AB), r"the weights from row 5 on must have one number"),
     (lambda: schedule_of([(0, 1, 1)], AB), r"a step of a schedule must be \(first row, weights\)"),  # type: ignore[arg-type]
-    (lambda: schedule_of(lambda row: [row], AB), r"the weights for row 0 must be one number"),
+    (lambda: schedule_of(lambda row: [row], AB), r"the weights for row 0 must have one number"),
 ]
 
 
