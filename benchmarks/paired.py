@@ -1,6 +1,6 @@
 """Compare two checkouts of this package: the same scenario in alternating processes.
 
-    python -m benchmarks.paired OLD NEW --scenarios p1 p2 --runs 7 --out result.json
+    python -m benchmarks.paired OLD NEW --scenarios p1 p2 p3 --runs 7 --out result.json
 
 Both checkouts need their native core built (``python setup.py build_ext --inplace``). Every process reads the whole
 workload once to warm up, and ``PASSES`` times more, which count. The quoted figure is the median over runs of NEW
@@ -22,15 +22,14 @@ from benchmarks.dataset import default_root
 from benchmarks.machine import circumstances
 
 PASSES: Final = 3
-ROWS: Final = 1_000_000
 
 _PROGRAM: Final = """
 import importlib, json, sys, time
 from pathlib import Path
 from benchmarks.scenario import Scenario
-name, root, rows, passes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+name, root, passes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 scenario: Scenario = getattr(importlib.import_module(f"benchmarks.scenarios.{name}"), name.upper())
-workload = scenario.work(rows, root)
+workload = scenario.work(scenario.rows, root)
 contender = importlib.import_module(f"benchmarks.compare.{name}_aiostream_data")
 seconds = []
 for _ in range(passes + 1):
@@ -38,17 +37,18 @@ for _ in range(passes + 1):
     for batch in contender.batches(workload, None):
         pass
     seconds.append((time.perf_counter() - wall, time.process_time() - cpu))
-print(json.dumps(seconds[1:]))
+print(json.dumps((scenario.rows, seconds[1:])))
 """
 
 
 def run(checkout: Path, scenario: str, root: Path) -> dict[str, float]:
     """Return rows per second, and CPU microseconds per row, of one process: medians over its passes."""
-    command = [sys.executable, "-c", _PROGRAM, scenario, str(root), str(ROWS), str(PASSES)]
+    command = [sys.executable, "-c", _PROGRAM, scenario, str(root), str(PASSES)]
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     found = subprocess.run(command, cwd=checkout, env=environment, check=True, capture_output=True, text=True)
-    walls, cpus = zip(*json.loads(found.stdout.splitlines()[-1]), strict=True)
-    return {"rows_per_s": ROWS / statistics.median(walls), "cpu_us": statistics.median(cpus) / ROWS * 1e6}
+    rows, seconds = json.loads(found.stdout.splitlines()[-1])
+    walls, cpus = zip(*seconds, strict=True)
+    return {"rows_per_s": rows / statistics.median(walls), "cpu_us": statistics.median(cpus) / rows * 1e6}
 
 
 def compare(old: Path, new: Path, scenario: str, runs: int, root: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from aiostream_data.plan.operators import AUTO_BUFFER_ROWS
 from aiostream_data.plan.shuffling import SPREAD_CYCLE
 from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shard_order import even_cycle, shard_order
-from aiostream_data.transforms.shuffle import ShuffleOrder
+from aiostream_data.transforms.shuffle_buffer import ShuffleOrder
 from aiostream_data.transforms.shuffle_quality import ShuffleQuality, quality_of
 from benchmarks.micro.shuffle_simulation import interleaved_ids, shuffled_ids
 

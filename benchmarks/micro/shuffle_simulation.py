@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.transforms.interleave import InterleaveOrder, Need
-from aiostream_data.transforms.shuffle import ShuffleOrder
+from aiostream_data.transforms.shuffle_buffer import ShuffleOrder
 
 ROWS_AT_ONCE = 1 << 20
 
