@@ -45,6 +45,7 @@ _WEED_PORTS = (
     "s3.port.grpc",
 )  # fmt: skip
 _START_ATTEMPTS = 2
+_SEND_ATTEMPTS = 3
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
@@ -79,16 +80,26 @@ class RealServer:
         self._send("PUT", f"/{quote(bucket)}/{quote(key)}", data)
 
     def _send(self, method: str, target: str, body: bytes, allowed: Sequence[int] = ()) -> None:
+        """Send an idempotent request. Retry it if the server disconnects, as SeaweedFS does while it adds a volume."""
+        for attempt in range(1, _SEND_ATTEMPTS + 1):
+            try:
+                status, text = self._answer(method, target, body)
+                break
+            except (ConnectionError, HTTPException):
+                if attempt == _SEND_ATTEMPTS:
+                    raise
+        if status >= 300 and status not in allowed:
+            raise StorageError(self.endpoint_url + target, f"HTTP {status}: {text[:200]!r}")
+
+    def _answer(self, method: str, target: str, body: bytes) -> tuple[int, bytes]:
         host = self.endpoint_url.removeprefix("http://")
         connection = HTTPConnection(host, timeout=_REQUEST_TIMEOUT_S)
         try:
             connection.request(method, target, body, signed_headers(ACCOUNT, method, host, target))
             answer = connection.getresponse()
-            text = answer.read()
+            return answer.status, answer.read()
         finally:
             connection.close()
-        if answer.status >= 300 and answer.status not in allowed:
-            raise StorageError(self.endpoint_url + target, f"HTTP {answer.status}: {text[:200]!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +270,7 @@ def _running(
     """Run a program that listens on a port and yield its endpoint URL; ``command`` maps the port to a command line.
 
     Args:
-        answers_s3: Wait until the server can create a bucket, not only until the port is open.
+        answers_s3: Wait until the server can store an object, not only until the port is open.
     """
     for _ in range(_START_ATTEMPTS):  # another program may bind the port first
         (port,) = free_ports(1)
@@ -298,7 +309,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, *, answers_s3: bool) -> bool:
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
-        if _answers(port) and (not answers_s3 or _takes_buckets(port)):
+        if _answers(port) and (not answers_s3 or _takes_objects(port)):
             return process.poll() is None
         time.sleep(_POLL_S)  # polling is the only way to detect that another process listens
     return False
@@ -312,10 +323,16 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _takes_buckets(port: int) -> bool:
-    """Return True if the bucket ``ready`` can be created: a gateway may answer before its backend is ready."""
+def _takes_objects(port: int) -> bool:
+    """Return True if the object ``s3://ready/ready`` can be stored.
+
+    A gateway may answer, and even create buckets, before its backend stores objects. SeaweedFS delays or disconnects
+    the first PUT until a volume is assigned.
+    """
+    server = RealServer(f"http://127.0.0.1:{port}")
     try:
-        RealServer(f"http://127.0.0.1:{port}").create_bucket("ready")
+        server.create_bucket("ready")
+        server.put("s3://ready/ready", b"ready")
     except (StorageError, OSError, HTTPException):
         return False
     return True
