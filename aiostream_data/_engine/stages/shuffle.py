@@ -6,24 +6,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from aiostream_data._engine.flow.chunk_sizes import rows_of_a_chunk
 from aiostream_data._engine.flow.context import hop
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.places import Place, Rows
-from aiostream_data._engine.resume.position import State, taken_up
-from aiostream_data._engine.resume.shuffle_history import HeldHistory, check_history
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.resume.shuffle_resume import ShufflePosition, input_place
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Shuffle
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, lineage_of
-from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.state_parts import MAX_COUNT
-from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill
 
@@ -46,12 +41,7 @@ class ShuffleStep(Step):
         folder = node.spill_folder
         spill = None if folder is None else Spill.within(folder, self._budget.limit)
         self._buffer = ShuffleBuffer(order, AUTO_BUFFER_NBYTES if node.growing else None, spill)
-        self._history = HeldHistory(self._buffer)
-        self._given = 0
-        self._pushed = 0
-        self._earlier = 0  # input rows before the order's first row
-        self._state: dict[str, Any] | None = None
-        self._rows_held = Lineage(RowIds.none())
+        self._position = ShufflePosition(self._buffer)
         self._on_disk = 0
         self._held = self._budget.charge(0, "shuffle")
         self._passes_nbytes = 0  # size of a row that may exceed the limit
@@ -64,7 +54,7 @@ class ShuffleStep(Step):
                 'and pass allow=["shards"].',
                 head="cannot resume with these rows:",
             )
-        self._history.push(lineage_of(chunk))
+        self._position.push(lineage_of(chunk))
         # Reserve twice the size: variable-length columns over-allocate by up to 100 %.
         self._passes_nbytes = max(self._passes_nbytes, 2 * self._budget.passes(chunk))
         shuffled = self._buffer.push(chunk)
@@ -90,77 +80,37 @@ class ShuffleStep(Step):
         self._note_held()
 
     def at(self, rows: int, book: BookWriter) -> State:
-        pushed, drained = self._place(rows)
-        held = self._history.written(pushed, drained, book)
-        before = self.source.at(pushed - self._pushed, book)
-        order = {"size": self._buffer.order.buffer_size, "key": int(self._buffer.order.key)}
-        earlier = {"earlier": self._earlier} if self._earlier else {}
-        return {"op": "shuffle", "pushed": pushed, "drained": drained, **order, **held, **earlier, "input": before}
+        return self._position.at(rows, self.source, book)
 
     def forget(self, rows: int) -> None:
-        pushed, _ = self._place(rows)
-        self._history.forget(pushed)
-        self.source.forget(pushed - self._pushed)
+        self._position.forget(rows, self.source)
 
     def resume(self, state: State) -> State:
-        self._state = taken_up(state, "shuffle")
-        self._pushed = self._state["pushed"]
-        order = self._buffer.order  # uses size and key of the state; changes of the plan apply from the next epoch
-        order.buffer_size, order.key = self._state["size"], np.uint64(self._state["key"])
-        self._history.resume(self._state, self.context.services.book)
-        self._earlier = self._state.get("earlier", 0)
-        self._rows_held = self._history.held(self._pushed, self._state["drained"])
-        if self._state["drained"] and gains_rows(self.context, self.node.input):
-            self._begin_again(self._state)
-        self._given = self._pushed - len(self._rows_held)
-        return self._state["input"]
-
-    def _begin_again(self, state: dict[str, Any]) -> None:
-        """Switch a draining buffer back to filling, because new shards follow."""
-        order, held = self._buffer.order, len(self._rows_held)
-        order.key = key_of(int(order.key), "again", self._pushed)
-        pushed = order.pushed_until_filled(held) if held else 0
-        self._earlier += self._pushed - pushed
-        self._pushed = pushed
-        self._history.begin(pushed, self._rows_held)
-        self._state = {**state, "key": int(order.key), "pushed": pushed, "drained": 0}
+        more_follow = gains_rows(self.context, self.node.input)
+        return self._position.resume(state, self.context.services.book, rows_follow=more_follow)
 
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
-        names = ("pushed", "drained", "size", "key", "base", "since", "input")
-        fields = place.fields(cls.kind, *names, optional=("earlier",))
-        node = place.node if place.scope.exact else None
-        least = 1 if node is None or node.growing else node.buffer_rows
-        size = fields["size"].integer(least, MAX_COUNT if node is None else node.buffer_rows)
-        key = np.uint64(fields["key"].integer(0, 2**64 - 1))
-        pushed = fields["pushed"].integer()
-        growing = check_history(place, fields, ShuffleOrder(size, key), None if node is None else node.growing)
-        given = ShuffleOrder(size, key, growing).given_after(pushed)
-        drained = fields["drained"].integer(0, pushed - given)
-        earlier = fields["earlier"].integer() if "earlier" in fields else 0
-        if not place.rows.includes(earlier + given + drained):
-            raise fields["pushed"].refused(
-                f"must be the rows taken in for {place.rows.least} rows or more, {place.rows.most} at most"
-            )
-        yield place.of_input(fields["input"], rows=Rows(earlier + pushed, earlier + pushed))
+        yield input_place(place)
 
     async def refill(self) -> None:
-        if self._state is None:
+        state, rows_held = self._position.state, self._position.rows_held
+        if state is None:
             return
         if self._buffer.spill is None:
-            await self._hop(self._buffer.restore, self._state, [await self._recalled(self._rows_held)])
+            await self._hop(self._buffer.restore, state, [await self._recalled(rows_held)])
         else:
-            await self._refill_in_pieces(self._state, self._buffer.spill.memory_nbytes)
+            await self._refill_in_pieces(state, rows_held, self._buffer.spill.memory_nbytes)
         self._note_held()
-        self.rows_in += len(self._rows_held)
+        self.rows_in += len(rows_held)
 
-    async def _refill_in_pieces(self, state: dict[str, Any], most_nbytes: int) -> None:
+    async def _refill_in_pieces(self, state: State, rows_held: Lineage, most_nbytes: int) -> None:
         """Recall rows that may exceed memory, in reading order and in pieces of about ``most_nbytes`` bytes."""
-        order = self._rows_held.ids.order()
+        order = rows_held.ids.order()
         await self._hop(self._buffer.begin_restore, state, order)
         first, rows = 0, FIRST_PIECE_ROWS
         while first < len(order):
-            piece = await self._recalled(self._rows_held.take(order[first : first + rows]))
+            piece = await self._recalled(rows_held.take(order[first : first + rows]))
             await self._hop(self._buffer.give_back, piece)
             self._note_held()
             first += len(piece)
@@ -182,15 +132,6 @@ class ShuffleStep(Step):
             now = extra.get(ON_DISK, 0) + on_disk - self._on_disk
             extra[ON_DISK], extra[PEAK_ON_DISK] = now, max(now, extra.get(PEAK_ON_DISK, 0))
             self._on_disk = on_disk
-
-    def _place(self, rows: int) -> tuple[int, int]:
-        """Return the number of rows pushed and the number drained after ``rows`` rows of this run were emitted."""
-        order = self._buffer.order
-        given = self._given + rows
-        pushed, so_far = max(order.pushed_for(given), self._pushed), max(order.pushed, self._pushed)
-        if pushed <= so_far:
-            return pushed, 0
-        return so_far, given - order.given_after(so_far)
 
     def _check_fits(self, rows: int, nbytes: int, limit: int) -> None:
         if nbytes > limit + self._passes_nbytes and rows < self._buffer.order.buffer_size:
