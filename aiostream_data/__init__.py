@@ -301,7 +301,7 @@ def __getattr__(name: str) -> Any:
             name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
         ):  # the import system looks up submodules and private names before it imports them
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        raise import_module("aiostream_data.dataset.hints").unknown_name_of_package(
+        raise import_module("aiostream_data.dataset.method_suggestions").unknown_name_of_package(
             name, __all__, __getattr__("Dataset")
         )
     value = getattr(import_module(f"aiostream_data.{_HOME[name]}"), name)

@@ -20,7 +20,7 @@ from aiostream_data._engine.resume.places import Place, SavedShards
 from aiostream_data._engine.resume.shard_numbers import ShardNumbers
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data._engine.sources.shards_read import Counting, ShardsRead, Source, SourceRead, is_row_by_row
-from aiostream_data._engine.state_schema import places_in, saved_shards
+from aiostream_data._engine.state_against_plan import places_in, saved_shards
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.changes import CONTENT

@@ -46,7 +46,7 @@ from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.subprocess import own_nbytes, places_of
 from aiostream_data.plan.unshare import unshared
 from aiostream_data.rows.records import Chunk, Items
-from aiostream_data.state_parts import naming
+from aiostream_data.state_fields import naming
 
 
 class Engine:
@@ -102,7 +102,7 @@ class Engine:
         options, resuming = self.options, self.options.run.resuming
         if options.held_against is None:
             return
-        from aiostream_data._engine.state_schema import check_state  # needed for resuming only
+        from aiostream_data._engine.state_against_plan import check_state  # needed for resuming only
 
         for name, each in options.states():
             assert each.held_against is not None, "it is part of every state"

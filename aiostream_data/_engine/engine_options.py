@@ -10,7 +10,7 @@ from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.plan.base import Node
 from aiostream_data.ranks.listing import ListOnce
-from aiostream_data.state_parts import STATE
+from aiostream_data.state_fields import STATE
 
 
 @dataclass(frozen=True, kw_only=True)

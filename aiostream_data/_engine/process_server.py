@@ -45,9 +45,9 @@ from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.running import position_of
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data._engine.stages.caching.shared_caches import SharedCaches
+from aiostream_data.executors.child_main import also_told
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.failure import Failure
-from aiostream_data.executors.in_child import also_told
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import keys_again, walk
 from aiostream_data.plan.mixing import Mix

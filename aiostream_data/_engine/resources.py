@@ -23,7 +23,7 @@ from aiostream_data._engine.memory.trimming import Trimmer
 from aiostream_data._engine.running import PlanRunner
 from aiostream_data._engine.stages.caching.shared_caches import shared_caches
 from aiostream_data._engine.stages.to_device.open_devices import Devices
-from aiostream_data._engine.state_schema import InnerStates
+from aiostream_data._engine.state_against_plan import InnerStates
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import CloseError
 from aiostream_data.executors.inline import InlineExecutor

@@ -39,7 +39,7 @@ from aiostream_data._engine.flow.stage_runs import StageRuns
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.position import POSITION, Position, State
 from aiostream_data._engine.stages.prefetch import channel_items
-from aiostream_data._engine.state_schema import InnerStates
+from aiostream_data._engine.state_against_plan import InnerStates
 from aiostream_data.errors import CardinalityError
 from aiostream_data.plan.base import Node
 from aiostream_data.rows.lineage import Lineage
@@ -203,5 +203,5 @@ class PlanRunner:
         return recall(context, node, lineage)
 
     def check_inner(self, node: Node, state: State, given: int) -> None:
-        """Check a saved place; see :meth:`~aiostream_data._engine.state_schema.InnerStates.check`."""
+        """Check a saved place; see :meth:`~aiostream_data._engine.state_against_plan.InnerStates.check`."""
         self._inner.check(node, state, given)

@@ -30,7 +30,7 @@ from aiostream_data.dataset import batches, functions, mixtures, sources, window
 from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
-from aiostream_data.dataset.hints import Hints
+from aiostream_data.dataset.method_suggestions import Hints
 from aiostream_data.errors import PlanError, UnknownLengthError
 from aiostream_data.failing.policies import OnError, Raise, log_path, policy_of
 from aiostream_data.formats.example import ExampleParser
@@ -1255,7 +1255,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.loading.loader import Loader
         from aiostream_data.loading.memory_bound import log_memory_bound
         from aiostream_data.loading.opening import Opening, ranks_of, workers_of
-        from aiostream_data.loading.saved import Saved
+        from aiostream_data.loading.state_format import Saved
         from aiostream_data.metrics.prices import Prices
         from aiostream_data.plan.difference import checked_allow
         from aiostream_data.ranks import Sharing

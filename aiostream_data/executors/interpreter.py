@@ -23,7 +23,7 @@ from aiostream_data.executors.thread import ThreadExecutor
 
 _PREPARE = (
     "import sys; sys.path[:] = path.split('\\n'); import concurrent.interpreters; "
-    "from aiostream_data.executors.in_interpreter import learn, call"
+    "from aiostream_data.executors.interpreter_main import learn, call"
 )
 _FIRST_VERSION = (3, 14)
 

@@ -21,7 +21,7 @@ from typing import Any
 from aiostream_data.errors import RecordTimeoutError, WorkerDiedError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.blocks import LinkEnded
-from aiostream_data.executors.child import Child, bury_all
+from aiostream_data.executors.child_process import Child, bury_all
 from aiostream_data.executors.failure import Failure
 from aiostream_data.executors.pickling import dumps
 from aiostream_data.executors.serving import MAX_FUNCTIONS, CallRequest, Learn, Reply

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.codecs.compression import Compression, Decompressor, canonical, damage_at, decompressor, detect
+from aiostream_data.codecs.compression_by_suffix import Evidence, by_name, chosen, may_begin_any
 from aiostream_data.codecs.file_kinds import START_NBYTES, FileKind, kind_of
-from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_begin_any
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
 from aiostream_data.formats.cutting import MOST_ROWS, RecordTail, no_records

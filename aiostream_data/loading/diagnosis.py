@@ -9,10 +9,10 @@ from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data._engine.memory.memory_limit import default_limit
 from aiostream_data.loading.observation import numbers_of
 from aiostream_data.loading.opening import Opening
+from aiostream_data.metrics.bottleneck import find_limit
+from aiostream_data.metrics.bottleneck_result import Limit
 from aiostream_data.metrics.causes import loop_share_held
 from aiostream_data.metrics.counters import SHARDS, StageCounters
-from aiostream_data.metrics.limits import find_limit
-from aiostream_data.metrics.verdict import Limit
 from aiostream_data.metrics.window import MeasuredWindow, reader_of
 from aiostream_data.plan.advice import Case, advise
 from aiostream_data.plan.base import Node

@@ -10,10 +10,10 @@ from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.resume.origin_of import node_of_rows
 from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.loading.saved_schema import keys_in
+from aiostream_data.loading.state_validation import keys_in
 from aiostream_data.plan.base import Node
 from aiostream_data.rows.provenance import Origin
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 
 
 def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:

@@ -14,7 +14,7 @@ from aiostream_data.errors import RankError
 from aiostream_data.failing.policies import OnError
 from aiostream_data.loading.exclusions import Exclusions
 from aiostream_data.loading.same_rank import check_same_rank
-from aiostream_data.loading.saved import Saved
+from aiostream_data.loading.state_format import Saved
 from aiostream_data.metrics.prices import Prices
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk

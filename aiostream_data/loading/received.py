@@ -12,7 +12,7 @@ from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.resume.row_keys import RowNames
 from aiostream_data.errors import UnknownElementError
 from aiostream_data.loading.opening import Opening
-from aiostream_data.loading.saved import Saved
+from aiostream_data.loading.state_format import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.ranks import LoaderWorkers
 from aiostream_data.ranks.padding import padding_rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.loading.saved import Saved
+from aiostream_data.loading.state_format import Saved
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.ranks import LoaderWorkers, Policy, Ranks
 

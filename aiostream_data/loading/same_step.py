@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from aiostream_data.errors import StateMismatchError
-from aiostream_data.state_parts import brief
+from aiostream_data.state_fields import brief
 
 
 class SavedStep(Protocol):

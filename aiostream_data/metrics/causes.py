@@ -106,7 +106,7 @@ class Cause:
     """Reason why a stage is slow.
 
     Attributes:
-        name: Name of the cause; see :class:`.verdict.Limit`.
+        name: Name of the cause; see :class:`.bottleneck_result.Limit`.
         detail: Detail of the cause, such as "latency".
         evidence: The measurement that supports the cause.
         is_wait: True if the workers waited for something other than a core.

@@ -9,10 +9,10 @@ from time import perf_counter
 from typing import Any, Final
 
 from aiostream_data.metrics.allocator import allocator_state
+from aiostream_data.metrics.bottleneck_result import Limit
 from aiostream_data.metrics.counters import ON_DISK, PEAK_ON_DISK, ConsumerCounters, StageCounters
 from aiostream_data.metrics.device_copies import DeviceCopies
 from aiostream_data.metrics.html_table import html_table
-from aiostream_data.metrics.verdict import Limit
 
 SHARD_CACHE: Final = "shard cache"
 """Holder name of the memory of a shard cache, which has its own limit and is not part of the memory budget."""

@@ -1,7 +1,7 @@
 """Advice on how to speed up the slowest stage of a pipeline.
 
 Each cause of slowness has a list of rules, best first. A rule inspects the node and its options, and returns an advice
-or None. An advice with a :class:`.verdict.MeasuredChange` names an option that the method accepts, and a value that
+or None. An advice with a :class:`.MeasuredChange` names an option that the method accepts, and a value that
 differs from the current one.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiostream_data.errors import PlanError, StageBuildError
+from aiostream_data.metrics.bottleneck_result import MeasuredChange
 from aiostream_data.metrics.sizes import as_size
-from aiostream_data.metrics.verdict import MeasuredChange
 from aiostream_data.plan.base import AUTO, Node, walk
 from aiostream_data.plan.mixing import Mix
 from aiostream_data.plan.operators import Cache, Call, Interleave, Map, ParseRows, Repeat, Shuffle, ToDevice
@@ -64,7 +64,7 @@ class Case:
     """Measurements of the stage that limits a pipeline.
 
     Attributes:
-        cause: Cause of slowness, as in :class:`.verdict.Limit`.
+        cause: Cause of slowness, as in :class:`.bottleneck_result.Limit`.
         node: Node of the stage in the rewritten plan; None for the consumer, and for data sets made by a function.
         outer: The ``interleave()`` or ``flat_map()`` whose function made the stage's data set, or None.
         plan: The whole plan after rewriting.

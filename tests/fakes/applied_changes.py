@@ -7,7 +7,7 @@ from typing import Any
 
 from aiostream_data import Dataset
 from aiostream_data.formats.fixed_length import FixedLengthFormat
-from aiostream_data.metrics.verdict import MeasuredChange
+from aiostream_data.metrics.bottleneck_result import MeasuredChange
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Filter, Interleave, Map, ToDevice
 from aiostream_data.plan.rewrite import with_inputs

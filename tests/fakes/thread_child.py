@@ -10,7 +10,7 @@ from aiostream_data.executors.exchange import linked
 
 
 class ThreadChild:
-    """Has what is used of :class:`aiostream_data.executors.child.Child`."""
+    """Has what is used of :class:`aiostream_data.executors.child_process.Child`."""
 
     def __init__(self, target: str, name: str, max_nbytes: int) -> None:
         module, _, function = target.partition(":")

@@ -19,7 +19,7 @@ from plants import NUMBERS, PLANTS, Plant, Soil, alone
 from run_summary import add_line
 
 from aiostream_data import Dataset
-from aiostream_data.metrics.verdict import Limit
+from aiostream_data.metrics.bottleneck_result import Limit
 from aiostream_data.plan.base import walk
 from aiostream_data.plan.operators import Call, Map, ToDevice
 from aiostream_data.plan.shown import subject_of

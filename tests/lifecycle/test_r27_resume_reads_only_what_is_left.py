@@ -14,7 +14,7 @@ import pytest
 from made_shards import MadeShards, places
 
 from aiostream_data import Dataset
-from aiostream_data.loading.saved import Saved
+from aiostream_data.loading.state_format import Saved
 
 BATCH = 32
 CYCLE = 8

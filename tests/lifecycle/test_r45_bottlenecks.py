@@ -19,8 +19,8 @@ from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.host import HostBackend
 from aiostream_data.errors import StoreBusyError
 from aiostream_data.formats.tfrecord_writer import frame
+from aiostream_data.metrics.bottleneck_result import Limit
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.metrics.verdict import Limit
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.file_reads import FileRead, FileReader

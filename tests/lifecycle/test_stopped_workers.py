@@ -17,7 +17,7 @@ from stopped_functions import StopsOnceWhenLearned, process_ids, stops_at_5
 
 from aiostream_data import Dataset, Loader, Skip
 from aiostream_data.errors import RecordTimeoutError
-from aiostream_data.executors.child import Child, bury_all
+from aiostream_data.executors.child_process import Child, bury_all
 
 CLOSE_S = 2.0
 PROGRAM = Path(__file__).with_name("stopped_program.py")

@@ -21,7 +21,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Call, Filter
 from aiostream_data.rows.lineage import Lineage, concat_lineages
 from aiostream_data.rows.records import Chunk
-from aiostream_data.state_parts import MAX_COUNT, Part
+from aiostream_data.state_fields import MAX_COUNT, Part
 
 
 @dataclass

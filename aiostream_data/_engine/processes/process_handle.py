@@ -21,7 +21,7 @@ from aiostream_data._engine.processes.namespace_map import Adopted, Alike
 from aiostream_data._engine.processes.remote_run import Arrived, RemoteRun
 from aiostream_data._engine.resume.position import State
 from aiostream_data.errors import StageBuildError, WorkerDiedError
-from aiostream_data.executors.child import Child
+from aiostream_data.executors.child_process import Child
 from aiostream_data.executors.failure import Failure
 
 ASK_S: Final = 5.0

@@ -35,7 +35,7 @@ from aiostream_data._engine.resume.weight_changes import WeightChanges
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data._engine.stages.caching.shared_caches import SharedCaches
 from aiostream_data.errors import LoaderClosedError, PlanError
-from aiostream_data.executors.child import Child, bury_all
+from aiostream_data.executors.child_process import Child, bury_all
 from aiostream_data.metrics.window import Hosted
 from aiostream_data.plan.base import Node, own_keys, walk
 from aiostream_data.plan.mixing import Mix

@@ -32,7 +32,7 @@ _PYTHONS: Final = (sysconfig.get_path("stdlib"), "<frozen")
 def resuming(path: str, what: str) -> Iterator[None]:
     """Convert errors that only a damaged state can cause into DamagedStateError.
 
-    Schemas find most damage earlier (:mod:`~aiostream_data._engine.state_schema`). This block converts the rest.
+    Schemas find most damage earlier (:mod:`~aiostream_data._engine.state_against_plan`). This block converts the rest.
 
     Args:
         path: Path of the values in the state that the block uses.

@@ -14,7 +14,7 @@ from aiostream_data._engine.resume.origins import SAVED, Cached, Hint, Namespace
 from aiostream_data.errors import DamagedStateError, StateMismatchError
 from aiostream_data.rows.lineage import Beside, Lineage, MadeOf
 from aiostream_data.rows.row_ids import SPLIT_MASK, RowIds
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 from aiostream_data.transforms.packed_ids import unpack
 
 _CLASSES = {letter: kind for kind, letter in KINDS.items()}

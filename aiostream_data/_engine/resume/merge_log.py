@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State
-from aiostream_data.state_parts import MAX_COUNT, Part
+from aiostream_data.state_fields import MAX_COUNT, Part
 from aiostream_data.transforms.interleave import InterleaveOrder, OrderMark
 
 

@@ -16,7 +16,7 @@ from aiostream_data._engine.resume.lineage_reader import Book
 from aiostream_data._engine.resume.lineage_writer import ROWS
 from aiostream_data._engine.resume.shard_numbers import Era, ShardNumbers
 from aiostream_data.plan.base import Node
-from aiostream_data.state_parts import MAX_COUNT, Part
+from aiostream_data.state_fields import MAX_COUNT, Part
 
 SKIPPED_ROWS: Final = 1 << 22
 """Maximum number of rows that an error policy can have skipped in one stage. A state does not count skipped rows."""

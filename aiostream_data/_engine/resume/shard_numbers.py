@@ -17,7 +17,7 @@ import numpy as np
 
 from aiostream_data.plan.shard_match import GONE, ShardMatch
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 from aiostream_data.transforms.packed_ids import pack, unpack
 
 MAX_CHANGES: Final = 1 << 12

@@ -22,7 +22,7 @@ from aiostream_data.rows.lineage import Lineage, concat_lineages
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 
 MIN_ERA_ROWS = 1024

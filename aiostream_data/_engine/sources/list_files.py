@@ -21,7 +21,7 @@ from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.state_fields import MAX_COUNT
 
 
 @dataclass

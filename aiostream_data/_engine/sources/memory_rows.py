@@ -16,7 +16,7 @@ from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSl
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
-from aiostream_data.transforms.fresh import fresh
+from aiostream_data.transforms.copy_element import fresh
 
 FIRST_ROWS = 256
 """Rows of the first chunk; small, so that the first element is delivered early."""

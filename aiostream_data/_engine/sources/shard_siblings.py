@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aiostream_data.codecs.short_streams import MARK_NBYTES, Evidence, suffix_of
+from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, Evidence, suffix_of
 from aiostream_data.errors import ObjectNotFoundError
 from aiostream_data.formats.stream import PROBE_NBYTES, resolve
 from aiostream_data.plan.sources import ReadFiles

@@ -13,7 +13,7 @@ from aiostream_data.plan.ranks import of_this_rank, share_of
 from aiostream_data.plan.shard_list import MAX_MARKED
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 from aiostream_data.transforms.packed_ids import Packed, pack, unpack
 from aiostream_data.transforms.randomness import permutation
 from aiostream_data.transforms.shard_order import even_cycle, shard_order

@@ -22,7 +22,7 @@ from aiostream_data.plan.rank_nodes import Agree, EqualRows
 from aiostream_data.ranks.padding import as_padding, marked, padding_rows, without_padding
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items, gather
-from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.equal_rows import REPEATED, FillOrder, check_had, window_of
 
 FILL_ROWS = 256

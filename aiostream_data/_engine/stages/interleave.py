@@ -45,7 +45,7 @@ from aiostream_data.plan.sources import PythonIterable, Range, ReadFiles, Tensor
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.rows.records import Chunk, concat, lineage_of
-from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
 

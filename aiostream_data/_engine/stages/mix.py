@@ -24,7 +24,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
 from aiostream_data.transforms.interleave import MergeStep, Need, WaitingStream
 from aiostream_data.transforms.mixing import MixOrder, MixStep

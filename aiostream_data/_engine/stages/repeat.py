@@ -21,7 +21,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Concatenate, Repeat
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
-from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.state_fields import MAX_COUNT
 
 
 @dataclass

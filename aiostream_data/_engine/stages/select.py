@@ -19,7 +19,7 @@ from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import NUMBERED
 from aiostream_data.rows.structure import LEAF, Structure
-from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, SkipOrder, TakeOrder
 
 

@@ -22,8 +22,8 @@ from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.loading.diagnosis import diagnosed
 from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.start import told_of_start
+from aiostream_data.metrics.bottleneck_result import Limit, MeasuredChange
 from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS, ConsumerCounters, StageCounters
-from aiostream_data.metrics.verdict import Limit, MeasuredChange
 from aiostream_data.metrics.window import CounterMark, MeasuredWindow, between, root_of
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.shown import subject_of

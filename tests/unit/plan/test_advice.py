@@ -15,7 +15,7 @@ from applied_changes import with_change
 import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data.errors import PlanError, StageBuildError
-from aiostream_data.metrics.verdict import MeasuredChange
+from aiostream_data.metrics.bottleneck_result import MeasuredChange
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.advice import RULES, Advice, Case, advise
 from aiostream_data.plan.base import Node, walk

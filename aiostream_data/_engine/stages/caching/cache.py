@@ -33,8 +33,8 @@ from aiostream_data.plan.operators import Cache, CacheToken
 from aiostream_data.rows.lineage import Lineage, rows_behind
 from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn, lineage_of
 from aiostream_data.rows.row_ids import CACHED
-from aiostream_data.state_parts import MAX_COUNT
-from aiostream_data.transforms.fresh import fresh
+from aiostream_data.state_fields import MAX_COUNT
+from aiostream_data.transforms.copy_element import fresh
 
 HOLDER = "cache"
 """Name under which the memory budget counts cached rows."""

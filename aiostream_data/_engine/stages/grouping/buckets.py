@@ -18,7 +18,7 @@ from aiostream_data.plan.windows import Bucket
 from aiostream_data.ranks.padding import as_padding, batches_marked_like, batches_without_padding
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 from aiostream_data.transforms.bucketing import Bucketful, BucketOrder
 from aiostream_data.transforms.grouping import Make, as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows

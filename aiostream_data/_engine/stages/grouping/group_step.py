@@ -20,7 +20,7 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, concat_lineages
 from aiostream_data.rows.records import Chunk, concat, lineage_of
-from aiostream_data.state_parts import Part
+from aiostream_data.state_fields import Part
 from aiostream_data.transforms.held_rows import HeldRows
 
 Numbers = NDArray[np.int64]

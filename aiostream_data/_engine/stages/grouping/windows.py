@@ -17,7 +17,7 @@ from aiostream_data._engine.stages.grouping.group_step import GroupStep
 from aiostream_data.plan.windows import PaddedBatch, Window
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items
-from aiostream_data.state_parts import MAX_COUNT
+from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import DescribeRow
 from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows

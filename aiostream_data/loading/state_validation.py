@@ -9,7 +9,7 @@ from typing import Final
 
 from aiostream_data._engine.resume.shard_numbers import numbers_in
 from aiostream_data.plan.stored import MAX_PLAN_NBYTES
-from aiostream_data.state_parts import MAX_COUNT, Part, seed_in
+from aiostream_data.state_fields import MAX_COUNT, Part, seed_in
 
 MAX_SHARES: Final = 1 << 24
 """Maximum number of ranks."""

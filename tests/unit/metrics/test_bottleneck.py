@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiostream_data.metrics.bottleneck import find_limit
 from aiostream_data.metrics.counters import (
     BYTES_WAIT,
     CORE_HAD,
@@ -25,7 +26,6 @@ from aiostream_data.metrics.counters import (
     TRANSFER,
     StageCounters,
 )
-from aiostream_data.metrics.limits import find_limit
 from aiostream_data.metrics.window import Hosted, MeasuredWindow
 
 SECONDS = 10.0

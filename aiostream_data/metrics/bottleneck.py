@@ -9,8 +9,8 @@ because a reader without a core looks like a slow reader.
 
 from __future__ import annotations
 
+from aiostream_data.metrics.bottleneck_result import TOO_EARLY, Verdict
 from aiostream_data.metrics.causes import cause_of, loop_share_held, uses_all_cores
-from aiostream_data.metrics.verdict import TOO_EARLY, Verdict
 from aiostream_data.metrics.window import MeasuredWindow, root_of
 
 LEAST_S = 1.0

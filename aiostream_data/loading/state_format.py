@@ -2,7 +2,7 @@
 
 A state ends with a checksum that detects damaged files. The checksum does not protect against manipulation, because an
 edited state can get a new checksum. Therefore every value is validated. This module checks values that need no plan;
-``_engine/state_schema.py`` checks the rest.
+``_engine/state_against_plan.py`` checks the rest.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from aiostream_data.errors import DamagedStateError, StateMismatchError
 from aiostream_data.loading.same_step import check_same_step
-from aiostream_data.loading.saved_schema import check_saved, check_table
+from aiostream_data.loading.state_validation import check_saved, check_table
 from aiostream_data.metrics.stream_hash import combine_hashes
 from aiostream_data.state_checksum import checksum_of_state
-from aiostream_data.state_parts import Part, brief, naming
+from aiostream_data.state_fields import Part, brief, naming
 
 VERSION = 2
 CHECK = "check"

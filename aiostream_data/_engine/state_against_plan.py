@@ -26,7 +26,7 @@ from aiostream_data.errors import DamagedStateError
 from aiostream_data.plan.base import Node, keys_of
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.rank_places import shared_nodes
-from aiostream_data.state_parts import MAX_COUNT, Part, path_of
+from aiostream_data.state_fields import MAX_COUNT, Part, path_of
 
 ELEMENTS_FACTOR: Final = 64
 """Maximum rows per received element that a node without dropped rows can have emitted, over all ranks."""

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from aiostream_data.codecs.compression import Compression, compressor
-from aiostream_data.codecs.short_streams import Evidence, by_name, chosen, may_begin, suffix_of
+from aiostream_data.codecs.compression_by_suffix import Evidence, by_name, chosen, may_begin, suffix_of
 
 NAMES: list[Compression] = ["gzip", "zlib", "zstd"]
 

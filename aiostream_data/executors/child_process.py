@@ -24,9 +24,9 @@ from pathlib import Path
 from time import monotonic
 
 from aiostream_data.errors import WorkerDiedError
+from aiostream_data.executors.child_main import STACKS_HEAD
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.forks import keep_from_forks
-from aiostream_data.executors.in_child import STACKS_HEAD
 from aiostream_data.executors.lifeline import end_with
 
 JOIN_S = 1.0
@@ -36,7 +36,8 @@ TERM_S = 0.5
 """Seconds that children ended together may take after SIGTERM, which a user function may handle."""
 
 _PROGRAM = (
-    "import sys; sys.path[:] = sys.argv.pop().split('\\n'); from aiostream_data.executors.in_child import main; main()"
+    "import sys; sys.path[:] = sys.argv.pop().split('\\n'); "
+    "from aiostream_data.executors.child_main import main; main()"
 )
 _HINTS = {9: ", likely out of memory", 11: ", a crash in native code", 7: ", which means that memory ran out"}
 
