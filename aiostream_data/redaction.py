@@ -1,8 +1,8 @@
-"""Remove the user's secrets from errors.
+"""Remove passwords, tokens and other secrets of the user from errors.
 
 Strings in ``storage_options`` are secret unless they are known to be harmless. User names, passwords and query values
-in URLs are secret. Messages of this package lose every occurrence of a secret. In a chain of causes, a
-:class:`LibraryError` replaces a library's exception whose text contains a secret, or a URL with a query. The
+in URLs are secret. Every occurrence of a secret is removed from the messages of this package. A library's exception in
+the chain of causes is replaced by a :class:`LibraryError` if its text contains a secret or a URL with a query. The
 replacement keeps the traceback and the rest of the text.
 """
 
@@ -21,10 +21,10 @@ from aiostream_data.object_names import is_signing
 from aiostream_data.safe_url import REDACTED, is_harmless, links_of, parts_of, query_of, safe_text, safe_url
 
 MIN_CHARACTERS: Final = 4
-"""Minimum length of a secret. Shorter strings are not removed, because they occur inside ordinary words."""
+"""Minimum length of a secret in characters. Shorter strings are not removed, because ordinary words contain them."""
 
 MIN_QUERY_CHARACTERS: Final = 8
-"""Minimum length of a secret in a query parameter whose name does not suggest a credential."""
+"""Minimum length of a secret, in characters, if the name of its query parameter does not suggest a credential."""
 
 _HARMLESS_OPTION: Final = re.compile(
     r"yes|no|on|off|true|false|auto|default|none|path|virtual|plain|library|s3|s3v4|all|bytes|readahead|read_only|read_write|full_control"
@@ -34,7 +34,10 @@ _HARMLESS_OPTION: Final = re.compile(
 
 
 def shown_option(value: object) -> str:
-    """Describe an option value for an error message: show numbers and harmless words, otherwise only the type."""
+    """Describe an option value for an error message.
+
+    Show numbers and harmless words; for other values, show the type.
+    """
     is_word = isinstance(value, str) and _HARMLESS_OPTION.fullmatch(value) is not None
     if value is None or is_word or isinstance(value, (bool, int, float)):
         return repr(value)
@@ -42,7 +45,7 @@ def shown_option(value: object) -> str:
 
 
 class Secrets:
-    """Secrets of one call, from its options and URLs."""
+    """Secrets in the options and URLs of one call."""
 
     def __init__(self, options: Mapping[Any, Any], *urls: str) -> None:
         found = set(_option_secrets(options))
@@ -58,7 +61,7 @@ class Secrets:
         return text
 
     def clean(self, error: BaseException) -> None:
-        """Remove the secrets from an error and from its causes, in place."""
+        """Remove the secrets from the texts of an error and of its causes, in place."""
         self._clean(error, set())
 
     def _clean(self, error: BaseException, seen: set[int]) -> None:
@@ -112,7 +115,7 @@ class Secrets:
 class hiding:
     """Context manager that removes the secrets of ``options`` and ``urls`` from errors raised in its block.
 
-    A class is faster than a generator-based context manager, and every request creates one instance.
+    This is a class, because every request creates an instance and a generator-based context manager is slower.
     """
 
     __slots__ = ("_options", "_urls")
@@ -170,7 +173,7 @@ def _url_secrets(url: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield the spellings of a secret: URL-quoted, unquoted, and with the escapes of JSON and ``repr``."""
+    """Yield the forms in which a secret can occur: URL-quoted, unquoted, and with the escapes of JSON and ``repr``."""
     for text in {secret, unquote(secret)}:
         escaped = json.dumps(text)[1:-1], repr(text)[1:-1]
         for form in (text, quote(text, safe=""), quote(text), quote_plus(text), *escaped):

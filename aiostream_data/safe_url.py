@@ -1,9 +1,9 @@
 """Redact URLs for messages, logs, states and reports, based on an allow-list.
 
 The scheme, host, path and *names* of query parameters stay visible. User names, passwords, query values and fragments
-are replaced by ``***``. Exceptions are values known to be harmless, e.g. numbers in ``part=`` and dates in
-``X-Amz-Date=``. The rule applies to every URL in a text, including chained URLs (``simplecache::https://...``) and
-URLs inside queries. Malformed URLs may lose more than their secrets.
+are replaced by ``***``. Harmless query values stay visible, e.g. numbers in ``part=`` and dates in ``X-Amz-Date=``. The
+rule applies to every URL in a text, including chained URLs (``simplecache::https://...``) and URLs inside queries. In
+malformed URLs, more than the secrets may be replaced.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ QUOTED_CHARACTERS: Final = 200
 _SCHEME: Final = re.compile(r"(?:^|(?<=::)|(?<![A-Za-z0-9+.:-]))([A-Za-z][A-Za-z0-9+.-]*)://")
 _PLAIN: Final = re.compile(r"(?:(?!https?:)[a-z][a-z0-9+.-]*://)?[^?@#;:\\]*|https?://[^?@#;:%=\\]*", re.IGNORECASE)
 _MISTYPED: Final = re.compile(r"^(https?|s3a?|gs|gcs|ftp|abfss?|wasbs?):/?(?=[^/])", re.IGNORECASE)
-"""Remote URL with fewer than two slashes after its scheme."""
+"""Pattern of a remote URL with fewer than two slashes after its scheme."""
 
 _RELATIVE: Final = re.compile(r"//(?:\*\*\*|[^/?#\\@]*:[^/?#\\]*)@")
-"""Start of a URL without a scheme but with a password, or with a redacted one. Other such texts are local paths."""
+"""Start of a URL with a (redacted) password but no scheme. Other texts that start with ``//`` are local paths."""
 
 _AUTHORITY_END: Final = re.compile(r"[/?#\\]|$")
 _HTTP: Final = frozenset({"http", "https", ""})
@@ -31,7 +31,7 @@ _HTTP: Final = frozenset({"http", "https", ""})
 
 _PLAIN_PATHS: Final = frozenset({"file", "local", "memory"})
 _CONTAINER_FIRST: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""Schemes of URLs with ``container@account`` before the path."""
+"""Azure URL schemes, whose URLs have ``container@account`` before the path."""
 
 _CONTAINER: Final = re.compile(r"[a-z0-9$][a-z0-9-]{2,62}")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]*\]|[^:\[\]]*)(?::\d*)?")
@@ -51,7 +51,7 @@ _HARMLESS_VALUES: Final = {
     "x-amz-signedheaders": re.compile("host"),
     "x-goog-signedheaders": re.compile("host"),
 }
-"""Pattern of the values that may be shown, keyed by query parameter in lower case."""
+"""Pattern of the harmless values of each query parameter, which may be shown. Keys are in lower case."""
 
 _IN_PATH: Final = re.compile(
     r"/(hdn[a-z]{2}|token|access_token|signature|sig|sas|hmac|jwt|password|pwd|secret|auth|session|ticket)"
@@ -61,7 +61,7 @@ _IN_PATH: Final = re.compile(
 _ENCODED_URL: Final = re.compile(r"(?<=/)[^/]*%3a(?:/|%2f){2}.*", re.IGNORECASE | re.DOTALL)
 _PATH_PARAMETERS: Final = re.compile(r";[^/]*")
 _UNCLEAR: Final = re.compile(r"(\\|%(?:25)*3f).+", re.IGNORECASE | re.DOTALL)
-"""Text after a backslash may be a password, and text after an encoded ``?`` may be a query; URL parsers disagree."""
+"""Text after a backslash or after an encoded ``?``. URL parsers disagree whether it is a password or a query."""
 
 # Patterns to find secrets inside longer texts. Every repetition is bounded, so the search takes linear time.
 _URL_IN_TEXT: Final = re.compile(
@@ -88,7 +88,7 @@ _TAGGED_SECRET: Final = re.compile(
 def safe_url(url: str | os.PathLike[str]) -> str:
     """Remove user names, passwords, query values and fragments from a URL, for messages and logs.
 
-    Idempotent. Local paths and keys of object stores are returned unchanged.
+    Idempotent. Local paths and object keys stay unchanged.
     """
     text = os.fspath(url)
     if is_plain(text):
@@ -102,14 +102,14 @@ def is_mistyped(text: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """Return True if no part of a URL or path can be a secret. Fast check that most URLs pass."""
+    """Return True if no part of a URL or path can be a secret. Most URLs pass this fast check."""
     return _PLAIN.fullmatch(text) is not None
 
 
 def safe_text(text: str) -> str:
-    """Remove secrets of URLs, and values named as secrets (``token=...``), from text of other libraries or servers.
+    """Remove secrets in URLs and values such as ``token=...`` from text of other libraries or servers.
 
-    Idempotent. Also handles URLs with escaped slashes, and ``user:password@host`` without a scheme.
+    Idempotent. URLs with escaped slashes, and ``user:password@host`` without a scheme, are also handled.
     """
     if ":" not in text and "=" not in text and ">" not in text:
         return text
@@ -120,7 +120,7 @@ def safe_text(text: str) -> str:
 
 
 def safe_quotes(text: str) -> str:
-    """Remove secrets of URLs from one of this package's messages, which may quote an argument."""
+    """Remove secrets in URLs from a message of this package, which may quote an argument of the user."""
     return _URL_IN_TEXT.sub(_safe_url_in_text, text) if "//" in text else text
 
 
@@ -132,11 +132,10 @@ def shorten(text: str) -> str:
 
 
 def links_of(url: str) -> list[str]:
-    """Split a chained URL into links, one for each ``scheme://``, and the texts before and between the links.
+    """Split a chained URL into its links (each begins with ``scheme://``) and the texts before and between the links.
 
     Entries with odd indices are links: ``a::http://x::s3://y`` is ``["a::", "http://x", "::", "s3://y", ""]``.
-    Malformed URLs also count as links: ``https:/host/x?token=...`` lacks a slash, and ``//user:password@host/x``
-    lacks its scheme.
+    Malformed URLs also count as links, e.g. ``https:/host/x?token=...`` or ``//user:password@host/x``.
     """
     url = _MISTYPED.sub(r"\1://", url)
     if _SCHEME.match(url) and url.count("://") == 1:  # fast path for a URL with a single link
@@ -152,7 +151,10 @@ def links_of(url: str) -> list[str]:
 
 
 class UrlParts(NamedTuple):
-    """Parts of a link. ``scheme`` keeps its case, ``user`` is None without an ``@``, and ``tail`` follows the host."""
+    """Parts of a URL.
+
+    ``scheme`` keeps its case, ``user`` is None without an ``@``, ``tail`` is the text after the host.
+    """
 
     scheme: str
     user: str | None
@@ -161,15 +163,15 @@ class UrlParts(NamedTuple):
 
 
 def parts_of(link: str) -> UrlParts:
-    """Split one link into its parts."""
+    """Split one link of a URL chain into its parts."""
     scheme, _, rest = ("", "//", link[2:]) if link.startswith("//") else link.partition("://")
     return UrlParts(scheme, *_split_authority(scheme.lower(), rest))
 
 
 def query_of(scheme: str, tail: str) -> tuple[str, str, str]:
-    """Split the text after the host into path, query and fragment.
+    """Split ``tail``, the text after the host of a URL, into path, query and fragment.
 
-    In keys of object stores, ``?`` is a wildcard and ``#`` an ordinary character unless an ``=`` follows.
+    In object keys, ``?`` is a wildcard and ``#`` an ordinary character, unless an ``=`` follows.
     """
     if is_http(scheme):
         tail, _, fragment = tail.partition("#")
@@ -254,7 +256,7 @@ def _safe_url_in_text(found: re.Match[str]) -> str:
 
 @cache
 def _named_secret() -> re.Pattern[str]:
-    """Compile the pattern on first use. Compiling takes milliseconds, and most programs never show an error."""
+    """Compile the pattern on first use. Compiling takes milliseconds, and most programs never print an error."""
     return re.compile(_NAMED_SECRET, re.IGNORECASE | re.DOTALL)
 
 

@@ -9,19 +9,19 @@ from typing import Any
 
 
 def checksum_of(value: Any) -> int:
-    """Compute a 32-bit checksum of JSON-compatible data. A JSON round trip does not change the checksum.
+    """Compute a 32-bit checksum of JSON-compatible data. Data read back from JSON has an equal checksum.
 
     Raises:
-        TypeError, ValueError, RecursionError: The value cannot be written as JSON.
+        TypeError, ValueError, RecursionError: The data cannot be written as JSON.
     """
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def checksum_of_state(values: Mapping[str, Any], row_checks: Sequence[int] | None = None) -> str | None:
-    """Compute the checksum of a state as 8 hex digits; None if the state cannot be written as JSON.
+    """Compute the checksum of a saved state as 8 hex digits; None if the state cannot be written as JSON.
 
     Args:
-        row_checks: Precomputed checksums of the state's rows. None to compute them here.
+        row_checks: Precomputed checksums of the state's rows. If None, this function computes the row checksums.
     """
     rows = values.get("rows")
     try:

@@ -16,19 +16,19 @@ from typing import Any, Final
 from aiostream_data.errors import DamagedStateError, StateMismatchError
 
 MAX_COUNT: Final = (1 << 53) - 1
-"""Largest number of rows, elements or bytes in a state. JSON stores integers up to this one exactly."""
+"""Largest number of rows, elements or bytes in a state. Every JSON parser reads integers up to this number exactly."""
 
 MAX_EPOCH: Final = 10**300
-"""Largest epoch number in a state. Sources inside nested infinite repeats have large epochs; see ``ENDLESS``."""
+"""Largest epoch number in a state. Sources inside nested infinite repeats have large epoch numbers; see ``ENDLESS``."""
 
 MAX_SEED_BITS: Final = 4096
-"""Maximum size of a seed in bits. Python by default refuses to convert much larger integers to text."""
+"""Maximum size of a seed in bits. By default, Python refuses to convert much larger integers to text."""
 
 MAX_TEXT: Final = 200
 """Maximum length of a name in a state, in characters."""
 
 STATE: Final = "state"
-"""Name of the state in error messages, unless the state is an entry of a list."""
+"""Name of a saved state in error messages. A state in a list of states is named by its index, such as ``state[2]``."""
 
 _SHOWN: Final = 60
 
@@ -50,7 +50,7 @@ class Part:
         return DamagedStateError(self.path, f"{expected}, got {brief(self.value)}")
 
     def refused_kind(self, found: object, expected: str) -> DamagedStateError:
-        """Return the error for a position that belongs to another operator."""
+        """Return the error for a saved position that belongs to another operator."""
         return DamagedStateError(self.path, f"is the position of {brief(found)}, but this plan has {expected!r} here")
 
     def entry(self, key: str) -> Part:
@@ -66,7 +66,7 @@ class Part:
         return Part(self.value[key], f'{self.path}["{key}"]')
 
     def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Part]:
-        """Return the values of a dict that has exactly the keys ``names``, and possibly ``optional`` ones.
+        """Return the values of a dict with all keys in ``names``, possibly keys in ``optional``, and no other keys.
 
         Args:
             optional: Keys that may be missing.
@@ -84,7 +84,7 @@ class Part:
         return found
 
     def items(self, least: int = 0, most: int | None = None) -> list[Part]:
-        """Return the entries of a list.
+        """Return the entries of the value, which must be a list.
 
         Raises:
             DamagedStateError: The value is not a list, or has fewer than ``least`` or more than ``most`` entries.
@@ -95,13 +95,13 @@ class Part:
         return [Part(value, f"{self.path}[{number}]") for number, value in enumerate(self.value)]
 
     def listed(self) -> list[Any]:
-        """Return the value as a list, without paths for its entries."""
+        """Return the value as a plain list. Unlike :meth:`items`, do not wrap each entry in a :class:`Part`."""
         if not isinstance(self.value, (list, tuple)):
             raise self.refused("must be a list")
         return list(self.value)
 
     def integer(self, least: int = 0, most: int = MAX_COUNT) -> int:
-        """Return an integer from ``least`` to ``most``. Bools are refused.
+        """Return the value, an integer from ``least`` to ``most``. Bools are refused.
 
         Raises:
             DamagedStateError: The value is not an integer, or is out of range.
@@ -115,7 +115,7 @@ class Part:
         return self.integer(0, MAX_EPOCH)
 
     def weight(self) -> float:
-        """Return a finite number of at least 0 as a float."""
+        """Return the value, a finite number of at least 0, as a float."""
         if type(self.value) not in (int, float) or not 0 <= self.value <= 1e308 or math.isnan(self.value):
             raise self.refused("must be a finite number of at least 0")
         return float(self.value)
@@ -127,14 +127,14 @@ class Part:
         return self.value
 
     def text(self, most: int = MAX_TEXT) -> str:
-        """Return a string of at most ``most`` characters."""
+        """Return the value, a string of at most ``most`` characters."""
         if not isinstance(self.value, str) or len(self.value) > most:
             raise self.refused(f"must be a string of at most {most} characters")
         return self.value
 
 
 def seed_in(part: Part) -> int:
-    """Return a seed: a positive or negative integer of up to 4096 bits."""
+    """Return the random seed in ``part``: a positive or negative integer of up to 4096 bits."""
     if type(part.value) is not int or part.value.bit_length() > MAX_SEED_BITS:
         raise part.refused("must be an integer")
     return part.value
@@ -142,7 +142,7 @@ def seed_in(part: Part) -> int:
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Replace "state" by ``name``, such as ``state[2]``, in errors raised in the block."""
+    """In errors raised in the block, replace the name "state" by ``name``, such as ``state[2]``."""
     try:
         yield
     except StateMismatchError as error:
@@ -154,7 +154,7 @@ def naming(name: str) -> Iterator[None]:
 
 
 def path_of(root: Any, value: Any, path: str) -> str | None:
-    """Return the path of the object ``value`` inside ``root``, compared by identity, or None."""
+    """Return the path of the object ``value`` inside ``root``, or None if missing. Objects are compared by identity."""
     pending = [(root, path)]
     while pending:
         found, where = pending.pop()
@@ -168,7 +168,7 @@ def path_of(root: Any, value: Any, path: str) -> str | None:
 
 
 def brief(value: object) -> str:
-    """Describe a value of any size in a few characters."""
+    """Describe a value of any size in a few characters, for an error message."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     if value is None or isinstance(value, (bool, int, float)):

@@ -1,4 +1,4 @@
-"""Text of the user's calls for messages: source lines, arguments and function names."""
+"""Describe calls in the user's code for messages: source lines, arguments and function names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiostream_data.arguments import shown
 _PACKAGE: Final = __name__.partition(".")[0]
 
 _MACHINERY: Final = frozenset({"asyncio", "concurrent", "contextlib", "threading"})
-"""Modules at the bottom of the call stack in threads of this package. Nodes made there have no source line."""
+"""Standard modules that start threads and tasks. A plan node created in such a thread has no line of user code."""
 
 
 class SourceLine(NamedTuple):
-    """A source line, printed as ``train.py:41``. Paths inside the working directory are relative to it."""
+    """A source line, printed as ``train.py:41``. Paths of files inside the working directory are relative."""
 
     file: str
     line: int
@@ -67,7 +67,7 @@ def function_line(function: Callable[..., Any]) -> SourceLine | None:
 
 
 class Verbatim(str):
-    """A string whose ``repr`` is the string itself, for :func:`call_arguments` and structures."""
+    """A string whose ``repr`` has no quotes. :func:`call_arguments` and structures print it unchanged."""
 
     __slots__ = ()
 
@@ -76,11 +76,11 @@ class Verbatim(str):
 
 
 def call_arguments(*given: object, **by_name: tuple[object, object]) -> str:
-    """Format arguments as in a method call, without secrets.
+    """Format arguments as Python source code of a call, with secrets removed.
 
     Args:
         given: Positional arguments.
-        by_name: (value, default) of each keyword argument. Arguments equal to their default are left out.
+        by_name: (value, default) of each keyword argument. Arguments that equal their default are omitted.
     """
     differing = {
         name: value
@@ -98,7 +98,7 @@ def _argument(value: object) -> str:
 
 
 def short_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function without enclosing functions; ``lambda`` for a lambda."""
+    """Return a function's name without the names of its enclosing functions; ``lambda`` for a lambda."""
     if isinstance(function, partial):
         return f"partial({short_name(function.func)})"
     name = getattr(function, "__qualname__", None) or type(function).__qualname__

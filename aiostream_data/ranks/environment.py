@@ -10,7 +10,7 @@ from aiostream_data.errors import PlanError, RankError
 from aiostream_data.ranks.world import Ranks
 
 TORCHRUN_MARKS: Final = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-"""Variables set by torchrun. Its workers often inherit the variables of another launcher, such as SLURM."""
+"""Variables set by torchrun. Workers of torchrun often inherit the variables of another launcher, such as SLURM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Launcher:
     """Names of the environment variables of one launcher.
 
     Attributes:
-        rank, world_size: Names of the two variables.
-        sets_halves: True if the launcher may set only one of them, as SLURM does in a batch script. A single
-            variable is then ignored.
+        rank, world_size: Names of the variables for the rank and for the world size.
+        sets_halves: True if the launcher may set only one of the two variables, as SLURM does in a batch script. A
+            single variable of this launcher is ignored.
     """
 
     rank: str
@@ -32,10 +32,10 @@ class Launcher:
         return f"{self.rank}, {self.world_size}"
 
     def read(self, environ: Mapping[str, str]) -> Ranks | None:
-        """Read the ranks from the variables; None if the variables are not set.
+        """Read rank and world size from this launcher's variables; None if the variables are not set.
 
         Raises:
-            RankError: Only one variable is set, or their values are not a valid rank and world size.
+            RankError: Only one of the two variables is set, or the values are not a valid rank and world size.
         """
         found = [name for name in (self.rank, self.world_size) if environ.get(name, "").strip()]
         if not found:
@@ -69,8 +69,8 @@ LAUNCHERS: Final = (
 def ranks_from_environment(environ: Mapping[str, str]) -> Ranks | None:
     """Read the ranks from the variables of any launcher; None if no launcher set any.
 
-    In workers of torchrun, only the variables of torchrun count. A launcher with a world size of 1 is ignored if
-    another launcher has a larger world size.
+    In workers of torchrun, only the variables of torchrun count. A launcher with world size 1 is ignored if another
+    launcher reports a larger world size.
 
     Raises:
         RankError: The variables of one launcher are incomplete or invalid, or two launchers disagree.
@@ -84,10 +84,10 @@ def ranks_from_environment(environ: Mapping[str, str]) -> Ranks | None:
 
 
 def agreed(found: list[Ranks]) -> Ranks | None:
-    """Return the ranks that all sources agree on; None for an empty list.
+    """Return the common rank and world size in ``found``; None for an empty list.
 
     Raises:
-        RankError: Two sources disagree. The message names both.
+        RankError: Two entries differ. The message names the sources of both entries.
     """
     for other in found[1:]:
         first = found[0]

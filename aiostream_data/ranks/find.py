@@ -19,16 +19,16 @@ def find_ranks(
 ) -> Ranks:
     """Detect the rank of this process.
 
-    The search starts with torch.distributed, JAX and Ray Train if they are loaded and initialized. Environment
-    variables of torchrun, JAX, Open MPI, PMI and SLURM come second. The default is rank 0 of 1.
+    The search starts with torch.distributed, JAX and Ray Train, if these libraries are loaded and initialized. Then it
+    reads the environment variables of torchrun, JAX, Open MPI, PMI and SLURM. The default is rank 0 of 1.
 
     Args:
-        environ: Environment variables. Default: those of the process.
-        modules: Loaded modules. Default: those of the process.
+        environ: Environment variables. Default: the variables of this process.
+        modules: Loaded Python modules by name. Default: ``sys.modules``.
         replicate: Number of consecutive ranks that get the same rows.
 
     Raises:
-        RankError: Two sources disagree, or the variables of a launcher are incomplete. The message names both.
+        RankError: Two sources report different ranks, or the variables of a launcher are incomplete.
         PlanError: ``replicate`` does not divide the number of processes.
     """
     found = agreed(ranks_from_frameworks(sys.modules if modules is None else modules))
@@ -37,12 +37,12 @@ def find_ranks(
 
 
 def choose_ranks(rank: int | None, world_size: int | None, replicate: int = 1) -> Ranks:
-    """Convert the arguments of ``open(rank=, world_size=)`` to ranks. If both are None, detect the rank.
+    """Convert the arguments of ``open(rank=, world_size=)`` to ranks. If both arguments are None, detect the rank.
 
     A detected rank is printed to stderr once per process.
 
     Raises:
-        PlanError: Only one of the two arguments is given, or the rank is not below the world size.
+        PlanError: Only one of ``rank`` and ``world_size`` is given, or the rank is not below the world size.
         RankError: Detection failed; see :func:`find_ranks`.
     """
     if rank is None and world_size is None:

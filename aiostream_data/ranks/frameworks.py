@@ -25,8 +25,8 @@ def ranks_from_frameworks(modules: Mapping[str, ModuleType]) -> list[Ranks]:
 def torch_worker(modules: Mapping[str, ModuleType]) -> tuple[int, int, int] | None:
     """Return (worker id, number of workers, common seed) in a worker process of PyTorch's DataLoader.
 
-    Return None outside such a process, with a single worker, or if the data set is not an IterableDataset. The
-    DataLoader itself distributes the indices of other data sets.
+    Return None outside a DataLoader worker, with a single worker, or if the data set is not an IterableDataset. For a
+    data set with indices, the DataLoader itself distributes the indices to its workers.
     """
     data = modules.get("torch.utils.data")
     info = None if data is None else data.get_worker_info()

@@ -1,4 +1,4 @@
-"""Broadcast of the shard list from rank 0, so that only one rank lists the store."""
+"""Broadcast the shard list from rank 0 to all ranks, so that only one rank lists the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from aiostream_data.errors import RankError, StorageError
 from aiostream_data.rows.records import ShardRef
 
 Broadcast = Callable[["bytes | None"], bytes]
-"""Function called once by every rank: rank 0 passes a message, the others pass None. Returns rank 0's message."""
+"""Function that every rank calls once: rank 0 passes a message, and all other ranks pass None. Returns rank 0's
+message."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ def heard_shards(message: Any, sources: int) -> list[list[ShardRef]]:
     """Decode the shards of every source from the message of rank 0.
 
     Raises:
-        StorageError: Rank 0 failed to list the shards. The class is that of the original error.
-        RankError: Rank 0 failed for another reason, has another number of sources, or the message is invalid.
+        StorageError: Rank 0 failed to list the shards. The raised error has the class of the original error.
+        RankError: Rank 0 failed for another reason, rank 0 has a different number of sources, or the message is
+            invalid.
     """
     try:
         told = json.loads(message)

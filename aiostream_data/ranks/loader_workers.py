@@ -1,4 +1,4 @@
-"""Worker processes of PyTorch's DataLoader. The workers of one rank share the elements of this rank."""
+"""Worker processes of PyTorch's DataLoader. All workers of a rank share the elements of their rank."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoaderWorkers:
     seed: int | None = None
 
     def among(self, ranks: Ranks) -> Ranks:
-        """Return the position of this worker among the workers of all ranks, as if each worker was a rank."""
+        """Return the position of this worker among the workers of all ranks, as if each worker were a rank."""
         if self.count == 1:
             return ranks
         share = ranks.share * self.count + self.number
@@ -45,10 +45,10 @@ ALONE: Final = LoaderWorkers()
 
 
 def find_workers(modules: Mapping[str, ModuleType] | None = None) -> LoaderWorkers:
-    """Detect the DataLoader worker of an IterableDataset that this process is; :data:`ALONE` if it is not a worker.
+    """Detect which worker of PyTorch's DataLoader this process is; return :data:`ALONE` outside a worker.
 
     Args:
-        modules: Loaded modules. Default: those of the process. No module is imported.
+        modules: Loaded modules. Default: ``sys.modules``. No module is imported.
     """
     found = torch_worker(sys.modules if modules is None else modules)
     return ALONE if found is None else LoaderWorkers(*found)
@@ -60,7 +60,7 @@ def choose_workers(
     world_size: int | None = None,
     shards: Iterable[tuple[int, int]] = (),
 ) -> LoaderWorkers:
-    """Convert the argument ``open(worker=)`` to a worker. If it is None, detect the worker.
+    """Convert the argument ``open(worker=)`` to :class:`LoaderWorkers`. If the argument is None, detect the worker.
 
     Args:
         worker: (number, count) of workers, or None.
@@ -93,10 +93,10 @@ def _given(worker: Any, seed: int | None) -> LoaderWorkers:
 
 
 def _besides_shards(found: LoaderWorkers, shards: list[tuple[int, int]]) -> LoaderWorkers:
-    """Return a single worker if a ``shard()`` of the user already counts the workers; raise otherwise.
+    """Return a single worker if a ``shard()`` of the user already distributes rows over the workers; raise otherwise.
 
-    A ``shard()`` that does not count workers has the same part in all workers. At most one worker then finds a
-    matching number; all others raise.
+    If ``shard()`` does not depend on the worker, all workers read the same part. The part number then matches at most
+    one worker, and all other workers raise an error.
     """
     if any(_may_count(found, *shard) for shard in shards):
         return LoaderWorkers(seed=found.seed)
@@ -105,7 +105,7 @@ def _besides_shards(found: LoaderWorkers, shards: list[tuple[int, int]]) -> Load
 
 
 def _may_count(found: LoaderWorkers, parts: int, part: int) -> bool:
-    """Return True if ``part`` may be rank * num_workers + worker, the formula in PyTorch's documentation."""
+    """Return True if ``part`` may be computed as rank * num_workers + worker, as in PyTorch's documentation."""
     return parts % found.count == 0 and part % found.count == found.number
 
 

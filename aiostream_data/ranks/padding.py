@@ -1,7 +1,7 @@
-"""Padding rows, which make the row counts of all ranks equal.
+"""Mark padding rows, which make the row counts of all ranks equal.
 
-The row id of a padding row has one extra pair, which survives all operators and any order of processing. The flag
-"valid" is added to the elements later, after the functions that must not see it.
+The row id of a padding row ends with an extra pair of numbers, which operators preserve. The flag "valid" is added to
+the elements after all user functions have run, so that these functions do not receive the flag.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VALID: Final = "valid"
 def as_padding(chunk: Chunk, first: int = 0) -> Chunk:
     """Mark the rows from ``first`` on as padding in their ids.
 
-    A function with random numbers per record gets the same numbers for a padding row as for the row it repeats.
+    A function with an ``rng`` gets equal random numbers for a padding row and for the row that is repeated.
     """
     return marked(chunk, np.arange(len(chunk)) >= first)
 
@@ -41,12 +41,12 @@ def _marked(ids: RowIds, is_padding: NDArray[np.bool_]) -> RowIds:
 
 
 def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
-    """Return a bool per row: True if its id marks padding."""
+    """Return a bool per row: True for padding rows, which are marked in their ids."""
     return ids.ends_with(PADDING)
 
 
 def without_padding(ids: RowIds) -> RowIds:
-    """Remove the padding mark from ids. A padding row then has the id of the row that it repeats."""
+    """Remove the padding mark from ids. The id of a padding row becomes equal to the id of the repeated row."""
     return ids.without_pair(where=padding_rows(ids))
 
 
@@ -57,7 +57,7 @@ def batches_without_padding(lineage: Lineage) -> Lineage:
 
 
 def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
-    """Mark rows of recomputed batches as padding where the rows of ``saved`` are marked."""
+    """Mark the rows of recomputed batches that are marked as padding in ``saved``."""
     if saved.made_of is None or chunk.made_of is None:
         return chunk
     made_of = [
@@ -68,7 +68,7 @@ def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
 
 
 def _with_ids(rows: MadeOf | None, change: Callable[[RowIds], RowIds]) -> MadeOf | None:
-    """Apply ``change`` to the row ids of a batch. Entries of elements that are not batches stay unchanged."""
+    """Apply ``change`` to the row ids of a batch. An entry of an element that is not a batch stays unchanged."""
     if rows is None or is_single(rows):
         return rows
     return type(rows)(change(rows.ids), rows.made_of) if isinstance(rows, Lineage) else change(rows)
@@ -103,7 +103,7 @@ def with_marks(chunk: Chunk) -> Chunk:
 
 
 def batches_with_marks(chunk: Chunk) -> Chunk:
-    """Add an array of flags to each batch, one per row: False if the row or the whole batch is padding."""
+    """Add an array with one flag per row to each batch. The flag is False if the row or its batch is padding."""
     made_of = chunk.made_of or [None] * len(chunk)
     whole = padding_rows(chunk.ids).tolist()
     flags = [_flags(rows, is_padding) for rows, is_padding in zip(made_of, whole, strict=True)]

@@ -10,17 +10,16 @@ from aiostream_data.arguments import function_or_none, integer, shown
 from aiostream_data.errors import PlanError, RankError
 
 Tail: TypeAlias = Literal["drop", "pad", "repeat"]
-"""Handling of the last rows if they do not suffice for one per rank: drop them, add rows marked as padding, or
-repeat rows."""
+"""Rule for the last rows if fewer rows than ranks remain: drop the rows, add rows marked as padding, or repeat rows."""
 
 Policy: TypeAlias = Literal["row", "split", "file"]
-"""Unit that ranks share: single rows of the global order, or whole files."""
+"""Unit of data that is distributed over the ranks: single rows of the global order, or complete files."""
 
 TAILS: Final[tuple[Tail, ...]] = ("drop", "pad", "repeat")
 POLICIES: Final[tuple[Policy, ...]] = ("row", "split", "file")
 
 SHARED_SEED: Final = 0
-"""Default root seed with several ranks. A random seed would give every rank a different order."""
+"""Default root seed with several ranks. With a random seed, every rank would have a different order."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Ranks:
         rank: Number of this process, from 0.
         world_size: Number of processes.
         replicate: Number of consecutive ranks that get the same rows, e.g. the size of a tensor-parallel group.
-        source: Origin of the numbers, for messages.
+        source: Origin of ``rank`` and ``world_size`` for messages, e.g. "torch.distributed".
 
     Raises:
         PlanError: A number is out of range, or ``replicate`` does not divide ``world_size``.
@@ -52,7 +51,7 @@ class Ranks:
 
     @property
     def share(self) -> int:
-        """Number of this process's share of the rows, from 0."""
+        """Index of the share of rows that this process reads, from 0."""
         return self.rank // self.replicate
 
     @property
@@ -61,7 +60,7 @@ class Ranks:
         return self.world_size // self.replicate
 
     def root_seed(self, seed: int | None) -> int | None:
-        """Return ``seed``, or the shared default seed if it is None and there are several ranks."""
+        """Return ``seed``. If ``seed`` is None and there are several ranks, return the shared default seed."""
         return SHARED_SEED if seed is None and self.world_size > 1 else seed
 
     def __str__(self) -> str:
@@ -74,14 +73,14 @@ class Sharing:
     """Distribution of a data set over ranks.
 
     Attributes:
-        policy: "row" distributes single rows of the order that one process would read. This order is the same for any
-            number of ranks. "file" distributes whole files, and each rank has its own order. "split" is the same as
-            "file".
+        policy: "row" distributes single rows of the order that one process would read. The order of "row" is equal for
+            any number of ranks. "file" distributes complete files, and each rank has its own order. "split" is an alias
+            of "file".
         tail: Rule that makes the number of batches equal on all ranks. None means "drop" with policy "row", and no
             rule with policy "file".
         counts: Number of rows of each share, if known. Only for policy "file".
-        consensus: Function that returns True if all ranks called it with True. Only for policy "file". Each rank calls
-            it once per batch, in a thread of the loader, and passes True if it has another batch.
+        consensus: Function that returns True if all ranks called the function with True. Only for policy "file". Each
+            rank calls ``consensus`` once per batch in a loader thread. A rank passes True if it has another batch.
 
     Raises:
         PlanError: An argument is invalid, or ``tail`` needs ``counts`` or ``consensus``.
@@ -122,7 +121,7 @@ class Sharing:
 
 
 def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
-    """Return the number of rows per rank when ``world_size`` ranks share ``rows``; equal on all ranks."""
+    """Return the number of rows per rank when ``world_size`` ranks share ``rows``. All ranks get the same number."""
     return rows // world_size if tail == "drop" else -(-rows // world_size)
 
 

@@ -1,8 +1,8 @@
-"""Detect arrays in elements, including those of other libraries, and convert them to NumPy.
+"""Detect arrays of NumPy and other libraries in elements, and convert these arrays to NumPy.
 
 Arrays of PyTorch, JAX, CuPy, Pillow and PyArrow are detected by class name or DLPack, without importing these
-libraries. A conversion must be lossless and must not copy between devices. All other arrays raise an error that names
-the type.
+libraries. A conversion must be lossless and must not copy between devices. An array that does not allow such a
+conversion raises an error with its type.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEXTS: Final = frozenset({bytes, str, type(None)})
 _DENSE_KINDS: Final = "biufcmMV"
 _PROTOCOLS: Final = ("__array__", "__array_interface__", "__array_struct__")
 _HOST: Final = frozenset({1, 3, 11})
-"""DLPack device types that the CPU can read without synchronizing: plain memory, or page-locked by CUDA or ROCm."""
+"""DLPack types of memory that the CPU can read without synchronizing: plain memory, or page-locked by CUDA or ROCm."""
 
 _DEVICES: Final = {2: "cuda", 8: "metal", 10: "rocm", 13: "cuda"}
 _MOVED_BY: Final = {"torch": ".cpu()", "jax": "jax.device_get()", "cupy": "cupy.asnumpy()"}
@@ -37,7 +37,7 @@ _EXACT_IN_A_FLOAT: Final = 1 << 53
 
 
 class NoNumpyFormError(TypeError):
-    """Error for a value that cannot be converted to NumPy without loss. The message has the reason and a remedy."""
+    """Error for a value that cannot be converted to NumPy without loss. Its message has the reason and a remedy."""
 
 
 class _Foreign(NamedTuple):
@@ -46,8 +46,8 @@ class _Foreign(NamedTuple):
     Attributes:
         name: Public name of the class. Arrays with different names cannot be stacked.
         convert: Converts a value to NumPy, or raises NoNumpyFormError.
-        needs_asking: True if ``__array__`` may convert a value that ``convert`` refuses, if the user requests it.
-        copy: Copies a value that users can modify in place; None for other classes.
+        needs_asking: True if ``__array__`` may be called, at the user's request, for a value that ``convert`` refuses.
+        copy: Copies a value; None for classes whose objects users cannot modify in place.
     """
 
     name: str
@@ -57,14 +57,15 @@ class _Foreign(NamedTuple):
 
 
 def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
-    """Convert an array, a number, or a list of these to NumPy. The result shares memory if possible.
+    """Convert an array, a number, or a list of arrays or numbers to NumPy. The result shares memory if possible.
 
     Args:
         value: Any value.
-        explicit: True if the user passed the value as an array; ``__array__`` of unknown classes is then called.
+        explicit: True if the user passed the value as an array. The function then calls ``__array__`` of unknown
+            classes.
 
     Returns:
-        The array. None for text and other objects, for lists of these, and for an int beyond 64 bits.
+        The array. None for text and other objects, for lists of such objects, and for an int with more than 64 bits.
 
     Raises:
         NoNumpyFormError: The value is an array, or a list with numbers or arrays, but cannot be converted without loss.
@@ -98,7 +99,7 @@ def are_numbers(kinds: AbstractSet[Any]) -> bool:
 
 
 def numbers_array(values: Sequence[Any], kinds: AbstractSet[Any]) -> NDArray[Any] | None:
-    """Convert Python numbers like ``np.asarray``. Return None if a number would be rounded or remain an object.
+    """Convert Python numbers like ``np.asarray``. Return None if the array would contain rounded numbers or objects.
 
     Args:
         values: The numbers.
@@ -126,7 +127,7 @@ def is_number(kind: Any) -> bool:
 
 
 def family(kind: Any) -> str:
-    """Return a name that is equal for classes whose arrays can be stacked; "" for NumPy arrays and non-arrays."""
+    """Return a name that classes share if their arrays can be stacked; "" for NumPy arrays and non-arrays."""
     known = _foreign(kind)
     return "" if known is None or issubclass(kind, np.ndarray) else known.name
 
@@ -273,7 +274,10 @@ def _looked_up(kind: Any) -> _Foreign | None:
 
 
 def _foreign_of(value: Any) -> _Foreign | None:
-    """Return the conversion rules for a value. Also detects array protocols set as instance attributes."""
+    """Return the conversion rules for a value.
+
+    Also detect ``__array__`` and similar methods set as instance attributes.
+    """
     kind = type(value)
     known = _foreign(kind)
     if known is None and not isinstance(value, RaggedArray):
@@ -289,7 +293,10 @@ def _unknown(kind: Any) -> _Foreign:
 
 
 def _has(kind: Any, names: Collection[str]) -> bool:
-    """Return True if a class defines one of these names. Inspects only classes, because a property could do I/O."""
+    """Return True if a class defines one of these names.
+
+    Objects are not inspected, because reading a property could do I/O.
+    """
     return any(name in vars(cls) for cls in kind.__mro__ for name in names)
 
 
@@ -309,10 +316,10 @@ def _refusing(reason: str) -> Convert:
 
 
 def _told(ask: Callable[[], Any]) -> Any:
-    """Call a function of another library and return its result.
+    """Call a function of another array library and return its result.
 
     Raises:
-        NoNumpyFormError: The function raised an error; the message contains it.
+        NoNumpyFormError: The function raised an error, whose text the message contains.
     """
     try:
         return ask()

@@ -1,4 +1,4 @@
-"""Lineage: the rows that an element was made of.
+"""Lineage of an element: the ids of the rows from which the element was made.
 
 A row id (:class:`~.row_ids.RowIds`) identifies a source row and the operators applied to it. An element that combines
 several rows, such as a batch, also has an entry in a :class:`Lineage`.
@@ -18,11 +18,12 @@ from aiostream_data.rows.row_ids import RowIds
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Ids of rows, and for each combined row the rows it was made of.
+    """Ids of rows. A row that combines other rows also has an entry that lists the combined rows.
 
     Attributes:
         ids: Ids of the rows.
-        made_of: For each row the rows that it was made of, or None if its id is sufficient. None if all are None.
+        made_of: For each row, the rows from which it was made, or None if the row's id is sufficient. None instead of a
+            list in which all entries are None.
     """
 
     ids: RowIds
@@ -32,7 +33,7 @@ class Lineage:
         return len(self.ids)
 
     def as_made_of(self) -> MadeOf:
-        """Return this lineage as a ``made_of`` entry, reduced to plain ids if these are sufficient."""
+        """Return this lineage as a ``made_of`` entry. Return only the ids if no row has an entry of its own."""
         if self.made_of is None or all(entry is None for entry in self.made_of):
             return self.ids
         return self
@@ -58,7 +59,7 @@ def concat_lineages(parts: Sequence[Lineage]) -> Lineage:
 
 
 def rows_behind(parts: Sequence[Lineage], rows: int) -> Lineage:
-    """Return all rows of the parts except the first ``rows``."""
+    """Concatenate the parts and return the result without its first ``rows`` rows."""
     left = []
     for part in parts:
         cut = min(rows, len(part))
@@ -68,30 +69,33 @@ def rows_behind(parts: Sequence[Lineage], rows: int) -> Lineage:
 
 
 class CutFrom(Lineage):
-    """The element (one row) that a row was split from, for example by ``unbatch()``."""
+    """Lineage entry of a row that was split from another element, for example by ``unbatch()``."""
 
     __slots__ = ()
 
 
 class Beside(Lineage):
-    """A row of ``zip()``: ``ids`` has the row of the first input, ``made_of`` one entry per input."""
+    """Lineage of a ``zip()`` row: ``ids`` is the id of the first input's row; ``made_of`` has one entry per input."""
 
     __slots__ = ()
 
 
 MadeOf: TypeAlias = RowIds | Lineage
-"""Rows that an element was made of: their ids if these are sufficient, else a lineage."""
+"""Rows from which an element was made: plain row ids if the ids are sufficient, else a lineage."""
 
 
 def is_single(made_of: MadeOf | None) -> bool:
-    """Return True if an element is a single row, not a combination. For ``zip()``, the first input decides."""
+    """Return True if an element is a single row, not a combination of rows.
+
+    For a ``zip()`` row, test the first input.
+    """
     if isinstance(made_of, Beside):
         return is_single(made_of.of(0))
     return made_of is None or isinstance(made_of, CutFrom)
 
 
 def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
-    """Return the ids of the source rows that one element was made of.
+    """Return the ids of the source rows from which one element was made.
 
     Args:
         ids: Id of the element (one row).
@@ -111,7 +115,7 @@ def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
 def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
     """Return the ids of the ``size`` rows that one element splits into.
 
-    If the element combines exactly ``size`` rows, the result is their ids. Else the id of the element is repeated.
+    If the element combines exactly ``size`` rows, return the ids of these rows. Else repeat the id of the element.
 
     Args:
         ids: Id of the element (one row).
@@ -130,7 +134,7 @@ def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
 
 
 def ids_side_by_side(parts: Sequence[Lineage]) -> tuple[RowIds, list[MadeOf | None] | None]:
-    """Join the ids of corresponding rows of all parts, as ``zip()`` does. Return ids and ``made_of`` entries."""
+    """Join the ids of corresponding rows of all parts, as ``zip()`` does. Return joined ids and ``made_of`` entries."""
     first = ids = parts[0].ids
     for part in parts[1:]:
         ids = ids.join(part.ids)

@@ -1,4 +1,4 @@
-"""Arrays in pieces, which are copied directly to memory provided by the consumer."""
+"""Arrays stored in pieces. The pieces are copied directly to memory provided by the consumer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Parts:
     """An array stored as pieces that are concatenated along the first axis.
 
     Batches for a device or another process consist of Parts, so that each row is copied only once, to its destination.
-    The pieces are views, which keep their memory alive.
+    The pieces are array views, which keep the viewed memory alive.
 
     Attributes:
-        pieces: The pieces, at least one, of one dtype and row shape.
+        pieces: One or more arrays with equal dtype and row shape.
     """
 
     # Not a dataclass: dataclasses count as structure, but Parts is a leaf.
@@ -54,11 +54,11 @@ class Parts:
 
 
 class PaddedParts(Parts):
-    """An array stored as rows of different shapes, each padded to one shape at the end of its axes.
+    """An array stored as rows of different shapes. Each row is padded at the end of its axes to a common shape.
 
     Attributes:
-        pieces: The rows, at least one, of one dtype and number of axes.
-        row_shape: Padded shape of each row.
+        pieces: One or more rows with equal dtype and number of axes.
+        row_shape: Common shape of the rows after padding.
         fill: Padding value.
     """
 

@@ -1,4 +1,4 @@
-"""Origins: the source object and record of each row of a batch."""
+"""Origins of the rows of a batch: the source object and the record number of each row."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aiostream_data.object_names import object_name
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Origin:
-    """Origin of one row, as plain data. ``dataset.fetch(origin)`` recomputes the row.
+    """Origin of one row: its source object, record number and epoch. ``dataset.fetch(origin)`` recomputes the row.
 
     Attributes:
-        url: URL of the object, or name of the source. The URL has no user name, password, signature or other query
-            values, so it is safe to log and store. See :mod:`aiostream_data.object_names`.
+        url: URL of the object, or name of the source. User name, password, signature and other query values are
+            removed, so the URL is safe to log and store. See :mod:`aiostream_data.object_names`.
         index: Number of the record in the object, or of the row in its source.
         epoch: Epoch in which the row was delivered, from 0.
-        offset: Byte offset in the object where reading can start to find the record: the start of this or an earlier
+        offset: Byte offset at which a reader can start to find the record: the start of this record or of an earlier
             record. None if the object must be read from its start.
         seed: Seed of the loader, used by random functions.
         row: Full row id with lineage; see ``_engine/resume/lineage_reader.py``.
@@ -51,7 +51,7 @@ class Origin:
         """Create an origin from the result of :meth:`as_dict`.
 
         Raises:
-            PlanError: The dict has other keys than :meth:`as_dict` returns.
+            PlanError: The keys of the dict differ from the keys that :meth:`as_dict` returns.
         """
         if not isinstance(values, Mapping):
             raise ArgumentTypeError(f"an origin as a dict is needed, got {shown(values)}")
@@ -62,11 +62,11 @@ class Origin:
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any]) -> Self:
-        """Return an origin unchanged, or create one from the result of :meth:`as_dict`.
+        """Return an origin unchanged, or create an origin from the result of :meth:`as_dict`.
 
         Raises:
-            ArgumentTypeError: The argument is neither an origin nor a dict of one.
-            PlanError: The dict has other keys than :meth:`as_dict` returns.
+            ArgumentTypeError: The argument is neither an origin nor a dict that describes an origin.
+            PlanError: The keys of the dict differ from the keys that :meth:`as_dict` returns.
         """
         origin = cls.from_dict(given) if isinstance(given, Mapping) else given
         if not isinstance(origin, cls) or not isinstance(origin.row, Mapping):

@@ -1,4 +1,4 @@
-"""Ragged arrays: the leaves of a batch whose rows differ in length."""
+"""Ragged arrays: arrays in a batch whose rows differ in length."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RaggedArray:
-    """Rows of different lengths: row i is ``values[row_splits[i] : row_splits[i + 1]]``.
+    """Array of rows with different lengths: row i is ``values[row_splits[i] : row_splits[i + 1]]``.
 
     The layout is that of ``tf.RaggedTensor`` with one ragged axis. A RaggedArray is a leaf of an element.
 
     Attributes:
-        values: The rows, concatenated along the first axis. Further axes are equal for all rows.
-        row_splits: Row boundaries in ``values``, int64, ascending, one more than the number of rows. They are
-            validated only if they are a NumPy array.
+        values: The rows, concatenated along the first axis. All other axes have equal sizes in all rows.
+        row_splits: Row boundaries in ``values``, int64, ascending, one more than the number of rows. The boundaries are
+            validated only if ``row_splits`` is a NumPy array.
 
     Raises:
         ArgumentTypeError: ``values`` or ``row_splits`` is not an array.
@@ -51,7 +51,7 @@ class RaggedArray:
     def __getitem__(self, row: slice) -> RaggedArray: ...
 
     def __getitem__(self, row: int | slice) -> NDArray[Any] | RaggedArray:
-        """Return a row as a view, or a slice of rows (step 1) that shares the values.
+        """Return a row as a view, or a slice of rows (step 1) that shares the memory of the values.
 
         Raises:
             IndexError: The row does not exist.
@@ -85,7 +85,7 @@ class RaggedArray:
 
     @property
     def nbytes(self) -> int:
-        """Size of both arrays in bytes."""
+        """Total size of ``values`` and ``row_splits`` in bytes."""
         return int(self.values.nbytes + self.row_splits.nbytes)
 
     @property
@@ -94,7 +94,7 @@ class RaggedArray:
         return np.diff(self.row_splits)
 
     def to_list(self) -> list[Any]:
-        """Convert to nested Python lists of Python scalars."""
+        """Convert the array to nested Python lists of Python scalars."""
         return [self[i].tolist() for i in range(len(self))]
 
     def to_padded(self, fill: Any = 0) -> NDArray[Any]:
@@ -108,8 +108,8 @@ class RaggedArray:
     def to_sparse(self) -> tuple[NDArray[np.int64], NDArray[Any], tuple[int, ...]]:
         """Return (indices, values, dense shape) in row order, as in a ``tf.SparseTensor``.
 
-        The indices are int64 of shape (values, 2): row number and position in the row. Further axes of the values stay
-        dense. The values share the memory of this array.
+        The indices are int64 of shape (values, 2): row number and position in the row. All other axes of the values
+        stay dense. The values share the memory of this array.
         """
         lengths = self.row_lengths
         rows = np.repeat(np.arange(len(self)), lengths)

@@ -1,17 +1,17 @@
 """Data types of the pipeline: shards, byte ranges, and chunks of rows.
 
-A chunk is a run of consecutive elements. It has one of two classes:
+A chunk is a run of consecutive elements. A chunk has one of two classes:
 
-* :class:`Columns`: the structure of an element with one column per leaf; the first axis is the row. A column is a NumPy
-  array, or a :class:`VarColumn` if rows differ in length. *Records* (framed but not yet parsed) are Columns with a
-  single ``bytes`` column: buffer, starts, lengths.
+* :class:`Columns`: the structure of an element, and one column per leaf. The first axis of a column is the row. A
+  column is a NumPy array, or a :class:`VarColumn` if rows differ in length. *Records* that are not parsed yet are
+  Columns with a single ``bytes`` column: buffer, starts, lengths.
 * :class:`Items`: a Python list, for results of user functions.
 
-Each chunk has ``ids``, one row id per row, which identify the source row of each element. Operators that combine rows
-extend the ids (:mod:`aiostream_data.rows.lineage`). For elements made of several rows, such as batches, ``made_of``
-lists these rows.
+The ``ids`` of a chunk are one row id per row, which identifies the source row of the element. Operators that combine
+rows extend the ids (:mod:`aiostream_data.rows.lineage`). For an element that combines several rows, such as a batch,
+``made_of`` lists the combined rows.
 
-Chunks are immutable by convention: only the creator of an array writes to it. A slice shares the memory and the
+Chunks are immutable by convention: only the creator of an array writes to the array. A slice shares the memory and the
 ``lease`` of its chunk.
 """
 
@@ -45,7 +45,7 @@ class ShardRef:
     Attributes:
         url: URL with scheme, or a plain path for local files.
         nbytes: Size of the object in bytes, or None if not requested yet.
-        version: ETag, generation or modification time, which changes with the object. Can be "".
+        version: ETag, generation or modification time, which changes when the object changes. Can be "".
     """
 
     url: str
@@ -53,13 +53,13 @@ class ShardRef:
     version: str = ""
 
     def __repr__(self) -> str:
-        """Return a representation without the signature of the URL."""
+        """Return a representation without the signature in the URL."""
         return f"ShardRef(url={safe_url(self.url)!r}, nbytes={self.nbytes!r}, version={self.version!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Byte range ``start`` (inclusive) to ``stop`` (exclusive) of an object."""
+    """Byte range of an object, from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
     start: int
     stop: int
@@ -97,7 +97,7 @@ class VarColumn:
         return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
 
     def take(self, rows: NDArray[np.int64]) -> VarColumn:
-        """Return the rows with these numbers. The values are shared, not copied."""
+        """Return the rows with the numbers ``rows``. The result shares the array of values."""
         return VarColumn(self.values, self.starts[rows], self.lengths[rows], self.kind)
 
     def compact(self) -> VarColumn:
@@ -126,7 +126,7 @@ class VarColumn:
         return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
 
     def _as_one(self) -> bytes | None:
-        """Return the ``bytes`` object that the only row spans completely, or None. Avoids copying a long record."""
+        """Return the ``bytes`` object that a single row spans completely, to avoid a copy; else None."""
         base: Any = self.values.base
         while isinstance(base, np.ndarray):
             base = base.base
@@ -145,7 +145,7 @@ def column_elements(column: Column) -> list[Any]:
     """Return the rows of a column as the Python objects that user functions receive.
 
     int64, float64 and bool scalars become Python int, float and bool, which convert back to the same dtype. Scalars of
-    other dtypes become NumPy scalars. Rows with a shape become views.
+    other dtypes become NumPy scalars. Rows that are arrays become views of the column.
     """
     if isinstance(column, VarColumn):
         return column.elements()
@@ -185,7 +185,10 @@ class Columns:
         return Columns(self.structure, leaves, ids, self.lease, made_of)  # dataclasses.replace() is far slower
 
     def take(self, rows: NDArray[np.int64]) -> Columns:
-        """Return the rows with these numbers, in this order. Copies dense columns; variable columns share values."""
+        """Return the rows with the numbers ``rows``, in this order.
+
+        Copy dense columns; share values of variable columns.
+        """
         leaves = tuple(
             leaf.take(rows) if isinstance(leaf, VarColumn) else _native.take_rows(leaf, rows) for leaf in self.leaves
         )
@@ -211,7 +214,7 @@ class Columns:
 class Items:
     """A chunk stored as a list of Python objects.
 
-    Optional ``runs`` contain the same ids as ``made_of``, in fewer and longer arrays.
+    The optional ``runs`` contain the row ids of ``made_of`` in fewer and longer arrays.
     """
 
     values: list[Any]
@@ -264,7 +267,7 @@ def lineage_of(chunk: Chunk) -> Lineage:
 
 
 def object_nbytes(value: Any) -> int:
-    """Estimate the size of an element in bytes. Exact for arrays and bytes. Never raises."""
+    """Estimate the size of an element in bytes. The result is exact for arrays and bytes. Never raises."""
     if isinstance(value, (dict, tuple, list)):
         try:
             return _parts_nbytes(value)
@@ -307,7 +310,7 @@ def records_chunk(column: VarColumn, ids: RowIds) -> Columns:
 
 
 def same_layout(chunks: Sequence[Chunk]) -> bool:
-    """Return True if all chunks are Columns with equal structure, dtypes and row shapes."""
+    """Return True if all chunks are :class:`Columns` with equal structure, dtypes and row shapes."""
     first = chunks[0]
     if not isinstance(first, Columns):
         return False
@@ -326,9 +329,9 @@ def _layout(chunk: Columns) -> tuple[Any, ...]:
 
 
 def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
-    """Copy row ``rows[i]`` of ``chunks[which[i]]`` for each i to one new chunk.
+    """For each i, copy row ``rows[i]`` of ``chunks[which[i]]`` to one new chunk.
 
-    The result is Columns if all chunks have one layout, else Items. Releases the GIL for dense columns.
+    The result is Columns if all chunks have equal layouts, else Items. Copying dense columns releases the GIL.
     """
     ids = RowIds.gather([chunk.ids for chunk in chunks], which, rows)
     made_of = _gathered_made_of(chunks, which, rows)
@@ -377,7 +380,7 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def concat_column(columns: Sequence[Column]) -> Column:
-    """Concatenate columns of one layout to a new column."""
+    """Concatenate columns of equal layout to a new column."""
     variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])

@@ -1,4 +1,4 @@
-"""Store for row ids in numbered slots, used by operators that hold rows back."""
+"""Buffer of row ids in numbered slots, used by operators that delay rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiostream_data.rows.row_ids import Numbers, RowIds
 
 
 class RowIdBuffer:
-    """Row ids in numbered slots. Ids are copied in and copied out.
+    """Row ids in numbered slots. Methods copy ids into the buffer and out of the buffer.
 
     Args:
         max_slots: Maximum number of slots.
@@ -46,11 +46,11 @@ class RowIdBuffer:
         return RowIds(_native.exchange_rows(self._held, slots, added))
 
     def take(self, slots: Numbers) -> RowIds:
-        """Return copies of the ids in these slots."""
+        """Return copies of the ids in the given slots."""
         return RowIds(_native.take_rows(self._held, slots))
 
     def _as_wide(self, ids: RowIds) -> Numbers:
-        """Pad ids to the width of the buffer. Widen the buffer first if the ids are wider."""
+        """Pad ids to the width of the buffer in columns. If the ids are wider, first widen the buffer."""
         columns = ids.padded(self._held.shape[1])
         if columns.shape[1] > self._held.shape[1]:
             self._held = RowIds(self._held).padded(columns.shape[1])

@@ -1,13 +1,14 @@
-"""Row ids: canonical names of rows.
+"""Row ids: unique, reproducible identifiers of rows.
 
 A row id is a sequence of pairs of int64 numbers, in postfix notation. The first pair is (split, ordinal) of a source
-row. Operators that derive rows append one pair: ``enumerate()`` the number it assigned, ``unbatch()`` the index in the
-element. ``zip()`` and ``interleave()`` append the whole id of the other row and a pair with its width.
+row. An operator that derives rows appends one pair: ``enumerate()`` appends the number of the row, ``unbatch()`` the
+row's index in its element. ``zip()`` and ``interleave()`` append the complete id of the other row and a pair with the
+width of this id.
 
-**An id is canonical.** It depends only on plan, seed and epoch. It does not depend on chunk size, memory limit,
-concurrency, debug mode, number of workers, or the point of resume. :class:`RowIds` stores the ids of many rows in one
-array and pads shorter ids on the right. Padding is a storage detail: methods neither expose it nor copy it to new ids.
-The class supports neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
+**An id is canonical.** An id depends only on plan, seed and epoch. Chunk size, memory limit, concurrency, debug mode,
+number of workers, and the point of resume do not affect ids. :class:`RowIds` stores the ids of many rows in one array
+and pads shorter ids on the right. Padding is not part of an id and is not copied to new ids. The class supports
+neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ from aiostream_data import _native
 from aiostream_data.errors import StateMismatchError
 
 CUT: Final = 1
-"""Kind of the pair that ``unbatch()`` appends: the row's index in its element."""
+"""Kind of the id pair that ``unbatch()`` appends: the row's index in its element."""
 NUMBERED: Final = 2
-"""Kind of the pair that ``enumerate()`` appends: the number it assigned."""
+"""Kind of the id pair that ``enumerate()`` appends: the number of the row."""
 JOINED: Final = 3
-"""Kind of the pair that ``zip()`` and ``interleave()`` append: the width in columns of the id to its left."""
+"""Kind of the id pair that ``zip()`` and ``interleave()`` append: the width in columns of the other row's id."""
 PADDING: Final = 4
-"""Kind of the pair of a row that repeats another row to fill up a batch or rank."""
+"""Kind of the id pair of a padding row, which repeats another row to fill up a batch or rank."""
 PIECE: Final = 5
-"""Kind of the pair that ``pack()`` appends: the number of the piece of the row."""
+"""Kind of the id pair that ``pack()`` appends: the number of the piece of the split row."""
 CACHED: Final = 6
-"""Kind of the pair that a shared cache appends: the position in the plan of the node that reads the cache."""
+"""Kind of the id pair that a shared cache appends: the plan position of the node that reads the cache."""
 
 SPLIT_BITS: Final = 40
 SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
-"""Low bits of a split number: the number within a namespace. The high bits name the namespace (see ``origins.py``)."""
+"""Mask of the low bits of a split number. The high bits are the number of the namespace (see ``origins.py``)."""
 
 _UNUSED: Final = -1
-"""Padding value of unused columns to the right of an id. Split numbers are never negative."""
+"""Padding value of unused columns to the right of an id. Valid split numbers are never negative."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
 class Pairs(NamedTuple):
-    """The n-th id pair of several rows.
+    """The n-th pair in the ids of several rows, for one n.
 
     Attributes:
         splits: First number of each pair, int64 of shape (rows,); undefined where ``exists`` is False.
@@ -60,14 +61,14 @@ class Pairs(NamedTuple):
 
     @property
     def namespaces(self) -> Numbers:
-        """Number of the namespace of each pair; 0 for a pair appended by an operator, -1 for a missing pair."""
+        """Namespace number of each pair; 0 for a pair appended by an operator, -1 for a missing pair."""
         return self.splits >> SPLIT_BITS
 
 
 class RowIds:
     """Ids of a sequence of rows. Immutable.
 
-    Construct with :meth:`run`, :meth:`of_source`, :meth:`from_padded` or :meth:`concat`.
+    Create an instance with :meth:`run`, :meth:`of_source`, :meth:`from_padded` or :meth:`concat`.
     """
 
     __slots__ = ("_pairs",)
@@ -83,7 +84,7 @@ class RowIds:
 
     @staticmethod
     def run(split: int, first: int, count: int) -> RowIds:
-        """Return the ids of ``count`` consecutive rows of one split, starting with ordinal ``first``."""
+        """Return the ids of ``count`` consecutive source rows of one split, starting with ordinal ``first``."""
         pairs = np.empty((count, 2), np.int64)
         pairs[:, 0] = split
         pairs[:, 1] = np.arange(first, first + count)
@@ -91,7 +92,7 @@ class RowIds:
 
     @staticmethod
     def of_source(splits: Numbers | int, ordinals: Sequence[int] | Numbers) -> RowIds:
-        """Return the ids of source rows with these splits and ordinals."""
+        """Return the ids of source rows with the given splits and ordinals."""
         pairs = np.empty((len(ordinals), 2), np.int64)
         pairs[:, 0], pairs[:, 1] = splits, ordinals
         return RowIds(pairs)
@@ -153,7 +154,7 @@ class RowIds:
         return RowIds(self._pairs[row : row + 1])
 
     def take(self, rows: Numbers | Sequence[int]) -> RowIds:
-        """Return the ids of the rows with these numbers, in this order."""
+        """Return the ids of the rows with the numbers ``rows``, in this order."""
         return RowIds(_native.take_rows(self._pairs, np.asarray(rows, np.int64)))
 
     def keep(self, mask: Mask) -> RowIds:
@@ -184,12 +185,12 @@ class RowIds:
         return [row[:width].tobytes() for row, width in zip(whole, self._widths().tolist(), strict=True)]
 
     def tolist(self) -> list[list[int]]:
-        """Return the numbers of each id, without padding."""
+        """Return each id as a list of its numbers, without padding."""
         widths = self._widths().tolist()
         return [row[:width] for row, width in zip(self._pairs.tolist(), widths, strict=True)]
 
     def unique(self) -> tuple[RowIds, Numbers]:
-        """Return the distinct ids in sorted order, and for each row the index of its id among these."""
+        """Return the distinct ids in sorted order, and for each row the index of its id in this sequence."""
         found, places = np.unique(self._pairs, axis=0, return_inverse=True)
         return RowIds(found), places.reshape(-1)
 
@@ -201,22 +202,22 @@ class RowIds:
 
     @property
     def splits(self) -> Numbers:
-        """Split of the source row of each id, int64 of shape (rows,)."""
+        """Split number of the source row of each id, int64 of shape (rows,)."""
         return self._pairs[:, 0]
 
     @property
     def ordinals(self) -> Numbers:
-        """Ordinal of the source row of each id, int64 of shape (rows,)."""
+        """Ordinal number of the source row of each id, int64 of shape (rows,)."""
         return self._pairs[:, 1]
 
     def pairs(self) -> Iterator[Pairs]:
-        """Yield the first pairs of all rows, then the second pairs of all rows, and so on."""
+        """Yield the first id pairs of all rows, then the second id pairs of all rows, and so on."""
         for column in range(0, self._pairs.shape[1], 2):
             splits = self._pairs[:, column]
             yield Pairs(splits, self._pairs[:, column + 1], splits != _UNUSED)
 
     def pairs_of(self, row: int) -> list[tuple[int, int]]:
-        """Return the pairs of one id."""
+        """Return the pairs of the id of one row."""
         numbers = self._pairs[row].tolist()
         return [(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True) if a != _UNUSED]
 
@@ -236,10 +237,10 @@ class RowIds:
         return [number for number in found.tolist() if number > 0]
 
     def renamed(self, base_of: Callable[[int], int]) -> RowIds:
-        """Return the ids moved to other namespaces.
+        """Return the ids with their namespaces replaced.
 
         Args:
-            base_of: Maps the number of a namespace to the base split number of its new namespace.
+            base_of: Function from a namespace number to the base split number of the new namespace.
         """
         renamed = self._pairs.copy()
         splits = renamed[:, ::2]
@@ -252,7 +253,7 @@ class RowIds:
     # -- appending pairs, and removing them
 
     def with_pair(self, kind: int, ordinals: Numbers | int, where: Mask | None = None) -> RowIds:
-        """Return ids with one more pair at the end, or only for the rows where ``where`` is True."""
+        """Append a pair to each id, or only to the ids of rows where ``where`` is True. Return the new ids."""
         if where is None and self._is_filled():
             return RowIds(_beside(self._pairs, _pair_column(len(self), kind, ordinals)))
         widths = self._widths()
@@ -263,10 +264,10 @@ class RowIds:
         return RowIds(wide)
 
     def without_pair(self, where: Mask | None = None) -> RowIds:
-        """Return ids without their last pair, or only for the rows where ``where`` is True.
+        """Remove the last pair from each id, or only from the ids of rows where ``where`` is True. Return the new ids.
 
         Raises:
-            StateMismatchError: An id has only the pair of its source row.
+            StateMismatchError: An id has only one pair, the pair of the source row.
         """
         shorter = self._pairs.copy()
         rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
@@ -277,17 +278,17 @@ class RowIds:
         return RowIds(shorter if where is not None else shorter[:, : int(last.max(initial=2))])
 
     def ends_with(self, kind: int) -> Mask:
-        """Return a mask of the rows whose last pair was appended by an operator and has this kind."""
+        """Return a mask of the rows whose last id pair was appended by an operator and is of kind ``kind``."""
         last = self._widths() - 2
         found: Mask = (self._pairs[np.arange(len(self)), last] == kind) & (last > 0)
         return found
 
     def last_ordinals(self) -> Numbers:
-        """Return the second number of the last pair of each row."""
+        """Return the second number of the last id pair of each row."""
         return self._pairs[np.arange(len(self)), self._widths() - 1]
 
     def join(self, right: RowIds) -> RowIds:
-        """Combine each id of ``self`` with the corresponding id of ``right``."""
+        """Combine each id of ``self`` with the corresponding id of ``right`` to one id."""
         if self._is_filled() and right._is_filled():
             return RowIds(_beside(self._pairs, right._pairs, _pair_column(len(self), JOINED, right._pairs.shape[1])))
         left_widths, right_widths = self._widths(), right._widths()
@@ -320,14 +321,14 @@ class RowIds:
         return RowIds(left[:, : int(starts.max(initial=2))]), RowIds(right)
 
     def _widths(self) -> Numbers:
-        """Return the number of used columns in each row."""
+        """Return the number of array columns that the id of each row uses."""
         if self._is_filled():
             return np.full(len(self), self._pairs.shape[1], np.int64)
         widths: Numbers = 2 * (self._pairs[:, ::2] != _UNUSED).sum(axis=1)
         return widths
 
     def _is_filled(self) -> bool:
-        """Return True if the array contains no padding."""
+        """Return True if the array of ids contains no padding."""
         return self._pairs.shape[1] == 2 or bool((self._pairs[:, -2] != _UNUSED).all())
 
 
@@ -353,7 +354,7 @@ def _alike(parts: Sequence[RowIds]) -> list[Numbers]:
 
 
 def _widened(columns: Numbers, width: int) -> Numbers:
-    """Return a copy with ``width`` columns. Columns beyond ``width`` must be unused."""
+    """Return a copy with ``width`` columns. Existing columns after ``width`` must be unused."""
     wide = np.full((len(columns), width), _UNUSED, np.int64)
     common = min(width, columns.shape[1])
     wide[:, :common] = columns[:, :common]

@@ -1,8 +1,8 @@
 """Flatten nested elements into leaves, and rebuild elements from leaves.
 
 An element is any nesting of dicts, tuples, NamedTuples and dataclasses. All other values (arrays, numbers, bytes, str,
-lists) are leaves. Lists are data, not structure, as in tf.data. Other subclasses of tuple are also leaves, because they
-cannot be rebuilt reliably.
+lists) are leaves. Lists are data, not structure, as in tf.data. Other subclasses of tuple are also leaves, because such
+classes cannot be rebuilt reliably.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class StructureError(AiostreamError, ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Structure:
-    """Nesting of an element without its leaves. Hashable, comparable and picklable.
+    """Nested structure of an element, without the values of its leaves. Hashable, comparable and picklable.
 
     Attributes:
         kind: Kind of the outermost container, or "leaf".
         names: Keys or field names; empty for a leaf or a tuple.
         children: One structure per key, field or position.
-        cls: Class of a NamedTuple or dataclass.
+        cls: Class of the NamedTuple or dataclass; None for other kinds.
     """
 
     kind: Kind
@@ -57,7 +57,7 @@ class Structure:
         return found
 
     def flatten(self, element: Any) -> list[Any]:
-        """Return the leaves of ``element``, which must have this structure.
+        """Return the leaves of ``element``. The element must have this structure.
 
         Raises:
             StructureError: The element has a different structure.
@@ -78,7 +78,7 @@ class Structure:
         return self._build(iter(leaves))
 
     def rows(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
-        """Convert one sequence per leaf (all of one length) to a list of elements."""
+        """Convert one sequence of values per leaf, all of equal length, to a list of elements."""
         if self.is_leaf:
             return columns[0] if isinstance(columns[0], list) else list(columns[0])
         if all(child.is_leaf for child in self.children):
@@ -87,7 +87,7 @@ class Structure:
         return [self.unflatten(row) for row in zip(*columns, strict=True)]
 
     def columns(self, elements: Sequence[Any]) -> list[list[Any]]:
-        """Convert a list of elements to one list per leaf; the inverse of :meth:`rows`.
+        """Convert a list of elements to one list of values per leaf; the inverse of :meth:`rows`.
 
         Raises:
             StructureError: An element has a different structure.
@@ -136,9 +136,9 @@ class Structure:
             raise self._mismatch(element) from None
 
     def gives_back(self, element: Any) -> bool:
-        """Return True if flattening and rebuilding an element of this structure preserves it.
+        """Return True if flattening and rebuilding an element of this structure preserves the element.
 
-        Not preserved are subclasses of the expected class, and attributes of a dataclass other than its fields.
+        Rebuilding loses a subclass of the expected class, and attributes of a dataclass object other than its fields.
         """
         if self.is_leaf:
             return True
@@ -181,7 +181,7 @@ class Structure:
         return self.described(repeat("*"))
 
     def described(self, leaves: Iterable[str]) -> str:
-        """Format the structure with a text for each leaf, such as ``{x: float32[2], y: int64}``."""
+        """Format the structure with the given text for each leaf, such as ``{x: float32[2], y: int64}``."""
         return self._described(iter(leaves))
 
     def _described(self, leaves: Iterator[str]) -> str:
@@ -198,7 +198,7 @@ LEAF = Structure("leaf")
 
 
 def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -> Any:
-    """Create a dataclass object with these fields, without calling ``__init__``, as unpickling does."""
+    """Create a dataclass object with the given fields. As in unpickling, ``__init__`` is not called."""
     try:
         made = object.__new__(cls)
     except TypeError:  # for example, a dataclass that is also an exception
@@ -209,11 +209,11 @@ def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -
 
 
 def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
-    """Return the structure of ``element``. Dict keys keep their order, and structures with another order differ.
+    """Return the structure of ``element``. Structures with different orders of dict keys differ.
 
     Args:
         element: Any element.
-        leaf_type: Objects of this class count as leaves, even if they are containers.
+        leaf_type: Class whose objects count as leaves, even if the class is a container.
     """
     if leaf_type is not None and isinstance(element, leaf_type):
         return LEAF
