@@ -1,6 +1,7 @@
 """aiostream_data: stream training data from object stores into NumPy and GPU batches.
 
-This module lists the public names. Each name is imported on first use, to keep ``import aiostream_data`` fast.
+This module lists the public names of the package. Each public name is imported on first use, to keep ``import
+aiostream_data`` fast.
 """
 
 from importlib import import_module

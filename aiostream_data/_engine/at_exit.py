@@ -9,26 +9,29 @@ from typing import Protocol
 
 
 class Stoppable(Protocol):
-    """An engine that can be stopped.
+    """Interface of an engine that can be stopped.
 
     Attributes:
-        pid: ID of the process that the engine runs in.
+        pid: ID of the process in which the engine runs.
     """
 
     pid: int
 
     def stop_soon(self) -> None:
-        """Request the stop; do not wait."""
+        """Request that the engine stops; do not wait."""
 
     def stop(self) -> None:
-        """Stop the engine and wait a bounded time for its end."""
+        """Stop the engine and wait for its end, for a limited time."""
 
 
 _running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
 
 
 def stop_at_exit(running: Stoppable) -> None:
-    """Register ``running`` to be stopped when the interpreter exits. :func:`has_stopped` cancels the registration."""
+    """Register the engine ``running``, so that it is stopped when the interpreter exits.
+
+    :func:`has_stopped` cancels the registration.
+    """
     _running.add(running)
 
 

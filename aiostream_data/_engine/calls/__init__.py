@@ -1,4 +1,5 @@
-"""Run user functions over rows, with the concurrency, executor, timeout and output order of their node.
+"""Run user functions over rows. Each operator sets its concurrency, executor, timeout and output order.
 
-Input: chunks and a user function. Output: chunks of results or failures, and the cost of each hop.
+Input: chunks (sequences of rows) and a user function. Output: chunks of results or failures, and the cost of each hop
+    (one unit of work on a worker).
 """

@@ -1,8 +1,9 @@
-"""Await a coroutine for many rows at once, on tasks that live as long as the stage.
+"""Await a user's coroutine function for many rows concurrently, on a fixed set of asyncio tasks.
 
-Creating a task per row would cost more than most rows' work on the event loop. So a fixed pool of tasks takes rows from
-the feed one by one. Each task writes its result into an *entry*. The stage takes entries out in row order, or in
-completion order. Tasks never fail: a row's error is stored in its entry, so errors are raised in row order.
+Creating one asyncio task per row costs more time than most rows need on the event loop. Therefore a fixed pool of tasks
+takes rows from the feed one by one. Each task writes the result of a row into an *entry*. The stage takes entries in
+row order or in completion
+    order. A task never fails: it stores a row's error in the row's entry, so the stage can raise errors in row order.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from aiostream_data.rows.row_ids import RowIds
 
 @dataclass(slots=True, eq=False)
 class AwaitedRow:
-    """Input row of a coroutine call, and the call's result.
+    """Input row of a coroutine call, with the result of the call.
 
     Attributes:
-        element: Argument of the coroutine function.
-        ids: Row ids of all rows of the chunk.
+        element: Argument passed to the coroutine function.
+        ids: Row ids of all rows of the chunk that contains this row.
         row: Index of the row in the chunk.
         made_of: Lineage entry of the row.
         number: Number of the row among all rows that the stage received.
         room: Budget charge reserved for the result.
-        chunk: Chunk of the row; set only for filters, which emit the row unchanged.
+        chunk: Chunk that contains the row; set only for filters, which emit the row unchanged.
         done: True when the call has finished.
         value: Return value of the call.
         error: Exception that ends the stream at this row, or None.
         failed: Failure record of a skipped or replaced row.
-        skipped: True if the row failed and is not emitted.
-        left_out: True if the predicate returned False.
+        skipped: True if the row failed and the error policy skips it.
+        left_out: True if a filter's predicate returned False for the row.
         busy_s: Duration of the call in seconds, including retries.
         retries: Number of retries.
     """
@@ -59,17 +60,21 @@ class AwaitedRow:
 
 
 class AwaitedRows:
-    """Tasks that await a coroutine for each row of a feed. Not thread-safe: use only on the event loop's thread.
+    """Pool of tasks that await a coroutine for each row of a feed.
+
+    This class is not thread-safe: use it only on the event loop's thread.
 
     Args:
-        attempt: Awaits the call for one entry and stores the result in it. Raises only ``CancelledError``.
-        at_once: Maximum number of rows awaited at once.
-        held: Maximum number of rows held, including finished rows that wait for an earlier one.
+        attempt: Coroutine function that awaits the call for one entry and stores the result in the entry. Raises only
+            ``CancelledError``.
+        at_once: Maximum number of rows awaited concurrently.
+        held: Maximum number of rows in memory, including finished rows that wait for an earlier row.
         ordered: If True, return entries in row order, else in completion order.
 
     Attributes:
-        awaiting: Entry that each task awaits, and its ``perf_counter()`` start time. Any thread may copy this dict.
-        stopped: True once the stage is stopping; a cancellation of a task is then not the user function's own.
+        awaiting: For each task, the entry that the task awaits and the start time from ``perf_counter()``. Any thread
+            may copy the ``awaiting`` dict.
+        stopped: True when the stage is stopping. In this case the engine, not the user function, cancels the tasks.
     """
 
     def __init__(
@@ -93,12 +98,12 @@ class AwaitedRows:
 
     @property
     def unfinished(self) -> int:
-        """Number of rows being awaited."""
+        """Number of rows that tasks are currently awaiting."""
         return self._unfinished
 
     @property
     def is_ready(self) -> bool:
-        """True if :meth:`take` would not block."""
+        """True if :meth:`take` would return without blocking."""
         return bool(self._line) and self._line[0].done
 
     @property
@@ -107,33 +112,38 @@ class AwaitedRows:
         return self._holding
 
     def start(self, feed: AsyncIterator[AwaitedRow], group: asyncio.TaskGroup) -> None:
-        """Start awaiting the rows of ``feed``. Add tasks as rows arrive."""
+        """Start awaiting the rows of ``feed``. Create more tasks as rows arrive."""
         self._feed = feed
         self._group = group
         self._add_task()
 
     def stop(self) -> None:
-        """Assign no more rows to tasks. Call this before cancelling them: user functions can swallow a cancellation."""
+        """Stop assigning rows to tasks.
+
+        Call this method before cancelling the tasks: a user function can swallow a cancellation.
+        """
         self.stopped = True
 
     def take_no_more(self) -> None:
-        """Stop reading the feed. Rows already read are still awaited."""
+        """Stop reading the feed. Rows already read from the feed are still awaited."""
         if not self._at_end:
             self._end(None)
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
     def drop(self) -> None:
-        """Release all rows after the tasks have ended: a stored exception may still refer to this object."""
+        """Release all rows after the tasks have ended, because a stored exception can keep this object alive."""
         self._line.clear()
         self._tasks.clear()  # a cancelled task keeps its frames, and with them its row
         self._failure = None
 
     async def take(self) -> list[AwaitedRow]:
-        """Wait until at least one entry is ready. Return all ready entries, or an empty list at the end.
+        """Wait until at least one entry is finished and can be returned.
+
+        Return all finished entries whose turn has come, or an empty list at the end of the feed.
 
         Raises:
-            BaseException: The error of the feed, after all entries before it were returned.
+            BaseException: The error of the feed, raised after all earlier entries were returned.
         """
         while True:
             entries = self._ready()

@@ -1,4 +1,4 @@
-"""Count the CPUs that this process may use: the smaller of its CPU affinity and its cgroup quota."""
+"""Count the CPUs available to this process: the smaller of the CPU affinity and the cgroup quota."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cpu_count(cgroups: Path = CGROUPS, own_cgroups: Path = OWN_CGROUPS) -> int:
 
 
 def cgroup_cpus(cgroups: Path, own_cgroups: Path) -> int | None:
-    """Return the smallest CPU quota of the process's cgroup and its ancestors, or None without a quota.
+    """Return the smallest CPU quota of the process's cgroup and its ancestors, or None if no quota is set.
 
     Quotas are rounded up to whole CPUs: 1.5 CPUs counts as 2.
     """
@@ -30,7 +30,7 @@ def cgroup_cpus(cgroups: Path, own_cgroups: Path) -> int | None:
 
 
 def own_cores() -> frozenset[int]:
-    """Return the indices of the CPU cores that this process may run on."""
+    """Return the indices of the CPU cores on which this process may run."""
     try:
         return frozenset(os.sched_getaffinity(0))
     except AttributeError:  # sched_getaffinity() is missing on macOS and Windows
@@ -49,7 +49,7 @@ def _quota_in(file: Path) -> int | None:
 
 
 def _whole_cpus(words: list[str]) -> int | None:
-    """Return quota / period, rounded up, or None if ``words`` is not [quota, period] or sets no limit."""
+    """Return quota / period, rounded up. Return None if ``words`` is not a [quota, period] pair or sets no limit."""
     if len(words) != 2:
         return None
     quota, period = map(number_in, words)

@@ -1,8 +1,9 @@
-"""Detect whether user functions hold the GIL.
+"""Detect whether user functions hold Python's global interpreter lock (GIL).
 
-The event loop's thread sleeps briefly, which releases the GIL. If another thread is waiting for the GIL, that thread
-takes it. The loop's thread must then block to get the GIL back, which is a second voluntary context switch. If the
-functions release the GIL, the loop's thread continues at once. Other programs that use the CPU do not affect this.
+For each probe, the event loop's thread sleeps briefly, which releases the GIL. If another thread is waiting for the
+GIL, the waiting thread takes the GIL during this sleep. The event loop's thread must then block to get the GIL back,
+which adds a second voluntary context switch. If the user functions release the GIL, the event loop's thread continues
+immediately after its sleep. Other programs that use the CPU do not affect the result of a probe.
 """
 
 from __future__ import annotations
@@ -14,26 +15,28 @@ from typing import Final
 from aiostream_data.metrics.machine import thread_switches
 
 SLEEP_S: Final = 5e-4
-"""Duration of the sleep in seconds: enough for a waiting thread to wake up, short enough for an event loop."""
+"""Duration of the sleep in seconds: a waiting thread can wake up, and the event loop is hardly delayed."""
 
 LOOK_AFTER_S: Final = 0.003
-"""Seconds from the start of a hop to the probe, so that its thread is in the user function."""
+"""Seconds between the start of a hop (one unit of work) and the probe, so that the user function is already running."""
 
 FIRST_LOOKS: Final = 64
-"""Number of probes made at the interval ``SOON_S``."""
+"""Number of initial probes, made every ``SOON_S`` seconds."""
 
 SOON_S: Final = 0.025
-"""Seconds between the first ``FIRST_LOOKS`` probes."""
+"""Seconds between two of the first ``FIRST_LOOKS`` probes."""
 
 LATER_S: Final = 0.5
-"""Seconds between probes after the first ``FIRST_LOOKS`` probes."""
+"""Seconds between two probes after the first ``FIRST_LOOKS`` probes."""
 
 
 class GilProbe:
-    """Probe for threads that wait for the GIL. Not thread-safe: use only on the event loop's thread.
+    """Detector for threads that wait for the GIL.
+
+    This class is not thread-safe: use it only on the event loop's thread.
 
     Args:
-        at_work: Returns the number of threads that are running a hop.
+        at_work: Function that returns the number of threads that run user functions.
 
     Attributes:
         looks: Number of probes.
@@ -48,11 +51,11 @@ class GilProbe:
 
     @property
     def is_due(self) -> bool:
-        """True if the interval since the last probe has passed."""
+        """True if enough time has passed since the last probe."""
         return time.perf_counter() >= self._next
 
     def look(self) -> None:
-        """Probe once, if a probe is due and a hop is running."""
+        """Probe once if a probe is due and a user function is running."""
         if not self.is_due or not self._at_work():
             return
         before = thread_switches().yields

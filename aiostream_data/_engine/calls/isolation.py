@@ -1,4 +1,4 @@
-"""Find the row that crashed its worker, timed out or cannot be pickled, and apply its stage's error policy."""
+"""Find the row that crashed its worker, timed out or cannot be pickled, and apply the error policy to this row."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from aiostream_data.transforms.collate import collate
 
 
 def broke_off(outcome: Outcome) -> bool:
-    """Return True if a hop ended outside the user function, so that the failing row is unknown."""
+    """Return True if a hop (one unit of work) failed outside the user function, so that the failing row is unknown."""
     error = outcome.error
     travelled = not isinstance(error, RecordError) or not error.in_transit
     return isinstance(error, (WorkerDiedError, RecordTimeoutError)) or not travelled
 
 
 async def alone(place: WorkPlace, work: RowWork, rows: Chunk, timeout_s: float | None, first: Outcome) -> Outcome:
-    """Run an aborted hop again, row by row and part by part. Return the combined outcome.
+    """Run an aborted hop again, one row and one operator at a time. Return the combined outcome.
 
-    If the hop had one row and one part, and timed out, reuse the outcome ``first`` instead of a new attempt.
+    If the hop had one row and one operator and timed out, use its outcome ``first`` instead of a new attempt.
     """
     singles = [RowWork((part,)) for part in work.parts]
     known = len(rows) == 1 and len(singles) == 1 and isinstance(first.error, RecordTimeoutError)
@@ -73,7 +73,10 @@ async def _one_row(
 
 
 async def _handled(place: WorkPlace, single: RowWork, row: Chunk, timeout_s: float | None, outcome: Outcome) -> Outcome:
-    """Retry a row that aborts its hop. After the last attempt, skip or replace the row, or return its error."""
+    """Retry a row whose processing aborts the hop.
+
+    After the last attempt, skip or replace the row, or return the error of the row.
+    """
     (part,) = single.parts
     handling = part.user.handling
     retries = 0

@@ -1,4 +1,4 @@
-"""States made by ``init`` for coroutine functions: one state per loader and node of its plan."""
+"""User states for coroutine functions, created by ``init``: one state per loader and operator."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from aiostream_data.plan.written import function_name
 
 
 class LoopStates:
-    """States of one loader, each released with its key. Not thread-safe: use only on the event loop's thread."""
+    """User states of one loader.
+
+    A state is released when its key is deleted. This class is not thread-safe: use it only on the event loop's thread.
+    """
 
     def __init__(self) -> None:
         self._states: WeakKeyDictionary[StateKey, Any] = WeakKeyDictionary()
         self._making: WeakKeyDictionary[StateKey, asyncio.Lock] = WeakKeyDictionary()
 
     async def of(self, key: StateKey, init: Callable[[], Any]) -> Any:
-        """Return the state for ``key``. Call ``init`` on first use, and await its result if it is awaitable.
+        """Return the user state for ``key``.
+
+        On first use, call ``init`` to create the state; await the result of ``init`` if it is awaitable.
 
         Raises:
-            BaseException: The exception of ``init``, with a note. The next call runs ``init`` again.
+            BaseException: The exception raised by ``init``, with a note. The next call of this method runs ``init``
+                again.
         """
         async with self._making.setdefault(key, asyncio.Lock()):
             if key not in self._states:

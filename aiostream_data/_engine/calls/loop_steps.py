@@ -1,7 +1,7 @@
 """Measure how long user coroutines block the event loop between their awaits.
 
-A coroutine that blocks delays every other task on the loop. This module times each step of a call, from its resumption
-to its next await. At most one call per millisecond is timed, so cheap calls have almost no overhead.
+A coroutine that blocks delays every other task on the loop. This module measures each step of a coroutine call: from
+    one resumption to the next await. At most one call per millisecond is timed, so cheap calls have almost no overhead.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ EVERY_S: Final = 0.001
 
 
 class LoopSteps:
-    """Time a sample of a stage's calls. Not thread-safe: use only on the event loop's thread.
+    """Measure the duration of some of a stage's calls.
+
+    This class is not thread-safe: use it only on the event loop's thread.
 
     Args:
-        extra: Additional counters of the stage; receives the number of calls and the seconds of their steps.
+        extra: Counters of the stage, to which the number of timed calls and the seconds of their steps are added.
     """
 
     __slots__ = ("_calls", "_due", "_extra")
@@ -32,10 +34,10 @@ class LoopSteps:
         self._due = 0.0
 
     def watched(self, call: Awaitable[Any], now: float) -> Awaitable[Any]:
-        """Return ``call`` itself, or an awaitable that times its steps if a sample is due.
+        """Return ``call`` itself. If a sample is due, return an awaitable that times the steps of ``call``.
 
         Args:
-            now: Start of the call, from ``perf_counter()``.
+            now: Start time of the call, from ``perf_counter()``.
         """
         self._calls += 1
         if now < self._due or not isinstance(call, Coroutine):
@@ -49,7 +51,7 @@ class LoopSteps:
 
 
 class _TimedSteps(Generator[Any, Any, Any]):
-    """Run a coroutine step by step, as ``await`` does, and add up the duration of its steps."""
+    """Run a coroutine step by step, as ``await`` does, and sum the durations of its steps."""
 
     __slots__ = ("_call", "_extra")
 

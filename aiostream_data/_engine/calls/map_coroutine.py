@@ -1,4 +1,4 @@
-"""Await a user's coroutine function for every element, many at once."""
+"""Await a user's coroutine function for each element, for many elements concurrently."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from aiostream_data.transforms.collate import collate, collate_results
 from aiostream_data.transforms.randomness import RecordGenerator
 
 AUTO_CONCURRENCY = 64
-"""Number of coroutines awaited at once with ``concurrency=AUTO``."""
+"""Number of coroutines awaited concurrently with ``concurrency=AUTO``."""
 
 HELD = 4
-"""Maximum rows held per awaited row, so that later rows proceed while ordered output waits for a slow row."""
+"""Maximum number of buffered rows per awaited row: later rows continue while ordered output waits for a slow row."""
 
 CHUNK_SHARE = 32
-"""Output chunks hold at most this fraction (1/32) of the memory limit."""
+"""Maximum size of an output chunk, as a fraction (1/32) of the memory limit."""
 
 FLUSH_S = 0.005
-"""Maximum seconds to hold a ready result while collecting others for the same chunk."""
+"""Maximum seconds that a finished result waits for other results of the same chunk."""
 
 
 @dataclass
 class CoroutineStage(CallStage):
-    """Stage of a ``Map`` or ``Filter`` node with a coroutine function, awaited on the engine's event loop."""
+    """Stage that runs a ``map`` or ``filter`` operator whose function is a coroutine, on the engine's event loop."""
 
     _ready: list[AwaitedRow] = field(default_factory=list)
     _ready_nbytes: int = 0
@@ -189,7 +189,7 @@ class CoroutineStage(CallStage):
         self.counters.retries += sum(entry.retries for entry in entries)
 
     async def _within_budget(self, entries: list[AwaitedRow]) -> tuple[list[AwaitedRow], BaseException | None]:
-        """Return the entries before the first failure over the error limit, and the error that reports it."""
+        """Return the entries before the first failure that exceeds the error limit, and the error for this failure."""
         context, node = self.context, self.node
         letters = context.services.dead_letters
         bad = [(number, entry.failed) for number, entry in enumerate(entries) if entry.failed is not None]
@@ -213,7 +213,7 @@ class CoroutineStage(CallStage):
             del chunk
 
     def awaited(self) -> list[tuple[str, float, bool]]:
-        """Return (record name, ``perf_counter()`` start time, True if executing on the loop) for each awaited call.
+        """Return a tuple for each awaited call: record name, ``perf_counter()`` start time, and True if executing now.
 
         Any thread may call this method.
         """
@@ -249,7 +249,7 @@ class CoroutineStage(CallStage):
             entry.error = no_scalar_bool(self.node.function_called, entry.value)
 
     async def _call(self, entry: AwaitedRow) -> BaseException | None:
-        """Await the function once. Return the exception that it raised, or None."""
+        """Await the function once. Return the exception that the function raised, or None."""
         node: Call = self.node
         arguments = as_arguments(entry.element)
         options: dict[str, Any] = {}
@@ -267,13 +267,13 @@ class CoroutineStage(CallStage):
         return None
 
     def _is_cancelled(self) -> bool:
-        """Return True if the stage was cancelled, rather than the user function raising ``CancelledError``."""
+        """Return True if the engine cancelled the stage, False if the user function raised ``CancelledError``."""
         task = asyncio.current_task()
         stopped = self._rows is None or self._rows.stopped  # no rows: recall() runs in its caller's task
         return stopped and task is not None and task.cancelling() > 0
 
     def _give_up(self, entry: AwaitedRow, error: BaseException, handling: Handling) -> None:
-        """Mark a failed row as skipped or replaced, or set the error that ends the stream."""
+        """Mark a failed row as skipped or replaced, or store the error that ends the stream."""
         if handling.kind == "raise" or not _may_be_handled(error):
             entry.error = error
             return
@@ -285,7 +285,7 @@ class CoroutineStage(CallStage):
         entry.value = handling.value
 
     def _noted(self, entry: AwaitedRow, error: BaseException) -> BaseException:
-        """Add notes about this row to an error just before it is reported: several rows may share one exception."""
+        """Add notes about this row to an error just before the report: several rows may share one exception."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
         rows = rows_within(entry.ids.row(entry.row), entry.made_of)
         name, is_batch = function_name(self.node.function_called), gives_batches(self.node.input)
@@ -319,7 +319,7 @@ class CoroutineStage(CallStage):
 
 
 async def _within(seconds: float, call: Any) -> Any:
-    """Await a call with a timeout.
+    """Await a coroutine call with a timeout.
 
     Raises:
         RecordTimeoutError: The call took longer than ``seconds`` and was cancelled.
@@ -334,7 +334,7 @@ async def _within(seconds: float, call: Any) -> Any:
 
 
 def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
-    """Yield runs of consecutive entries whose rows have the same layout and fit into one chunk."""
+    """Split the entries into groups of consecutive rows with the same layout. Each group fits into one chunk."""
     alike: list[AwaitedRow] = []
     for entry in entries:
         if alike and not _fit(_chunk_of(alike[-1]), _chunk_of(entry)):
@@ -346,7 +346,10 @@ def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
 
 
 def _may_be_handled(error: BaseException) -> bool:
-    """Return True if the error policy applies: not if the function's parameters do not match the element."""
+    """Return True if the error policy applies.
+
+    The policy does not apply if the function's parameters do not match the element.
+    """
     return isinstance(error, Exception) and not isinstance(error, StageBuildError)
 
 
@@ -357,7 +360,7 @@ def _fit(chunk: Chunk, other: Chunk) -> bool:
 
 
 def _gathered(entries: list[AwaitedRow]) -> Chunk:
-    """Gather the kept rows into one chunk, unchanged."""
+    """Copy the rows that a filter kept into one chunk."""
     chunks = {id(entry.chunk): _chunk_of(entry) for entry in entries}
     numbers = {key: number for number, key in enumerate(chunks)}
     which = np.array([numbers[id(entry.chunk)] for entry in entries], np.int32)

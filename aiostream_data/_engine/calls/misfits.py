@@ -1,4 +1,4 @@
-"""Explain calls that fail because the user function's parameters do not match the element."""
+"""Explain errors of calls whose arguments do not match the parameters of the user function."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ _BY_PLACE: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def as_arguments(element: Any) -> tuple[Any, ...]:
-    """Return the call arguments for an element: a plain tuple is unpacked, any other element is one argument."""
+    """Return the call arguments for an element.
+
+    A plain tuple is unpacked; any other element is passed as one argument.
+    """
     return element if type(element) is tuple else (element,)
 
 
 def misfit(
     error: BaseException, function: Callable[..., Any], element: Any, by_name: Collection[str] = ()
 ) -> StageBuildError | None:
-    """Return a clearer error if ``function`` cannot take ``element`` as arguments; None if the call itself failed.
+    """Return a clearer error if ``function`` cannot accept ``element``, or None if the function itself failed.
 
     Args:
-        by_name: Names of the keyword arguments passed in addition, such as ``rng``.
+        by_name: Names of additional keyword arguments, such as ``rng``.
     """
     if not isinstance(error, TypeError):
         return None

@@ -1,14 +1,15 @@
-"""Cut chunks into hops of about ten milliseconds and run row-wise work over them, several hops at a time.
+"""Split chunks into hops (units of work) of about ten milliseconds, and run several hops concurrently on workers.
 
-For cheap rows, threads would only compete for the GIL. So hops run one after another on one thread, with the next hop
-already queued. The outlet's fused steps (its *tail*) run in the same hops. For expensive rows, hops run on many workers
-at once, and the tail processes their results in order, in separate hops. The switch waits until no hop is in flight, so
-the tail receives rows in order and from one thread at a time. If a function holds the GIL and can be pickled, its hops
+For rows that are cheap to process, several threads would only compete for the GIL. Therefore these hops run one after
+another on one thread, with the next hop already queued. The *tail* (later operators that need no task of their own)
+runs in the same hops. For expensive rows, hops run on many workers concurrently, and the tail processes their results
+in row order, in separate hops. The scheduler switches between these two modes only when no hop is in flight, so the
+tail receives rows in order and from one thread at a time. If a user function holds the GIL and can be pickled, its hops
 move to worker processes.
 
-A single row may take far longer than the others. With AUTO concurrency, a late hop no longer counts against the number
-of workers, so another hop starts. If a slow row blocks the single thread, later hops run on other threads until the
-window of held results is full.
+Processing a single row may take far longer than processing the others. With AUTO concurrency, a late hop no longer
+counts against the number of workers, so another hop can start. If a slow row blocks the single thread, later hops run
+on other threads until the limit of buffered results is reached.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ from aiostream_data.rows.records import Chunk
 MAX_AUTO_THREADS = 32
 
 SERIAL_HOPS = 2
-"""Hops in flight on a single thread: one running and one queued, so that the thread never waits for the loop."""
+"""Maximum hops in flight on a single thread: one runs and one is queued, so the thread never waits for the loop."""
 
 HOP_SHARE = 32
 """Target maximum output of a hop, as a fraction (1/32) of the memory limit."""
 
 MAX_HOP_NBYTES = 16 << 20
-"""Target maximum output of a hop in bytes, whatever the memory limit, chosen to fit CPU caches."""
+"""Target maximum output of a hop in bytes, independent of the memory limit, chosen to fit CPU caches."""
 
 STRAGGLER_S = 0.1
-"""Seconds after which a hop no longer counts against the number of workers that AUTO chose."""
+"""Seconds after which a running hop counts as late and no longer counts against the number of workers with AUTO."""
 
 
 class HopPiece(NamedTuple):
-    """Rows of one hop, the number of the first row among all rows of the stage, and the charge for the results."""
+    """Rows of one hop, with the stage-wide number of the first row and the memory charge for the results."""
 
     rows: Chunk
     number: int
@@ -64,20 +65,23 @@ Account = Callable[[HopPiece, Done, float], Awaitable[Done]]
 
 @dataclass
 class PacedHops:
-    """Scheduler of the hops of consecutive row-wise stages.
+    """Scheduler for the hops (units of work) of consecutive row-wise operators.
 
     Attributes:
-        work: Work that each hop performs.
-        place: Executor of concurrent hops.
-        serial: Single thread for consecutive cheap hops. None if work runs in another process or interpreter. Also None
-            if rows have a timeout, because a hop that also runs the tail cannot be abandoned.
-        processes: Returns the executor to switch to when threads block each other on the GIL; None disables the switch.
-        take_in: Numbers the rows of an arriving chunk and returns the number of the first.
-        account: Records the statistics and the transfer seconds of a hop before its rows are emitted. Returns the
-            result to emit.
-        hands_all_on: True if ``account`` never removes rows, so that the tail can run in the same hop.
-        fixed_workers: Number of concurrent hops, or None to choose it from the cost of rows.
-        timeout_s: Timeout of a row in seconds.
+        work: Work that each hop performs on its rows.
+        place: Executor for concurrent hops.
+        serial: Single thread that runs consecutive cheap hops. ``serial`` is None if work runs in another process or
+            interpreter. ``serial`` is also None if rows have a timeout, because the engine cannot abandon a hop that
+            also runs the tail.
+        processes: Function that returns the executor to use when threads block each other on the GIL; None disables
+            this switch.
+        take_in: Function that numbers the rows of an arriving chunk and returns the number of the first row.
+        account: Coroutine function that records the statistics and the transfer seconds of a hop before its rows are
+            emitted. It returns the result to emit.
+        hands_all_on: True if ``account`` never removes rows, so that the tail (the later operators) can run in the same
+            hop.
+        fixed_workers: Number of concurrent hops; None chooses the number from the cost of a row.
+        timeout_s: Maximum seconds to process one row.
         one_at_a_time: Start a hop only after the rows of the previous hop were emitted.
     """
 
@@ -97,7 +101,7 @@ class PacedHops:
     pace: Pace = field(default_factory=Pace)
     workers: int = 1
     _apart: int = 0
-    """Number of hops in flight whose rows have not reached the outlet's tail."""
+    """Number of hops in flight whose rows the tail (the later operators) has not received."""
 
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
@@ -137,7 +141,10 @@ class PacedHops:
         return serial.submit(self.work, piece.rows)
 
     async def _at_place(self, piece: HopPiece) -> Outcome:
-        """Run one of several concurrent hops. If it aborts, run its rows one by one to find the failing row."""
+        """Run one hop concurrently with other hops.
+
+        If the hop aborts, run its rows one by one to find the failing row.
+        """
         outcome = await self.place.submit(self.work, piece.rows, self.timeout_s)
         if broke_off(outcome):
             outcome = await alone(self.place, self.work, piece.rows, self.timeout_s, outcome)
@@ -148,7 +155,7 @@ class PacedHops:
         return outcome
 
     def _probed(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
-        """Schedule a GIL probe during the hop if one is due and rows are not cheap."""
+        """Schedule a probe of the GIL during the hop, if a probe is due and rows are expensive to process."""
         is_cheap = self.pace.row_s < CHEAP_ROW_S
         if not is_cheap and not self.place.is_far and not self.one_at_a_time and self.probe.is_due:
             timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self.probe.look)
@@ -160,7 +167,7 @@ class PacedHops:
         return sum(len(each.at_work) for each in executors if isinstance(each, ThreadExecutor))
 
     def _watched(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
-        """With AUTO concurrency, allow one more hop while this hop is late."""
+        """With AUTO concurrency, allow one additional hop while this hop is late."""
         if self.fixed_workers is not None:
             return hop
 
@@ -231,21 +238,21 @@ class PacedHops:
             self.pace.hop_s = _hop_s(place, self.cpus)
 
     def _widen(self) -> None:
-        """Allow one running hop per worker, one queued hop per two workers, and results that wait for earlier hops."""
+        """Limit the hops: one running per worker, one queued per two workers, and results that wait their turn."""
         # Queued hops keep the workers of a fixed-size executor from waiting for the loop between hops.
         waiting = max(1, self.workers // 2) if self.fixed_workers is not None and self.workers > 1 else 0
         running = self.workers + waiting
         self._allow(running, running + (self.workers + 2 if self.workers > 1 else 0))
 
     def _allow(self, running: int, held: int) -> None:
-        """Set the limits of running and of held hops; late hops are allowed in addition."""
+        """Set the limits of running hops and of unfinished or unsent hops. Late hops are allowed in addition."""
         self._allowed = running, held
         self._running.limit = running + len(self._late)
         self._held.limit = held + len(self._late)
 
 
 def _hop_s(place: WorkPlace, workers: int) -> float:
-    """Return the target duration of a hop, in seconds, for an executor and its initial number of workers."""
+    """Return the target duration of a hop in seconds, for this executor and its initial number of workers."""
     return LONG_HOP_S if place.is_far or workers > 1 else HOP_S
 
 

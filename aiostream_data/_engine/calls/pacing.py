@@ -1,4 +1,4 @@
-"""Choose the rows per hop and the number of workers from the measured cost of a row."""
+"""Choose the number of rows per hop (one unit of work) and the number of workers, from the measured cost of a row."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ HOP_S = 0.010
 """Target duration of a hop, in seconds."""
 
 LONG_HOP_S = 0.060
-"""Target duration, in seconds, of hops in worker processes or on several threads, where each hop costs more."""
+"""Target duration, in seconds, of hops in worker processes or on several threads, where the overhead per hop is higher.
+"""
 
 CHEAP_ROW_S = 20e-6
-"""Below this many seconds per row, Python functions rarely release the GIL, so one hop runs at a time."""
+"""If a row takes less time than this (in seconds), Python functions rarely release the GIL, so one hop runs at a time.
+"""
 
 
 ODD = 8.0
-"""Hops with this many times the usual cost per row count as outliers: their cost is capped at this factor."""
+"""Factor by which the cost per row of an outlier hop exceeds the usual cost. Higher costs are capped at this factor."""
 
 GIL_HOPS = 24
-"""Number of concurrent hops to measure before deciding whether the function holds the GIL."""
+"""Number of concurrent hops to measure before deciding whether the user function holds the GIL."""
 
 
 def _has_gil() -> bool:
@@ -37,13 +39,14 @@ class Pace:
     Attributes:
         hop_s: Target duration of a hop, in seconds.
         hop_nbytes: Target maximum output of a hop, in bytes.
-        rows: Rows for the next hop. Starts at 1, so that a slow function emits its first results early.
+        rows: Number of rows for the next hop. The number starts at 1, so that a slow function emits its first results
+            early.
         row_s: Estimated seconds per row.
-        row_nbytes: Output bytes per row: the largest recent value.
+        row_nbytes: Recent maximum of the output bytes per row.
         cpu_share: CPU time divided by wall time, for hops that ran one at a time.
-        together: Number of hops that ran while others did.
-        share_together: CPU time divided by wall time, for hops that ran while others did.
-        slow_rows_s: Total seconds of outlier hops, whose rows cost more than :data:`ODD` times the usual.
+        together: Number of hops that ran concurrently with other hops.
+        share_together: CPU time divided by wall time, for hops that ran concurrently with other hops.
+        slow_rows_s: Total seconds of outlier hops, whose cost per row was more than :data:`ODD` times the usual cost.
     """
 
     hop_s: float = HOP_S
@@ -60,10 +63,10 @@ class Pace:
         """Record the cost of a finished hop.
 
         Args:
-            rows: Rows of the hop; the call has no effect if this is 0.
+            rows: Number of rows in the hop; with 0, the call has no effect.
             busy_s: Wall time in seconds.
             cpu_s: CPU time in seconds.
-            at_once: Number of hops that ran at once.
+            at_once: Number of hops that ran concurrently, including this hop.
             nbytes: Output of the hop, in bytes.
         """
         if rows < 1:
@@ -90,7 +93,7 @@ class Pace:
         return int(min(self.hop_s / row_s, self.hop_nbytes / row_nbytes))
 
     def workers(self, cpus: int) -> int:
-        """Return the number of concurrent hops for AUTO: 1 for cheap rows, more for rows that wait for I/O."""
+        """Return the number of concurrent hops for AUTO: 1 for cheap rows, and more for rows that wait for I/O."""
         if self.row_s == 0.0 or self.row_s < CHEAP_ROW_S:
             return 1
         if self.cpu_share < 0.5:
@@ -98,9 +101,9 @@ class Pace:
         return 1 if self.holds_gil(cpus) else cpus
 
     def holds_gil(self, cpus: int) -> bool:
-        """Return True if concurrent hops slowed each other down, as functions that never release the GIL do.
+        """Return True if concurrent hops slowed each other down, which happens when functions never release the GIL.
 
-        If n threads share the GIL, each thread's CPU share falls to 1/n of its share when it runs alone.
+        If n threads share the GIL, the CPU share of each thread falls to 1/n of the share of a thread that runs alone.
         """
         if cpus < 2 or self.together < GIL_HOPS or not _has_gil():
             return False

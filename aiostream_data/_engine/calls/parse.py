@@ -1,4 +1,4 @@
-"""Decode framed records to columns on worker threads, several chunks at a time and in order."""
+"""Decode serialized records into columns on worker threads, several chunks concurrently and in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiostream_data.rows.records import Chunk, concat
 
 @dataclass
 class ParseStage(OneToOne):
-    """Stage of a ``ParseExample`` node that is not fused into the shard reader."""
+    """Stage that runs a ``ParseExample`` operator that is not merged into the shard reader."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         services = self.context.services

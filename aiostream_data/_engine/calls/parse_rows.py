@@ -1,4 +1,4 @@
-"""Decode framed records to columns, and name the record if an element is not serialized bytes."""
+"""Decode serialized records into columns. Name the record in the error if an element is not serialized bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiostream_data.transforms.collate import collate
 
 
 def parse_rows(decoder: Decoder, chunk: Chunk, origins: Origins) -> Chunk:
-    """Parse a chunk of serialized records into columns.
+    """Parse a chunk of serialized records into one array per field.
 
     Raises:
-        PlanError: An element is not bytes. A note names its record.
+        PlanError: An element is not bytes. A note on the error names the record of that element.
         DataError: A record cannot be parsed.
     """
     given = chunk

@@ -1,9 +1,10 @@
-"""Reserve memory for the results of user functions, before each call and until the result is emitted.
+"""Reserve memory for the result of a user function, from before the call until the result is emitted.
 
-Results wait for earlier rows and for the next stage, and only the stage that made them can count their bytes. So a call
-waits until its expected result fits the memory limit. A call with no other call in flight never waits, so a result
-larger than the limit can still pass. The expected size is the input size times the largest recent ratio of output to
-input. Before the first result, the number of calls in flight is limited as if each returned ``FIRST_NBYTES``.
+Finished results wait for earlier rows and for the next stage. Only the stage that created the results can count their
+bytes, so a call waits until its expected result fits the memory limit. A call never waits if no other call is in
+flight, so a result larger than the limit can still pass. The expected size of a result is the input size times the
+recent maximum of the ratio of output to input. Before the first result, the number of concurrent calls is limited as if
+each result had ``FIRST_NBYTES`` bytes.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from collections.abc import Callable
 from aiostream_data._engine.memory.budget import FILLED, FORGETTING, RESULTS, Budget, Charge
 
 FIRST_NBYTES = 1 << 20
-"""Assumed size of a result, in bytes, before the first call returns."""
+"""Assumed size of a result in bytes, until the first call returns."""
 
 COPIES = 2
-"""Copies of a result that can exist at once: the returned object and its columns."""
+"""Number of copies of a result that can exist at once: the returned object, and the columns made from the object."""
 
 
 class ResultBudget:
-    """Memory reservations for the results of one stage. Not thread-safe: use only on the event loop's thread.
+    """Memory reservations for the results of one stage.
+
+    This class is not thread-safe: use it only on the event loop's thread.
 
     Args:
-        in_flight: Returns the number of calls whose results have not been emitted.
+        in_flight: Function that returns the number of calls whose results have not been emitted.
     """
 
     def __init__(self, budget: Budget, in_flight: Callable[[], int]) -> None:
@@ -34,7 +37,9 @@ class ResultBudget:
         self._first_calls = max(1, int(FILLED * budget.limit) // (COPIES * FIRST_NBYTES))
 
     async def room_for(self, nbytes: int) -> Charge:
-        """Wait until the result of a call with ``nbytes`` of input fits the memory limit. Return the charge.
+        """Wait until the expected result of a call with ``nbytes`` bytes of input fits the memory limit.
+
+        Return the charge.
 
         The charge covers the input elements, the returned objects and the columns made from them.
         """
@@ -48,7 +53,10 @@ class ResultBudget:
         return self._budget.charge(expected if fits else result, RESULTS)
 
     def returned(self, room: Charge | None, given: int, nbytes: int) -> Charge:
-        """Record that ``given`` bytes of input produced ``nbytes`` of result. Return the charge of the result."""
+        """Record that ``given`` bytes of input produced a result of ``nbytes`` bytes.
+
+        Return the memory charge of the result.
+        """
         self._growth = max(nbytes / max(1, given), self._growth * FORGETTING)
         if not self._has_seen_one:
             self._has_seen_one = True

@@ -1,4 +1,4 @@
-"""Reject coroutines, generators and datasets returned by map functions."""
+"""Raise an error if a map function returns a coroutine, generator or dataset."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CURES: Final = {
 
 
 def finished(user: UserFunction, made: Chunk) -> Chunk:
-    """Return ``made``, the results of a map function, unchanged if all of them are values.
+    """Return ``made``, the results of a map function, unchanged if all results are plain values.
 
     Raises:
-        PlanError: A result is a coroutine, generator or dataset. A note names the record.
+        PlanError: A result is a coroutine, generator or dataset. A note on the error names the record.
     """
     if isinstance(made, Items):
         for kind, value in {type(value): value for value in made.values}.items():

@@ -1,8 +1,9 @@
-"""Run a chain of maps, filters and parsers over the rows of a chunk, in one hop on one worker.
+"""Run a chain of maps, filters and parsers over the rows of a chunk, in one hop (one call on a worker).
 
-Consecutive row-wise stages become *parts* of one work object, so rows travel to a worker and back only once. All hops
-of a run share the work object, and each worker process receives it once. The work object can be pickled if its
-functions can. The result of a hop counts the rows and the time of each part, so the metrics of fused stages are exact.
+Consecutive row-wise operators become *parts* of one work object, so rows are sent to a worker and back only once. All
+hops of a run share one work object, and each worker process receives this object once. The work object can be pickled
+if the user functions in it can be pickled. The result of a hop stores the number of rows and the time of each part, so
+the metrics of each operator are exact.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ from aiostream_data.rows.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate, collate_results
 
 BLOCK_ROWS = 4096
-"""Maximum number of rows with live Python objects, chosen to fit the CPU cache."""
+"""Maximum number of rows that exist as Python objects at once, chosen to fit the CPU cache."""
 
 PartKind: TypeAlias = Literal["map", "batched", "filter", "parse"]
 
 
 @dataclass(frozen=True)
 class HopPart:
-    """Work of one stage in a hop.
+    """Work of one operator in a hop (one call on a worker).
 
     Attributes:
-        stage: Note that names the stage; added to its errors.
+        stage: Text that names the stage; added as a note to errors of the stage.
     """
 
     kind: PartKind
@@ -57,11 +58,14 @@ class HopPart:
     stage: str
 
     def with_stable(self, stable: Stable) -> HopPart:
-        """Return a copy that uses the row names ``stable``, for a worker process that cannot look them up."""
+        """Return a copy that uses the row names ``stable``, for a worker process that cannot look up row names."""
         return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
 
     def __call__(self, chunk: Chunk) -> Made:
-        """Run this part over a chunk. If a row fails, return the rows before it and the error."""
+        """Run this operator over all rows of a chunk.
+
+        If a row fails, return the results of the rows before the failure, and the error.
+        """
         try:
             made = self._made(chunk)
         except BaseException as error:
@@ -83,14 +87,14 @@ class HopPart:
 
 @dataclass(slots=True)
 class Made:
-    """Result of one part for one chunk.
+    """Result of running one operator (part) on one chunk.
 
     Attributes:
         chunk: Output rows.
-        kept: Index of each output row in the input chunk, or None if all input rows were kept.
+        kept: For each output row, its index in the input chunk; None if all input rows were kept.
         failed: Skipped and replaced rows, in ascending order.
         retries: Number of retries.
-        failure: Error of input row ``rows``, which ended the work; None on success.
+        failure: Error of input row number ``rows``, which ended the work; None on success.
         rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
     """
 
@@ -104,13 +108,13 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Statistics of one part in one hop.
+    """Statistics of one operator (part) in one hop.
 
     Attributes:
         rows_in: Number of input rows.
         rows: Number of output rows.
         nbytes: Output size in bytes.
-        failed: Skipped and replaced rows, in ascending order of ``row``, their index among the input rows.
+        failed: Skipped and replaced rows, sorted by ``row``, the index of the row in the input.
         retries: Number of retries.
         busy_s: Wall time in seconds.
         cpu_s: CPU time in seconds.
@@ -150,14 +154,15 @@ class Done:
     """Result of a hop.
 
     Attributes:
-        chunk: Output rows of the last part.
+        chunk: Output rows of the last operator in the hop.
         nbytes: Size of ``chunk`` in bytes.
-        kept: Index of each output row in the input chunk, or None if all input rows were kept.
-        tallies: Statistics of each part. The counts cover the whole hop, even if a later part failed.
-        failure: Error of input row ``rows``, which ended the hop; None on success.
+        kept: For each output row, its index in the input chunk; None if all input rows were kept.
+        tallies: Statistics of each operator (part) in the hop. The counts cover all rows of the hop, even if a later
+            part failed.
+        failure: Error of input row number ``rows``, which ended the hop; None on success.
         rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
         preemptions: Number of involuntary context switches of the worker thread during the hop.
-        core: Seconds on a CPU core and seconds waiting for one; zero for hops that were not sampled.
+        core: Seconds on a CPU core and seconds waiting for a core; zero if the hop was not measured.
     """
 
     chunk: Chunk
@@ -170,7 +175,7 @@ class Done:
     core: CoreTime = NO_LOOK
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the failure as a ``Failure``: exceptions need not be picklable."""
+        """Pickle the error as a ``Failure``, because some exceptions cannot be pickled."""
         told = None if self.failure is None else Failure(self.failure)
         return _arrived, (
             self.chunk,
@@ -184,7 +189,7 @@ class Done:
         )
 
     def up_to(self, row: int, failure: BaseException) -> Done:
-        """Truncate the result to the output of input rows before ``row``, which failed with ``failure``."""
+        """Truncate the result to the output of the input rows before ``row``, which failed with ``failure``."""
         kept = np.arange(len(self.chunk)) if self.kept is None else self.kept
         count = int(np.searchsorted(kept, row))
         chunk = self.chunk.slice(0, count)
@@ -206,7 +211,7 @@ def _arrived(
 
 @dataclass(frozen=True)
 class RowWork:
-    """Parts of fused row-wise stages; call it with a chunk to run them in order."""
+    """Row-wise operators that run in one hop; call the object with a chunk to run them in order."""
 
     parts: tuple[HopPart, ...]
 
@@ -228,7 +233,7 @@ class RowWork:
         return Done(chunk, nbytes, kept, tuple(tallies), failure, rows, preemptions, _looks.end(looked))
 
     def prepare_worker(self) -> None:
-        """Create this worker's states in advance, so that ``init`` does not count towards a call's timeout."""
+        """Create this worker's user states in advance: the time of ``init`` must not count towards a call's timeout."""
         for part in self.parts:
             try:
                 part.user.call_with()
@@ -238,7 +243,7 @@ class RowWork:
 
 
 def joined(dones: Sequence[Done], parts: int) -> Done:
-    """Merge the results of hops over consecutive pieces of a chunk. None of the hops may have failed."""
+    """Merge the results of several hops over consecutive parts of a chunk. All hops must have succeeded."""
     first, given, kept = 0, [], []
     tallies = [Tally(0, 0, 0, [], 0, 0.0, 0.0)] * parts
     for done in dones:
@@ -291,7 +296,7 @@ def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
 
 
 def _only_finished(user: UserFunction, made: Made) -> Made:
-    """Truncate ``made`` before the first coroutine, generator or dataset, and set its failure to that error."""
+    """Truncate ``made`` before the first coroutine, generator or dataset, and record an error for that row."""
     found = leading(len(made.chunk), lambda first, stop: finished(user, made.chunk.slice(first, stop)))
     if found.error is None:
         return made
@@ -309,7 +314,10 @@ def _filtered(user: UserFunction, chunk: Chunk) -> Made:
 
 
 def _whole(user: UserFunction, chunk: Chunk, call: Callable[[Chunk], Chunk]) -> Made:
-    """Call a function for all rows at once. If it raises, call it for fewer rows to find the failing row."""
+    """Call a function once for all rows.
+
+    If the call raises an exception, call the function for fewer rows to find the failing row.
+    """
     if user.handling.interferes:
         try:
             return Made(_of_the_same(chunk, None, call(chunk)))
@@ -326,7 +334,7 @@ def _whole(user: UserFunction, chunk: Chunk, call: Callable[[Chunk], Chunk]) -> 
 
 
 def _single(user: UserFunction, call: Callable[[Chunk], Chunk], row: Chunk) -> Made:
-    """Process one row with retries. After the last failure, skip or replace the row, or return the failure."""
+    """Process one row, with retries. After the last failed attempt, skip or replace the row, or return the failure."""
     handling = user.handling
     for attempt in itertools.count():
         try:
@@ -345,7 +353,7 @@ def _single(user: UserFunction, call: Callable[[Chunk], Chunk], row: Chunk) -> M
 
 
 def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made:
-    """Run ``work`` over consecutive parts of a chunk up to the first failure, and merge the results."""
+    """Run ``work`` over consecutive parts of a chunk until the first failure, and merge the results."""
     made: list[Made] = []
     firsts = [0]
     for part in parts:
@@ -371,7 +379,7 @@ def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made
 
 
 def _of_the_same(given: Chunk, kept: NDArray[np.int64] | None, made: Chunk) -> Chunk:
-    """Copy the lineage of ``given`` to the rows ``made`` from it; ``kept`` selects the rows."""
+    """Copy the lineage (ids of source rows) of chunk ``given`` to chunk ``made``; ``kept`` selects the rows."""
     if given.made_of is None:
         return made
     entries = given.made_of

@@ -1,4 +1,4 @@
-"""Run user functions for every element. Consecutive maps and filters share one hop on one worker."""
+"""Run user functions for each element. Consecutive maps and filters run together in one hop (one call on a worker)."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ IN_OTHER_PLACES: Final = ("process", "interpreter")
 
 @dataclass
 class RowwiseStage(CallStage):
-    """Stage of one or several consecutive ``Map``, ``Filter`` and parse nodes with plain functions.
+    """Stage that runs one or several consecutive ``map``, ``filter`` and parse operators with plain functions.
 
     Attributes:
-        fused: Upstream nodes that run in the same hop, in order.
+        fused: Earlier operators that run in the same hop, in order.
     """
 
     fused: Sequence[Call] = ()
@@ -107,7 +107,7 @@ class RowwiseStage(CallStage):
         return OnThreads(self.context.services.workers.at(self.context.place(self.node), make))
 
     def _processes(self) -> WorkPlace | None:
-        """Return worker processes to switch to, or None if a user function cannot be sent to them."""
+        """Return the worker processes to switch to, or None if a user function cannot be sent to another process."""
         reach = all(reaches_processes(node.function_called) for node in self.nodes)
         return self._workers_elsewhere("process", self.context.services.cpus) if reach else None
 
@@ -136,7 +136,10 @@ class RowwiseStage(CallStage):
         return first
 
     async def _account(self, piece: HopPiece, done: Done, transfer_s: float) -> Done:
-        """Count the rows of a hop. Return its result, truncated if the number of failures exceeds the error limit."""
+        """Count the rows that one hop processed.
+
+        Return the result of the hop, truncated if the number of failures exceeds the error limit.
+        """
         self._count_hop(done, transfer_s)
         for number, tally in enumerate(done.tallies):
             self._count(number, tally)
@@ -162,7 +165,7 @@ class RowwiseStage(CallStage):
         return done
 
     def _count(self, number: int, tally: Tally) -> None:
-        """Add one part's statistics to its stage's counters, except those counted at the ends of the chain."""
+        """Add one operator's statistics to its stage's counters, except counters that the ends of the chain update."""
         counters, first, last = self.all_counters[number], self.all_counters[0], self.all_counters[-1]
         counters.workers = self._hops.workers
         counters.busy_s += tally.busy_s
@@ -186,7 +189,7 @@ class RowwiseStage(CallStage):
             counters.fused_wait_s = others / max(1, self._hops.workers)
 
     def _count_hop(self, done: Done, transfer_s: float) -> None:
-        """Add the statistics of a whole hop to the counters of all its stages."""
+        """Add the statistics of one hop to the counters of all its stages."""
         pace, probe = self._hops.pace, self._hops.probe
         seen = {SLOW_ROWS: pace.slow_rows_s, GIL_LOOKS: probe.looks, GIL_TAKEN: probe.taken}
         hop = {TRANSFER: transfer_s, PREEMPTIONS: done.preemptions}
@@ -212,12 +215,12 @@ class RowwiseStage(CallStage):
 
 
 def _number_of(rows: Chunk, ids: RowIds) -> int:
-    """Return the index of the row with the given row ids."""
+    """Return the index of the row that has the given row ids."""
     return next(row for row in range(len(rows)) if rows.ids.row(row).tolist() == ids.tolist())
 
 
 def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> HopPart:
-    """Build the hop part of a node."""
+    """Build the part of a hop that runs a plan node."""
     context = stage.context
     origins = context.services.origins
     # The key includes this run's epoch: rows from a cache keep the epoch in which they were read.
@@ -243,7 +246,7 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
 
 
 def _workers_of(node: Call, cpus: int) -> int | None:
-    """Return the number of concurrent hops, or None to choose it from the cost of calls."""
+    """Return the number of concurrent hops, or None to choose the number from the cost of a call."""
     if node.executor == "inline":
         return 1
     fixed = node.concurrency if isinstance(node.concurrency, int) else None
@@ -251,7 +254,7 @@ def _workers_of(node: Call, cpus: int) -> int | None:
 
 
 def executor_elsewhere(kind: str, workers: int, name: str, memory_limit: int) -> Executor:
-    """Return an executor of worker processes or interpreters."""
+    """Return an executor that uses worker processes or subinterpreters."""
     if kind == "interpreter":
         return InterpreterExecutor(workers, name)
     from aiostream_data.executors.process import ProcessExecutor, idle_nbytes
@@ -260,6 +263,6 @@ def executor_elsewhere(kind: str, workers: int, name: str, memory_limit: int) ->
 
 
 def serial_executor(stage: RowwiseStage) -> Executor:
-    """Return the single thread that runs a stage's cheap calls."""
+    """Return the executor with a single thread that runs the cheap calls of a stage."""
     place = stage.context.place(stage.node) + "/serial"
     return stage.context.services.workers.at(place, lambda: ThreadExecutor(1, f"asd-{stage.node.label}"))

@@ -1,4 +1,4 @@
-"""Track running user functions, with their record and start time, for reports about a stuck loader."""
+"""Track running user functions with their record and start time, to report why a loader is stuck."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class RunningCall:
     Attributes:
         thread: Identifier of the calling thread.
         function: The user function.
-        describe: Returns the record name for row ids and a row index.
-        ids: Row ids of the chunk.
-        left: Iterator over the remaining elements. The iterator's length hint gives the current row.
-        number: Array of shape (1,) with the current row, if ``left`` does not give it.
-        started_at: ``perf_counter()`` before the first call.
+        describe: Function that returns the record name for row ids and a row index.
+        ids: Row ids of the rows in the chunk.
+        left: Iterator over the elements of the chunk that have not been processed. The length hint of the iterator
+            determines the current row.
+        number: Array of shape (1,) with the index of the current row, if ``left`` does not provide it.
+        started_at: Time from ``perf_counter()`` before the first call.
     """
 
     thread: int
@@ -39,7 +40,7 @@ class RunningCall:
 
     @property
     def record(self) -> str:
-        """Name of the record being processed."""
+        """Name of the record that the user function is processing."""
         row = int(self.number[0]) if self.number is not None else len(self.ids) - length_hint(self.left) - 1
         return self.describe(self.ids, row)
 
@@ -48,14 +49,15 @@ _running: dict[int, RunningCall] = {}
 
 
 def running_calls() -> list[RunningCall]:
-    """Return the running calls of all threads of this process."""
+    """Return the user-function calls that run on any thread of this process."""
     return list(_running.copy().values())
 
 
 class noted_as_running:
-    """Context manager that registers calls of ``function`` for the rows of a chunk.
+    """Context manager that registers the calls of ``function`` for the rows of a chunk as running.
 
-    This is a class because ``contextlib.contextmanager`` sets the exception's traceback, which some exceptions forbid.
+    This context manager is a class because ``contextlib.contextmanager`` sets the exception's traceback, which some
+    exceptions forbid.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Call user functions for the rows of a chunk, on a worker, and name the row in errors."""
+"""Call user functions for the rows of a chunk on a worker, and name the failing row in errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from aiostream_data.transforms.randomness import RecordGenerator, key_of
 RAISE = Handling()
 
 MAX_GENERATORS = 256
-"""Maximum number of cached random generators."""
+"""Maximum number of random generators kept in the cache."""
 
 Describe = Callable[[RowIds, int], str]
 """Function that returns the name of a row's record: (ids, row) -> "URL record N"."""
@@ -46,19 +46,21 @@ Describe = Callable[[RowIds, int], str]
 
 @dataclass(frozen=True)
 class UserFunction:
-    """User function with its calling convention and error policy.
+    """User function with its calling convention and its error policy.
 
-    Plain tuples are unpacked into positional arguments, as in tf.data. Dicts and NamedTuples are passed whole.
+    Plain tuples are unpacked into positional arguments, as in tf.data. Dicts and NamedTuples are passed as one
+    argument.
 
     Attributes:
-        describe: Returns the name of a record, for error notes.
-        rng_key: If set, pass a Generator keyed by seed, epoch and record as ``rng``.
-        stable: Row names that are the same in every run; required with ``rng_key``.
+        describe: Function that returns the name of a record, for error notes.
+        rng_key: If set, pass a random generator as ``rng`` that depends on the seed, the epoch and the record.
+        stable: Function that returns a row name that is equal in every run; required with ``rng_key``.
         handling: Error policy for rows on which the function fails.
-        init: Creates the worker's state, which is passed to the function as ``state``; None for no state.
+        init: Function that creates the worker's state, which is passed to the user function as ``state``; None for no
+            state.
         state_key: Key of the worker's state; required with ``init``.
-        pause: Sleeps for the given seconds before a retry.
-        takes_batches: True if elements are batches; errors then point out that the function received a batch.
+        pause: Function that sleeps for the given number of seconds before a retry.
+        takes_batches: True if elements are batches; error messages then explain that the function received a batch.
     """
 
     function: Callable[..., Any]
@@ -73,34 +75,34 @@ class UserFunction:
 
     @property
     def is_plain(self) -> bool:
-        """True if the function takes only the element and every error ends the stream."""
+        """True if the user function takes only the element, and every error ends the stream."""
         return self.rng_key is None and self.init is None and not self.handling.interferes
 
     @property
     def by_name(self) -> list[str]:
-        """Names of the keyword arguments passed in addition to the element."""
+        """Names of the keyword arguments that the function receives in addition to the element."""
         return ["rng"] * (self.rng_key is not None) + ["state"] * (self.init is not None)
 
     def results(self, chunk: Chunk) -> list[Any]:
-        """Call the function for every row. Return the results in row order.
+        """Call the function for every row. Return the results of all rows in row order.
 
         Raises:
-            BaseException: The function's exception, with notes that name the function and the record.
+            BaseException: The exception of the user function, with notes that name the function and the record.
         """
         return call_rows(replace(self, handling=RAISE), chunk).checked()
 
     def call_with(self) -> Callable[..., Any]:
-        """Return the function, bound to this worker's state if it takes one.
+        """Return the user function, bound to this worker's state if the function has a ``state`` parameter.
 
         Raises:
-            BaseException: The exception of ``init``, with a note.
+            BaseException: The exception raised by ``init``, with a note.
         """
         if self.init is None or self.state_key is None:
             return self.function
         return partial(self.function, state=state_of_worker(self.state_key, self.init))
 
     def calls(self, function: Callable[..., Any], left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
-        """Return an iterator of results for the remaining elements ``left`` of a chunk."""
+        """Return an iterator over the results for ``left``, the remaining elements of a chunk."""
         if self.rng_key is not None:
             return self._calls_with_rng(function, left, chunk.ids.slice(len(chunk) - length_hint(left), len(chunk)))
         if isinstance(chunk, Columns):
@@ -124,7 +126,7 @@ class UserFunction:
             yield function(*as_arguments(element), rng=rng)
 
     def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
-        """Add notes with the function and the record to an error."""
+        """Add notes to an error that name the function and the record."""
         name = function_name(self.function)
         if 0 <= row < len(chunk):
             made_of = None if chunk.made_of is None else chunk.made_of[row]
@@ -144,7 +146,7 @@ class CallResults:
         lost: Indices of the skipped rows, in ascending order.
         failed: Skipped and replaced rows, in ascending order.
         retries: Number of retries.
-        failure: Exception of the next row, if it may be neither skipped nor replaced.
+        failure: Error of the next row, if the error policy can neither skip nor replace the row.
     """
 
     values: list[Any] = field(default_factory=list)
@@ -159,22 +161,22 @@ class CallResults:
         return len(self.values) + len(self.lost)
 
     def kept(self) -> NDArray[np.int64] | None:
-        """Return the indices of the rows with a result, or None if all rows have one."""
+        """Return the indices of the rows that have a result, or None if all rows have a result."""
         if not self.lost and self.failure is None:
             return None
         return np.delete(np.arange(self.rows), self.lost)
 
     def checked(self) -> list[Any]:
-        """Return the results, or raise the failure."""
+        """Return the results, or raise the stored failure."""
         if self.failure is not None:
             raise self.failure
         return self.values
 
 
 def call_rows(user: UserFunction, chunk: Chunk) -> CallResults:
-    """Call the function for every row, and apply its error policy to rows that fail.
+    """Call the function for every row, and apply the error policy to rows on which the function fails.
 
-    Stop at the first error that the policy does not handle, and return it as ``failure``.
+    Stop at the first error that the error policy does not handle, and return this error as ``failure``.
     """
     elements = chunk.elements()
     function = user.call_with()
@@ -203,7 +205,7 @@ def _handle(
     error: BaseException,
     results: CallResults,
 ) -> None:
-    """Retry, skip or replace a failed row, or store its error as the failure."""
+    """Retry, skip or replace a failed row. If the error policy allows none of these, store the error as the failure."""
     handling = user.handling
     if (refused := misfit(error, user.function, elements[row], user.by_name)) is not None:
         user.note(refused, chunk, row)
@@ -238,9 +240,9 @@ def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, ro
 
 
 def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], CallResults]:
-    """Return the ascending indices of the rows for which the predicate is True, and the call results.
+    """Return the sorted indices of the rows for which the predicate is True, and the results of all calls.
 
-    A result that is not a scalar bool becomes the ``failure``, with a note that names the record.
+    If the predicate returns anything other than a scalar bool, an error that names the record becomes the ``failure``.
     """
     results = call_rows(user, chunk)
     rows = results.kept()
@@ -257,9 +259,11 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Call
 
 
 def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException | None]:
-    """Count the leading rows for which the predicate is True. Return the count, and the error after them, if any.
+    """Count the rows at the start of the chunk for which the predicate is True.
 
-    The predicate is not called for rows after the first that is False or fails.
+    Return this count, and the error of the next row, if any.
+
+    The predicate is not called for rows after the first row that returns False or fails.
     """
     elements = chunk.elements()
     left = iter(elements)
@@ -282,7 +286,7 @@ def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException |
 
 
 def is_scalar_bool(value: Any) -> bool:
-    """Return True for a Python bool, a NumPy bool, or a zero-dimensional bool array."""
+    """Return True if the value is a Python bool, a NumPy bool, or a zero-dimensional bool array."""
     if isinstance(value, (bool, np.bool_)):
         return True
     return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
@@ -301,12 +305,12 @@ def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "fil
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
-    """Map a one-dimensional array of numbers natively, with one boxed number at a time.
+    """Call the function for a one-dimensional array of numbers in native code, converting one number at a time.
 
-    After the first result that is not a plain number, the remaining rows use the general path.
+    If a result is not a plain number, the remaining rows are processed by the general Python code.
 
     Raises:
-        PartlyDone: The function failed on a row. ``done`` holds the results of the rows before it.
+        PartlyDone: The function failed on a row. ``done`` stores the results of the rows before the failing row.
     """
     row = np.zeros(1, np.int64)
     left = iter(())
@@ -327,10 +331,10 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
 
 
 def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
-    """Call the function once with the chunk's rows as arrays, with rows on the first axis.
+    """Call the function once with all rows of the chunk as arrays, with rows on the first axis.
 
     Raises:
-        PlanError: The function returned no dense arrays, or arrays with a different number of rows.
+        PlanError: The function returned a value that is not a dense array, or arrays with a different number of rows.
     """
     argument = _as_arrays(chunk)
     function = user.call_with()
@@ -365,7 +369,7 @@ def _rows_of(leaf: Any, path: str, user: UserFunction) -> NDArray[Any]:
 
 
 def _as_arrays(chunk: Chunk) -> Any:
-    """Stack the rows into one element of arrays, with rows on the first axis."""
+    """Stack the rows into one element made of arrays, with rows on the first axis."""
     chunk = as_stackable(chunk)
     if isinstance(chunk, Items):
         return stack(chunk.values, lambda row: f"row {row}")
@@ -385,7 +389,7 @@ def without_origins(user: UserFunction) -> UserFunction:
 
 
 def name_records(error: BaseException, origins: Origins) -> None:
-    """Replace row ids in an error's notes, as written by worker processes, with record names."""
+    """Replace the row ids that worker processes wrote into an error's notes with record names."""
 
     def name_of(found: re.Match[str]) -> str:
         numbers = [int(number) for number in found[1].split(":")]

@@ -23,13 +23,13 @@ def numbers_of(
     """Call ``function`` for each row. Return the results as int64 of shape (rows,).
 
     Args:
-        argument: Name of the operator's parameter that holds ``function``, for error messages.
-        describe: Returns the name of a row's record, for error messages.
+        argument: Name of the parameter to which the user passed ``function``, for error messages.
+        describe: Function that returns the name of a row's record, for error messages.
         least: Minimum valid result; None accepts any 64-bit integer.
 
     Raises:
-        PlanError: The function returned no valid integer. A note names the record.
-        BaseException: The function's exception, with notes that name the function and the record.
+        PlanError: The function did not return a valid integer. A note on the error names the record.
+        BaseException: The exception of the user function, with notes that name the function and the record.
     """
     user = UserFunction(function, describe)
     values = user.results(chunk)

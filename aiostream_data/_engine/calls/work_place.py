@@ -1,4 +1,4 @@
-"""Run hops of row-wise work on threads, in worker processes or in subinterpreters."""
+"""Run row-wise work on threads, in worker processes or in subinterpreters."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class WorkPlace(Protocol):
     """Interface of an executor of row-wise work.
 
     Attributes:
-        is_far: True if hops run in another process.
-        runs_in: Name of the kind of executor, for reports.
+        is_far: True if the work runs in another process.
+        runs_in: Name of this kind of executor, for reports.
     """
 
     is_far: ClassVar[bool]
     runs_in: ClassVar[str]
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
-        """Start a hop. The value of its outcome is a :class:`.row_work.Done`."""
+        """Start a hop. The value of the returned outcome is a :class:`.row_work.Done`."""
 
 
 @dataclass(frozen=True)
 class OnThreads:
-    """Run hops on threads of this process."""
+    """Executor that runs row-wise work on threads of this process."""
 
     executor: Executor
     is_far: ClassVar[bool] = False
@@ -44,7 +44,10 @@ class OnThreads:
 
 
 class OnWorkers:
-    """Run hops in worker processes. Remove process-local references from the work and send it once."""
+    """Executor that runs row-wise work in worker processes.
+
+    It removes references that are only valid in this process from the work, and sends the work once.
+    """
 
     is_far: ClassVar[bool] = True
     runs_in: ClassVar[str] = "processes"
@@ -66,7 +69,10 @@ class OnWorkers:
 
 
 class OnInterpreters:
-    """Run user functions in one subinterpreter per thread. Code that needs NumPy runs in the main interpreter."""
+    """Executor that runs user functions in one subinterpreter per thread.
+
+    Code that needs NumPy runs in the main interpreter instead.
+    """
 
     is_far: ClassVar[bool] = False
     runs_in: ClassVar[str] = "interpreters"

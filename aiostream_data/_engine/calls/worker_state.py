@@ -1,8 +1,8 @@
-"""Per-worker states made by ``init`` functions: one state for each worker and user function.
+"""User states of workers, created by ``init`` functions: one state for each worker and user function.
 
-A *key* identifies a state: one key for each node of the plan and its ``init`` function, so states outlive epochs. A
-worker thread keeps a state while the loader or unfinished work refers to its key. In a worker process, unpickling a key
-returns the same object as long as a function there refers to it.
+A *key* identifies a state. Each pair of plan node and ``init`` function has one key, so states outlive epochs. A worker
+thread keeps a state as long as the loader or unfinished work refers to the state's key. In a worker process, unpickling
+a key returns the existing key object while any function there refers to that object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 class StateKey:
-    """Key of the states made by one ``init`` function at one node of a loader's plan."""
+    """Key of the user states that one ``init`` function creates for one node of a loader's plan."""
 
     __slots__ = ("__weakref__", "number")
 
@@ -41,13 +41,16 @@ def _received(number: int) -> StateKey:
 
 
 class StateKeys:
-    """State keys of one loader. Not thread-safe: use only on the event loop's thread."""
+    """Keys of the user states of one loader. This class is not thread-safe: use it only on the event loop's thread."""
 
     def __init__(self) -> None:
         self._keys: dict[str, tuple[Callable[[], Any], StateKey]] = {}
 
     def of(self, place: str, init: Callable[[], Any]) -> StateKey:
-        """Return the key for a node of the plan. Create a new key if ``init`` has changed, as in inner datasets."""
+        """Return the key of the user state for a node of the plan.
+
+        Create a new key if the node's ``init`` function has changed, which happens with inner datasets.
+        """
         known, key = self._keys.get(place, (None, None))
         if key is None or known is not init:
             key = StateKey()
@@ -59,10 +62,11 @@ _here = threading.local()
 
 
 def state_of_worker(key: StateKey, init: Callable[[], Any]) -> Any:
-    """Return this thread's state for ``key``. Call ``init`` to create it on first use.
+    """Return the user state of this thread for ``key``. Call ``init`` to create the state on first use.
 
     Raises:
-        BaseException: The exception of ``init``, with a note. The next call runs ``init`` again.
+        BaseException: The exception raised by ``init``, with a note. The next call of this function runs ``init``
+            again.
     """
     states: WeakKeyDictionary[StateKey, Any] = _here.__dict__.setdefault("states", WeakKeyDictionary())
     if key not in states:
