@@ -1,8 +1,8 @@
 """Plan the copies of a batch to its device slot. This module only computes offsets; it touches no device.
 
-A batch that was written entirely into a host slot needs one copy. Arrays in memory that the device can copy from
-directly (:mod:`.shared_slots`) are copied from that memory; the host slot holds only the other arrays. Arrays that are
-adjacent in both the source and the device slot share one copy.
+A batch that was written entirely into a host slot (a buffer in host memory) needs one copy. Arrays in memory that the
+device can read directly (:mod:`.shared_slots`) are not written into the host slot. Arrays that are adjacent in both the
+source and the device slot share one copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiostream_data.device.layout import place
 
 @dataclass(frozen=True, slots=True)
 class ArrayPlace:
-    """Position of an array in memory that the device copies from directly.
+    """Position of an array in memory from which the device can copy directly.
 
     Attributes:
         block: The memory.
@@ -52,7 +52,7 @@ class SlotCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """Plan that moves a batch to its device slot.
+    """Copies that move a batch to its device slot.
 
     Attributes:
         staged: Layout of the arrays that are written into the host slot.
@@ -72,7 +72,7 @@ def plan_copies(layout: BatchLayout, places: Sequence[ArrayPlace | None]) -> Cop
     """Plan the copies of a batch's arrays to the device slot.
 
     Args:
-        places: One per ``layout.arrays``; None for an array that goes through the host slot.
+        places: For each array of ``layout.arrays``, its position; None for an array copied through the host slot.
     """
     through_slot = [array for array, own in zip(layout.arrays, places, strict=True) if own is None]
     staged, nbytes = place((array.path, array.shape, array.dtype) for array in through_slot)

@@ -1,16 +1,19 @@
 """CUDA devices through CuPy. Only this file imports CuPy, and only when a GPU is requested.
 
-The backend uses runtime calls only (memory, streams, events, copies). Only ``ImageCast`` compiles a kernel, so nothing
-else needs NVRTC. The backend follows four rules, each after a failure observed in practice:
+The backend calls only CUDA's runtime functions for memory, streams, events and copies. Only ``ImageCast`` compiles a
+kernel, so no other feature needs NVRTC, CUDA's run-time compiler. The CUDA backend follows four rules, each after a
+failure observed in practice:
 
-* Blocks are raw ``PinnedMemory`` and ``Memory``. CuPy's pools round sizes up and reuse memory while copies still run.
-* Every copy, mark and wait names its stream and never relies on the current stream. New events and stream 0 depend on
-  the current *device*, so :mod:`.cuda_context` sets it around all calls.
-* Events block instead of spinning, carry no timing unless a profile needs it, and are reused.
-* CUDA never calls back into Python, which deadlocks with the GIL. ``Event.done`` is not used, because it hides errors.
+* Memory blocks are raw ``PinnedMemory`` and ``Memory`` objects of CuPy. CuPy's pools round sizes up and reuse memory
+  while copies still run.
+* Every copy, event and wait specifies a CUDA stream and never relies on the current stream. New CUDA events and stream
+  0 depend on the current *device*, so :mod:`.cuda_context` sets the device around all calls.
+* CUDA events block instead of spinning, are reused, and record timings only for a profile.
+* The backend passes no Python callbacks to CUDA, because such callbacks deadlock with the GIL. ``Event.done`` is not
+  used, because it hides errors.
 
-Tests without a GPU verify error handling and which CuPy calls the backend makes. **Unverified until run on a GPU**: the
-effect of these calls, waiting on the legacy stream by its handle, and all timings. ``tests/gpu`` holds the checks.
+Tests without a GPU verify error handling and the CuPy calls that the backend makes. **Only a run on a GPU verifies**
+the effect of these calls, waiting on the legacy stream by its handle, and all timings. ``tests/gpu`` holds the checks.
 """
 
 from __future__ import annotations
@@ -75,18 +78,21 @@ def _broken(device: str, error: ImportError) -> DeviceUnavailableError:
 
 
 _PORTABLE = 1
-"""``cudaHostRegisterPortable``: page-lock memory for all GPUs of the process. CuPy has no name for this flag."""
+"""``cudaHostRegisterPortable``: page-lock memory for all GPUs of the process.
+
+CuPy defines no constant for this flag.
+"""
 
 
 ON_GPU = 2
-"""DLPack's device type of CUDA memory."""
+"""Number that identifies CUDA memory in the DLPack protocol."""
 
 PER_THREAD_STREAM = 2
-"""CUDA's handle of the per-thread default stream."""
+"""Handle by which CUDA identifies the per-thread default stream."""
 
 
 def _unregister_all(runtime: Any, context: CudaContext, registered: dict[int, NDArray[np.uint8]], pid: int) -> None:
-    """Unlock the shared memory of a backend that was never closed, before the memory is unmapped."""
+    """Remove the page lock of shared memory if its backend was never closed, before the memory is unmapped."""
     if os.getpid() == pid:
         for address in registered:
             with suppress(*context.errors), context.current():  # a finalizer has no caller that could handle the error
@@ -94,7 +100,7 @@ def _unregister_all(runtime: Any, context: CudaContext, registered: dict[int, ND
 
 
 class CupyBackend:
-    """Implements :class:`~aiostream_data.device.backend.DeviceBackend` on one GPU. Thread-safe."""
+    """CUDA implementation of :class:`~aiostream_data.device.backend.DeviceBackend` for one GPU. Thread-safe."""
 
     def __init__(self, cupy: Any, index: int) -> None:
         self._cupy = cupy
@@ -302,14 +308,15 @@ class CupyBackend:
 
     @contextmanager
     def _calling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
-        """Run a block with this device current, and convert its failures to errors of this package; see
-        :meth:`_telling`."""
+        """Run a code block with this GPU current, and convert CUDA errors; see :meth:`_telling`."""
         with self._telling(what, nbytes), self._context.current():
             yield
 
     @contextmanager
     def _telling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
-        """Convert CuPy's errors in a block to errors of this package. The block must not contain an ``await``.
+        """Convert errors that CuPy raises in a ``with`` block to errors of this package.
+
+        The ``with`` block must not contain an ``await``.
 
         Args:
             what: The attempted operation, for error messages.
@@ -324,7 +331,10 @@ class CupyBackend:
 
     @contextmanager
     def _pinning(self, nbytes: int, what: str) -> Iterator[None]:
-        """Run a block that page-locks memory. Raise PinningError on refusal, but DeviceError if the device failed."""
+        """Run a code block that page-locks memory.
+
+        Raise PinningError if the system refuses to page-lock memory, but DeviceError if the device failed.
+        """
         try:
             with self._calling(f"page-lock {nbytes} bytes of {what}"):
                 yield
@@ -342,7 +352,10 @@ class CupyBackend:
         return DeviceError(message, status=status)
 
     def _free_nbytes(self) -> int | None:
-        """Return the device's free memory in bytes, over all programs. Holds the GIL: call it only after a failure."""
+        """Return the free memory of the device in bytes, after the memory use of all programs.
+
+        Call this function only after a failure, because it holds the GIL.
+        """
         try:
             with self._context.current():
                 free, _ = self._runtime.memGetInfo()

@@ -1,12 +1,13 @@
 """Make one GPU current around a call, and restore the calling thread's CUDA state afterwards.
 
-CUDA keeps a current GPU per thread, initially GPU 0. Almost any CUDA call of a thread creates a *context* of hundreds
-of megabytes on that GPU. When ``with cupy.cuda.Device(1)`` ends, it selects GPU 0 again and creates a context on GPU 0.
-The extra context wastes memory in every process, and creating it fails if the GPU is in exclusive mode.
+CUDA keeps a current GPU per thread, initially GPU 0. Almost any CUDA call of a thread creates a CUDA *context* of
+hundreds of megabytes on the thread's current GPU. When ``with cupy.cuda.Device(1)`` ends, it selects GPU 0 again and
+creates a context on GPU 0. An extra CUDA context wastes memory in every process, and creating it fails if the GPU is in
+exclusive mode.
 
-This module creates the GPU's context once, in a short-lived thread. Other threads set this context current by driver
-calls, and restore the previous context afterwards. No further context is created. :class:`Freed` frees CUDA objects in
-the same way.
+This module creates the GPU's context once, in a short-lived thread. Other threads make this CUDA context current by
+driver calls, and restore the previous context afterwards. No further CUDA context is created. :class:`Freed` also uses
+this context when it frees CUDA objects.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from typing import Any
 
 
 class CudaContext:
-    """The CUDA context of one GPU. Safe to use from any thread.
+    """The CUDA context of one GPU. Any thread may use this object.
 
     Attributes:
         errors: CuPy exceptions that a call in this context may raise.
     """
 
     def __init__(self, cuda: Any, index: int) -> None:
-        """Create the context. Takes hundreds of milliseconds, partly with the GIL held.
+        """Create the context.
+
+        Opening the GPU takes hundreds of milliseconds, and part of this time the thread holds the GIL.
 
         Args:
             cuda: The module ``cupy.cuda``.
@@ -47,7 +50,10 @@ class CudaContext:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the GPU current in the calling thread while a block runs. The block must not contain an ``await``."""
+        """Make the GPU current in the calling thread while a ``with`` block runs.
+
+        The ``with`` block must not contain an ``await``.
+        """
         before = int(self._driver.ctxGetCurrent())
         if before == self._handle:
             yield
@@ -64,14 +70,14 @@ class CudaContext:
 
 
 class Freed:
-    """CuPy memory, a stream or an event, freed with its GPU current.
+    """Owner of CuPy memory, a stream or an event, which makes the GPU current before freeing the object.
 
-    Any thread may drop the last reference. Without this class, freeing would create a context on that thread's current
-    GPU.
+    Any thread may drop the last reference to the CUDA object. Without this class, freeing the object would create a
+    CUDA context on the current GPU of that thread.
 
     Attributes:
-        ptr: Handle or address of the object.
-        size: Size in bytes; 0 for streams and events.
+        ptr: Handle or address of the CUDA object.
+        size: Size of the memory in bytes; 0 for streams and events.
     """
 
     __slots__ = ("__weakref__", "ptr", "size")

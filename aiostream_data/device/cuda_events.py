@@ -1,9 +1,10 @@
-"""Record CUDA events with the GIL released, even where CuPy holds it.
+"""Record CUDA events with the GIL released, including in CuPy versions that hold the GIL.
 
-A driver call may wait for a lock of another thread that runs a host function of the user, e.g. by
-``cupy.cuda.Stream.launch_host_func``. A Python host function waits for the GIL. Holding the GIL in a driver call can
-therefore deadlock. CuPy 14 releases the GIL while it records an event. CuPy 13 holds the GIL, so this module calls the
-driver directly. Rare calls still go through CuPy: creating events, and querying events when a stage closes.
+A CUDA driver call may wait for a lock of another thread that runs a Python host function, e.g. by
+``cupy.cuda.Stream.launch_host_func``. The Python host function waits for the GIL. A thread that holds the GIL in a
+driver call can therefore deadlock with the host function. CuPy 14 releases the GIL while it records an event. CuPy 13
+holds the GIL while it records an event, so this module calls the CUDA driver directly. Rare calls still go through
+CuPy: creating events, and querying events when a device stage closes.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 RecordEvent = Callable[[int, int], object]
-"""Function that records an event on a stream, given both handles. Raises CuPy's errors."""
+"""Function that records a CUDA event on a stream.
+
+The arguments are the handles of the event and the stream. Raises CuPy's errors.
+"""
 
 _FIRST_THAT_RELEASES: Final = 14
 
 DRIVER: Final = "libcuda.so.1"
-"""Name of the driver's library on Linux. On other systems, CuPy's call is used."""
+"""Name of the CUDA driver's shared library on Linux. On other operating systems, CuPy records the events."""
 
 
 def record_event(cupy: Any, driver: str = DRIVER) -> RecordEvent:
-    """Return a function that records events with the GIL released.
+    """Return a function that records CUDA events with the GIL released.
 
     Args:
         cupy: The module ``cupy``.
-        driver: Name of the driver's library. If it cannot be loaded, CuPy's call is used.
+        driver: File name of the CUDA driver's shared library. If the library cannot be loaded, CuPy records the events.
     """
     recorded: RecordEvent = cupy.cuda.runtime.eventRecord
     if _major(str(cupy.__version__)) >= _FIRST_THAT_RELEASES:

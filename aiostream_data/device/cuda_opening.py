@@ -1,7 +1,8 @@
-"""Check whether this process can use a GPU, and open one. Errors name the cause and the remedy.
+"""Check whether this process can use a GPU, and open one. Errors of this module name the cause and the remedy.
 
-Counting GPUs initializes CUDA, and opening a GPU creates its context. Both take hundreds of milliseconds, partly with
-the GIL held. Call these functions off the event loop, and only after forking worker processes.
+Counting GPUs initializes CUDA, and opening a GPU creates its context. Counting GPUs and opening a GPU take hundreds of
+milliseconds, partly with the GIL held. Call the functions of this module outside the event loop, and only after forking
+worker processes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from aiostream_data.device.forks import check_cuda_may_start, note_cuda_started
 from aiostream_data.errors import AiostreamError, DeviceError, DeviceUnavailableError
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
-"""Environment variable that selects the GPUs that CUDA shows to a process."""
+"""Environment variable that limits the GPUs that CUDA shows to a process."""
 
 
 def device_count(device: str) -> int:
@@ -28,7 +29,7 @@ def device_count(device: str) -> int:
     Raises:
         MissingExtraError: CuPy is not installed.
         DeviceUnavailableError: The driver is missing or unusable; ``absent`` is True if no driver is installed.
-        ForkedPipelineError: This process was forked from one that had started CUDA.
+        ForkedPipelineError: This process was forked from a process that had started CUDA.
     """
     runtime = import_cupy(device).cuda.runtime
     if runtime.is_hip:
@@ -57,7 +58,10 @@ def _unavailable(device: str, runtime: Any, status: int) -> DeviceUnavailableErr
 
 
 def _versions(runtime: Any) -> tuple[int | None, int | None]:
-    """Return the newest CUDA version that the driver supports (0: no driver), and CuPy's. None means unknown."""
+    """Return the newest CUDA version that the driver supports (0 without a driver), and the CUDA version of CuPy.
+
+    None means unknown.
+    """
 
     def told(version: Callable[[], int]) -> int | None:
         try:
@@ -74,13 +78,13 @@ def open_cuda(index: int | None, asked: str, *, or_only: bool = False) -> CupyBa
     Args:
         index: Number of the GPU; None for CUDA's current device.
         asked: Device name that the user requested, for error messages.
-        or_only: If this process sees only one GPU, open it and ignore ``index``.
+        or_only: True to ignore ``index`` and open the only GPU if this process sees exactly one.
 
     Raises:
         MissingExtraError: CuPy is not installed.
         DeviceUnavailableError: No driver is usable, the GPU does not exist, or the GPU cannot be used.
         DeviceMemoryError: The GPU has not enough memory for a context.
-        ForkedPipelineError: This process was forked from one that had started CUDA.
+        ForkedPipelineError: This process was forked from a process that had started CUDA.
     """
     count = device_count(asked)
     if count == 0:
@@ -101,13 +105,13 @@ def open_cuda(index: int | None, asked: str, *, or_only: bool = False) -> CupyBa
 
 
 def _visible() -> str:
-    """Return the setting of CUDA_VISIBLE_DEVICES in parentheses, or "" if the variable is not set."""
+    """Return the value of CUDA_VISIBLE_DEVICES in parentheses, or "" if the variable is not set."""
     value = os.environ.get(VISIBLE_VARIABLE)
     return "" if value is None else f" ({VISIBLE_VARIABLE}={value!r})"
 
 
 def describe_gpus() -> str:
-    """Describe the GPUs that this process can use in one line, or the reason why it can use none. Initializes CUDA."""
+    """Describe in one line the GPUs that this process can use, or the reason why it can use none. Initializes CUDA."""
     try:
         count = device_count("cuda")
     except AiostreamError as error:

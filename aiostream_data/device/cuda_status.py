@@ -1,7 +1,7 @@
 """Cause and remedy for each CUDA error status.
 
-CuPy does not name the status numbers. The explanations address users who train models, not kernel authors. An
-explanation does not end in a full stop, because it becomes part of an error message.
+CuPy does not name CUDA's status numbers. The explanations of CUDA errors address users who train models, not authors of
+CUDA kernels. An explanation has no period at its end, because it becomes part of an error message.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NOT_READY: Final = 600
 
 _OLDEST_CUPY: Final = 12
 _NEWEST_CUPY: Final = 13
-"""Oldest and newest major CUDA version for which an extra with CuPy exists."""
+"""Oldest and newest major CUDA version for which this package has an installation extra with CuPy."""
 
 CAPTURE_ADVICE: Final = (
     "Request batches outside the capture, write them into fixed arrays (handoff='into'), and capture with "
     "capture_error_mode='thread_local'"
 )
-"""Advice for using batches while a stream is captured into a CUDA graph."""
+"""Advice for users who use batches while they capture a stream into a CUDA graph."""
 
 _KERNEL = (
     "a kernel of this process, not necessarily of this library, {}. Find the kernel with compute-sanitizer, or with "
@@ -80,28 +80,28 @@ _STICKY: Final = frozenset({4, 214, 220, 226, 700, 702, 709, 710, *range(714, 72
 
 
 def sentence_of(status: int) -> str:
-    """Return the cause and remedy of a CUDA status, or only its number if the status is unknown."""
+    """Return the cause and remedy of a CUDA status number, or only the number if the status is unknown."""
     told = _SENTENCES.get(status, f"CUDA reports status {status}")
     return f"{told}. Data on the GPU is no longer reliable: restart the process" if sticky(status) else told
 
 
 def sticky(status: int | None) -> bool:
-    """Return True if every later CUDA call of this process also fails after ``status``."""
+    """Return True if the CUDA error ``status`` makes every later CUDA call of this process fail."""
     return status in _STICKY
 
 
 def of_capture(status: int) -> bool:
-    """Return True if a CUDA status means that a stream is being captured into a CUDA graph."""
+    """Return True if a CUDA status number means that a stream is being captured into a CUDA graph."""
     return 900 <= status < 909
 
 
 def mismatch(driver: int | None, runtime: int | None) -> str:
-    """Explain why a driver does not support the installed CuPy, and what to install.
+    """Explain why a CUDA driver does not support the installed CuPy, and what to install.
 
     Args:
         driver: Newest CUDA version that the driver supports, as 1000 * major + 10 * minor. 0 if no driver is installed;
             None if the version is unknown.
-        runtime: CUDA version that CuPy was built for, in the same form.
+        runtime: CUDA version that CuPy was built for, as 1000 * major + 10 * minor.
     """
     if driver == 0:
         return "no NVIDIA driver is installed. Install one, or use the device 'cpu'"
@@ -114,7 +114,7 @@ def mismatch(driver: int | None, runtime: int | None) -> str:
 
 
 def _may_serve(driver: int, runtime: int) -> bool:
-    """Return True if a CuPy for an older CUDA version exists that this driver supports."""
+    """Return True if the driver supports a CuPy that was built for an older CUDA version."""
     return _OLDEST_CUPY <= driver // 1000 < runtime // 1000
 
 

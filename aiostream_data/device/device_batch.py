@@ -1,4 +1,4 @@
-"""Batches in device slots: copied out for the consumer, or used in the slot until released."""
+"""Batches in device slots. The consumer receives a copy, or uses the batch in its slot until it releases the batch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from aiostream_data.errors import BatchReleasedError, PlanError
 
 
 class DeviceBatch:
-    """A batch in a device slot, or on its way to the slot.
+    """A batch in a device slot, or a batch that is being copied to its slot.
 
-    A loader returns these batches for ``to_device(handoff="lease")`` and ``handoff="into"``. The consumer owns the slot
-    until it releases the batch: at the end of a ``with`` block, or by :meth:`release`, :meth:`into` or :meth:`jax`.
-    Methods enqueue work on the current stream of the arrays' library and do not wait for the device. Work that the
-    caller enqueues on that stream afterwards reads the complete batch. Any thread may call the methods. A batch may
-    outlive its loader::
+    A loader returns these batches for ``to_device(handoff="lease")`` and ``handoff="into"``. The consumer owns the
+    device slot until it releases the batch: at the end of a ``with`` block, or by :meth:`release`, :meth:`into` or
+    :meth:`jax`. Methods of the batch enqueue work on the current stream of the arrays' library and do not wait for the
+    device. Work that the caller enqueues on this stream after the method call reads the complete batch. Any thread may
+    call the methods of this class. A batch may outlive its loader::
 
         for batch in loader:
             with batch:
@@ -46,7 +46,7 @@ class DeviceBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes copied to the device for the batch, including padding."""
+        """Number of bytes copied to the device for the batch, including padding."""
         return self.layout.nbytes
 
     def __repr__(self) -> str:
@@ -58,7 +58,9 @@ class DeviceBatch:
     # -- for loaders
 
     def hand_over(self) -> Any:
-        """Return the consumer's arrays, or this batch as a lease. Call it in the consumer's thread.
+        """Return the batch as arrays that the consumer owns, or return this batch as a lease of its slot.
+
+        Call this method in the consumer's thread.
 
         Raises:
             AiostreamError: As for :meth:`materialise`.
@@ -73,14 +75,15 @@ class DeviceBatch:
         return self.jax() if terms.handoff == "copy" else self
 
     def materialise(self) -> Any:
-        """Copy the batch out of its slot and free the slot. Does not wait for the device.
+        """Copy the batch out of its device slot and free the slot. The method does not wait for the device.
 
         The copy is enqueued on the calling thread's current stream, so later work on that stream reads the copied
-        batch. On ``cpu`` the copy has finished when the method returns. Call it in the consumer's thread.
+        batch. On the ``cpu`` device, the copy has finished when the method returns. Call this method in the consumer's
+        thread.
 
         Returns:
-            The batch, as arrays on the device that the caller owns. All arrays are views of one allocation: keeping one
-            leaf keeps the memory of all leaves.
+            The batch, as arrays on the device that the caller owns. All arrays are views of one allocation: a reference
+            to one leaf keeps the memory of all leaves.
 
         Raises:
             BatchReleasedError: The batch was already copied out, leased or discarded.
@@ -93,7 +96,10 @@ class DeviceBatch:
         return self.layout.outside.rebuild(arrays, kept)
 
     def _cast_for_jax(self) -> Any:
-        """Return JAX copies of a cast batch, and wait for them. The cast runs on the device's own library's stream."""
+        """Return JAX copies of a cast batch, and wait for them.
+
+        The image cast runs on the stream of the device's own library.
+        """
         if self._cast is None:  # the cast exists if JAX ran out of memory in an earlier call
             own = self._slots.take_out(self, self._slots.receivers.default)
             self._cast = own, self._slots.owned(own)
@@ -104,7 +110,7 @@ class DeviceBatch:
         return self.layout.outside.rebuild(copies, self._kept)
 
     def lend(self) -> None:
-        """Begin the consumer's lease of the slot, which stays valid if the loader is closed.
+        """Begin the consumer's lease of the device slot; the lease stays valid after the loader is closed.
 
         Raises:
             BatchReleasedError: The batch was already copied out, leased or discarded.
@@ -113,7 +119,10 @@ class DeviceBatch:
         self._lease, self._leased = self._slots.lend(self)
 
     def discard(self) -> None:
-        """Free the slot without reading the batch. Does nothing if the slot was freed or the ring was closed."""
+        """Free the device slot without reading the batch.
+
+        The method does nothing if the slot was freed or the ring of slots was closed.
+        """
         if self._lease is not None and not self._lease.ended:
             self.release()
         self._slots.discard(self)
@@ -121,23 +130,25 @@ class DeviceBatch:
     # -- for consumers
 
     def arrays(self) -> Any:
-        """Return the batch as arrays of ``to_device(framework=)`` over the slot, for the current stream.
+        """Return the batch as arrays of the library ``to_device(framework=)``, for use on the current stream.
 
         The caller may read and write the arrays until it releases the batch. To use the batch on another stream, call
-        this method again while that stream is current. The slot is reused only after the work on all its streams.
+        this method again while that stream is current. The slot is reused only after the work on all streams that used
+        the batch.
 
         Returns:
             The batch, as NumPy arrays on ``cpu``, CuPy arrays on a GPU, or PyTorch tensors. For "jax", see :meth:`jax`.
 
         Raises:
             BatchReleasedError: The batch was already released.
-            GraphCaptureError: The current stream is being captured. Write :meth:`into` fixed arrays before capturing.
-            DeviceError, ForkedPipelineError: The device can no longer be used.
+            GraphCaptureError: The current stream is being captured. Before capturing a stream, copy the batch with
+                :meth:`into` into fixed arrays.
+            DeviceError, ForkedPipelineError: The device can no longer be used by this process.
         """
         return self.jax() if self._slots.hand_over.framework == "jax" else self._borrowed(self._slots.receivers.default)
 
     def cupy(self) -> Any:
-        """Return the batch as CuPy arrays over the slot; see :meth:`arrays`.
+        """Return the batch as CuPy arrays that refer to the slot's memory; see :meth:`arrays`.
 
         Raises:
             DeviceUnavailableError: The device is not a GPU.
@@ -145,7 +156,7 @@ class DeviceBatch:
         return self._borrowed(self._slots.receivers.of("cupy"))
 
     def torch(self) -> Any:
-        """Return the batch as PyTorch tensors over the slot; see :meth:`arrays`.
+        """Return the batch as PyTorch tensors that refer to the slot's memory; see :meth:`arrays`.
 
         Raises:
             MissingExtraError, DeviceUnavailableError: PyTorch is not installed, or does not support the device.
@@ -155,9 +166,9 @@ class DeviceBatch:
     def jax(self) -> Any:
         """Return the batch as JAX arrays that the caller owns, and release the batch.
 
-        JAX arrays are immutable, so they must not refer to a slot. On a GPU, the arrays are committed to that GPU. A
-        thread of the device stage waits for the copies and then frees the slot. Unless ``jax_enable_x64`` is set, JAX
-        converts 64-bit numbers to 32 bits.
+        JAX arrays are immutable, so they must not refer to a device slot, which is overwritten later. On a GPU, the JAX
+        arrays are committed to that GPU. A thread of the device stage waits for the JAX copies and then frees the slot.
+        Unless ``jax_enable_x64`` is set, JAX converts 64-bit numbers to 32 bits.
 
         Raises:
             BatchReleasedError: The batch was already released.
@@ -174,36 +185,38 @@ class DeviceBatch:
         return self._rebuilt(copies)
 
     def dlpack(self) -> Any:
-        """Return the batch as objects for ``from_dlpack`` of any library except JAX. Importing orders that library's
-        stream.
+        """Return the batch as objects that ``from_dlpack`` of any library except JAX can import.
 
-        JAX does not name the stream that reads an imported array, so importing into JAX raises: use :meth:`jax`.
+        Work that the importing library enqueues on its stream afterwards reads the complete batch.
+
+        Importing into JAX raises an error, because JAX does not name the stream that reads the array: use :meth:`jax`.
 
         Raises:
             BatchReleasedError: The batch was already released.
-            DeviceError, ForkedPipelineError: The device can no longer be used.
+            DeviceError, ForkedPipelineError: The device can no longer be used by this process.
         """
         lease = self._use_in_place()
         return self._rebuilt([self._slots.exported(lease, native) for native in self._natives()])
 
     def into(self, targets: Any) -> Any:
-        """Copy the batch into fixed arrays, as CUDA graphs need, and release the batch.
+        """Copy the batch into the caller's own arrays, e.g. the fixed arrays of a CUDA graph, and release the batch.
 
         The copies are enqueued on the current stream of the targets' library, without allocating memory.
 
         Args:
-            targets: Arrays in the batch's structure: C-ordered, on the batch's device, with its shapes and dtypes. All
-                must be NumPy, all CuPy, or all PyTorch. A last batch with fewer rows does not fit: use
-                ``drop_remainder``.
+            targets: C-ordered arrays on the batch's device, with the batch's structure, shapes and dtypes. All target
+                arrays must be NumPy arrays, all CuPy arrays, or all PyTorch tensors. A last batch with fewer rows does
+                not fit the target arrays: use ``drop_remainder``.
 
         Returns:
             The targets.
 
         Raises:
-            DeviceTargetError: A target does not fit. Nothing was written, and the batch is still leased.
+            DeviceTargetError: A target array does not fit the batch. No target was written, and the batch is still
+                leased.
             BatchReleasedError: The batch was already released.
             GraphCaptureError: The current stream is being captured; the batch is still leased.
-            DeviceError, ForkedPipelineError: The device can no longer be used.
+            DeviceError, ForkedPipelineError: The device can no longer be used by this process.
         """
         lease = self._use()
         receiver, blocks = targets_of(targets, self.layout.outside, self._slots.receivers)
@@ -215,7 +228,7 @@ class DeviceBatch:
         return targets
 
     def release(self) -> None:
-        """Release the slot for reuse after all work enqueued on the streams that used the batch. Never waits.
+        """Release the device slot, which is reused after all work on the streams that used the batch. Never waits.
 
         Raises:
             BatchReleasedError: The batch was already released.
@@ -265,5 +278,5 @@ class DeviceBatch:
         return self.layout.rebuild(arrays, self._kept)
 
     def _drop(self) -> None:
-        """Drop the reference to the slot's memory. Arrays over the slot keep the memory alive."""
+        """Drop the batch's reference to the memory of its slot. Arrays that refer to the slot keep its memory alive."""
         self._leased = None

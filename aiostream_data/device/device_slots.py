@@ -1,4 +1,7 @@
-"""The device slots of a ring: each is filled by a copy, read by one consumer, and reused."""
+"""The device slots (buffers in device memory) of a ring.
+
+A copy fills a slot, one consumer reads it, and it is reused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from aiostream_data.interrupts import interrupts_after
 
 
 class HeldBatch(Protocol):
-    """A batch in a device slot, or on its way to the slot.
+    """A batch in a device slot, or a batch that is being copied to its slot.
 
     Attributes:
         layout: Layout of the batch's arrays.
@@ -29,13 +32,13 @@ class HeldBatch(Protocol):
 
 
 class DeviceSlots:
-    """All device slots of a ring. Any thread may call the methods.
+    """All device slots of a ring. Any thread may call the methods of this class.
 
     Attributes:
-        all: The slots. Slots that did not fit into device memory are removed.
-        hand_over: Settings for handing batches to consumers.
+        all: The slots. Slots that did not fit into device memory are removed from the list.
+        hand_over: Settings for delivering batches to consumers.
         receivers: The array libraries in which consumers receive batches.
-        leases: Leases of the slots that consumers hold.
+        leases: Leases of the slots that consumers use at present.
     """
 
     def __init__(
@@ -57,10 +60,12 @@ class DeviceSlots:
         self._free = deque(self.all)
 
     def take(self, nbytes: int) -> DeviceSlot | None:
-        """Return a free slot of at least ``nbytes`` bytes, or None if no slot is free. The caller holds the lock.
+        """Return a free slot of at least ``nbytes`` bytes, or None if no slot is free.
+
+        The caller must hold the ring's lock.
 
         Raises:
-            DeviceMemoryError: The device has not enough memory for the minimum number of slots.
+            DeviceMemoryError: The device memory is too small for the minimum number of slots.
         """
         while self._free:
             slot = self._free[0]  # free for the longest time, so most likely idle
@@ -81,7 +86,7 @@ class DeviceSlots:
 
     @property
     def any_free(self) -> bool:
-        """True if a slot is free, or will be free once leaked leases are ended."""
+        """True if a device slot is free, or will be free when leaked leases are ended."""
         return bool(self._free) or self.leases.any_leaked
 
     @property
@@ -112,7 +117,7 @@ class DeviceSlots:
 
     @interrupts_after()
     def take_out(self, batch: HeldBatch, receiver: FrameworkReceiver) -> list[Any]:
-        """Copy a batch into the consumer's memory, free its slot, and return the arrays."""
+        """Copy a batch into memory of the consumer, free the device slot, and return the arrays."""
         backend, layout = self._backend, batch.layout
         slot = self._claim(batch, DeviceState.READING)
         assert slot.block is not None
@@ -146,30 +151,29 @@ class DeviceSlots:
 
     @interrupts_after()
     def lend(self, batch: HeldBatch) -> tuple[Lease, DeviceBlock]:
-        """Begin the lease of a batch's slot; see :meth:`~.leases.Leases.lend`."""
+        """Begin the lease of the batch's device slot; see :meth:`~.leases.Leases.lend`."""
         self._state.check()
         with self._state.lock:
             return self.leases.lend(self._claim(batch, DeviceState.LEASED))
 
     def views(self, block: DeviceBlock, layout: BatchLayout) -> list[NativeArray]:
-        """Return the arrays of a layout as views of a block."""
+        """Return the arrays of a batch layout as views of a memory block."""
         return [self._backend.view(block, array.offset, array.shape, array.dtype) for array in layout.arrays]
 
     def exported(self, lease: Lease, native: NativeArray, *, copied: bool = False) -> ExportedArray:
-        """Wrap an array over a leased slot for DLPack import by other libraries; for ``copied`` see
-        :class:`ExportedArray`."""
+        """Wrap an array that refers to a leased slot, so that other libraries can import it by DLPack."""
         return ExportedArray(native, lease, self.leases, self._backend, copied=copied)
 
     def owned(self, arrays: list[NativeArray]) -> list[OwnArray]:
-        """Wrap arrays from :meth:`take_out` for DLPack import, while this thread's current stream still fills them."""
+        """Wrap arrays that :meth:`take_out` returned for DLPack import, although a stream may still fill them."""
         stream = self._backend.current_stream()
         return [OwnArray(array, self._backend, stream) for array in arrays]
 
     def check_aligned(self, layout: BatchLayout, blocks: list[DeviceBlock]) -> None:
-        """Check that the targets of a cast are aligned to their item size, as GPUs require.
+        """Check that the target arrays of an image cast are aligned to their item size, as GPUs require.
 
         Raises:
-            DeviceTargetError: A target is not aligned.
+            DeviceTargetError: A target array is not aligned to its item size.
         """
         for array, block in zip(layout.outside.arrays, blocks, strict=True):
             if layout.cast is not None and self._backend.address(block) % array.dtype.itemsize:
@@ -181,7 +185,7 @@ class DeviceSlots:
     def copy_into(
         self, lease: Lease, source: DeviceBlock, layout: BatchLayout, blocks: list[DeviceBlock], stream: StreamRef
     ) -> None:
-        """Copy or cast each array of a leased batch into its target block, and end the lease."""
+        """Copy or cast each array of a leased batch into the block of its target array, and end the lease."""
         with self.leases.using(lease, stream):
             for number, (array, block) in enumerate(zip(layout.outside.arrays, blocks, strict=True)):
                 if not array.nbytes:
@@ -195,7 +199,10 @@ class DeviceSlots:
 
     @interrupts_after()
     def discard(self, batch: HeldBatch) -> None:
-        """Free the slot of an unread batch. The slot is reused only after the copy that filled it."""
+        """Free the device slot of an unread batch.
+
+        The slot is reused only after the end of the copy that filled the slot.
+        """
         if self._state.forked:
             return
         with self._state.lock:

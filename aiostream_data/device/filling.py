@@ -1,4 +1,4 @@
-"""Fill one host slot with a batch. Any thread can write, submit or drop the slot."""
+"""Fill one host slot (a buffer in host memory) with a batch. Any thread can write, submit or drop the host slot."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class _FillPhase(Enum):
     """Current owner of the host slot."""
 
     WAITING = auto()
-    """The Filling object owns the slot, and no thread uses it."""
+    """The ``Filling`` object owns the host slot, and no thread uses the slot."""
     BUSY = auto()
-    """A thread is writing or submitting the slot."""
+    """A thread is writing or submitting the host slot."""
     OVER = auto()
-    """The ring owns the slot: it was submitted or returned."""
+    """The ring owns the host slot, because the slot was submitted or returned."""
 
 
 class Filling:
-    """Owner of an acquired host slot until the slot is submitted or dropped. One object per batch.
+    """Owner of a host slot from the acquisition until the slot is submitted or dropped. One object per batch.
 
     Threads call ``write`` and then ``submit``, one after the other. Any thread may call ``drop`` at any time. If
-    ``drop`` is called during a write, the writing thread returns the slot after the write.
+    ``drop`` is called while a thread writes the slot, the writing thread returns the slot after the write.
 
     Attributes:
-        sent: The submitted batch; None before the submission and after :meth:`take`.
+        sent: The submitted batch; None before ``submit`` and after :meth:`take`.
     """
 
     def __init__(
         self, ring: SlotRing, backend: DeviceBackend, slot: HostSlot, batch: Any, lease: object = None
     ) -> None:
-        """Take ownership of ``slot``. Keep ``batch`` and ``lease`` until the slot is written."""
+        """Take ownership of ``slot``. Keep ``batch`` and ``lease`` alive until the slot is written."""
         self._ring = ring
         self._backend = backend
         self._slot = slot
@@ -60,10 +60,11 @@ class Filling:
         """Write the batch into the slot, with the GIL released, and release the batch. Does nothing after :meth:`drop`.
 
         Args:
-            prepare: Transforms the batch, split into arrays, before the write; e.g. :func:`~.cast_plan.with_cast`.
+            prepare: Function that transforms the arrays of the batch before the write; e.g.
+                :func:`~.cast_plan.with_cast`.
 
         Raises:
-            DeviceLeafError, SlotTooSmallError, DeviceMemoryError: The batch cannot be written; the slot is free again.
+            DeviceLeafError, SlotTooSmallError, DeviceMemoryError: The batch cannot be written. The slot is free again.
             DeviceError, LoaderClosedError, ForkedPipelineError: The ring can no longer be used.
         """
         if not self._begin():
@@ -89,12 +90,14 @@ class Filling:
         self._ring.state.measures.wrote(nbytes, whole)
 
     def submit(self) -> bool:
-        """Enqueue the copy to the device. Return False if no device slot is free; the caller may then retry.
+        """Enqueue the copy of the host slot to the device.
+
+        Return False if no device slot is free; the caller may then call this method again.
 
         Copies run in the order in which ``submit`` is called. Returns True after :meth:`drop`.
 
         Raises:
-            DeviceMemoryError: The device has not enough memory even for one slot; the host slot is free again.
+            DeviceMemoryError: The device memory is too small for even one slot. The host slot is free again.
             DeviceError, LoaderClosedError, ForkedPipelineError: The ring can no longer be used.
         """
         if not self._begin():
@@ -117,8 +120,10 @@ class Filling:
         return sent
 
     def drop(self) -> None:
-        """Return the slot, and discard a submitted batch that was not taken. Idempotent; does nothing after
-        :meth:`take`."""
+        """Return the host slot to the ring, and discard a submitted batch that was not taken.
+
+        Repeated calls have no effect, nor does a call after :meth:`take`.
+        """
         with self._lock:
             self._dropped = True
             if self._phase is not _FillPhase.BUSY:
@@ -138,7 +143,7 @@ class Filling:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Release the slot, the batch and the lease. The caller holds the lock."""
+        """Release the host slot, the batch and the lease. The caller must hold the lock of this object."""
         if self._phase is _FillPhase.WAITING:
             self._phase = _FillPhase.OVER
             self._batch = self._lease = None

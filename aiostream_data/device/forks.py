@@ -1,7 +1,8 @@
 """Detect forked children: a child process cannot use the GPU memory of its parent.
 
-A child that was forked before its parent started CUDA may start CUDA itself. Otherwise every CUDA call in the child
-fails, often with an unrelated error. This module therefore records the process that started CUDA.
+A child process that was forked before its parent started CUDA may start CUDA itself. In a child process that was forked
+later, every CUDA call fails, often with an unrelated error. This module therefore records the process that started
+CUDA.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ class _History:
     """Fork history of this process.
 
     Attributes:
-        forks: Number of forks between this process and the one that imported this module.
+        forks: Number of forks between the process that imported this module and this process.
         cuda_started_in: Identity of the process that started CUDA; None if CUDA was not started.
     """
 
@@ -34,26 +35,27 @@ if hasattr(os, "register_at_fork"):  # not on every platform
 
 
 def this_process() -> tuple[int, int]:
-    """Return an identity of this process that no forked child shares: its process id and its number of forks.
+    """Return the process id and the number of forks, which together identify this process among its forked children.
 
-    The system may reuse a process id, and the number of forks misses forks made by native code.
+    The process id alone is not enough, because the operating system may reuse it. Native code can fork without being
+    counted.
     """
     return os.getpid(), _HISTORY.forks
 
 
 def note_cuda_started() -> None:
-    """Record that CUDA was started in this process."""
+    """Record that this process has started CUDA."""
     _HISTORY.cuda_started_in = this_process()
 
 
 def check_cuda_may_start(device: str) -> None:
-    """Check that CUDA runs in this process or may be started in it.
+    """Check that this process has started CUDA or may start CUDA.
 
     Args:
         device: Device name that the user requested, for error messages.
 
     Raises:
-        ForkedPipelineError: This process was forked from one that had started CUDA.
+        ForkedPipelineError: This process was forked from a process that had started CUDA.
     """
     if _HISTORY.cuda_started_in not in (None, this_process()):
         raise ForkedPipelineError(

@@ -1,9 +1,10 @@
-"""Settings for handing batches to consumers, and DLPack exports of the batches.
+"""Settings for delivering batches to consumers, and DLPack exports of the batches.
 
-:class:`ExportedArray` exports arrays over a leased slot, and orders the importer's stream after the arrival of *that
-batch*. CuPy arrays do not record the stream that fills them, so CuPy's own export cannot order the importer correctly.
-It uses the current stream of the current *device*, which may be another GPU. :class:`OwnArray` names the correct
-stream. The exports have no ``__cuda_array_interface__``, because importers ignore its stream.
+:class:`ExportedArray` exports arrays that refer to a leased slot. The importer's stream waits for *that batch* first.
+CuPy arrays do not record the stream that fills them, so CuPy's own export can make the importer wait for a wrong
+stream. CuPy's export uses the current stream of the current *device*, which may be another GPU. :class:`OwnArray` names
+the correct stream. Exported arrays have no ``__cuda_array_interface__``, because importers ignore the stream named in
+this interface.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ HAND_OFFS: Final = ("copy", "lease", "into")
 FRAMEWORKS: Final = ("cupy", "torch", "jax")
 
 LEGACY_STREAM: Final = 1
-"""CUDA's handle of the legacy stream, for which DLPack importers pass None or 0."""
+"""Handle by which CUDA identifies the legacy stream; DLPack importers pass None or 0 instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """Settings for handing batches to consumers.
+    """Settings for delivering batches to consumers.
 
     Attributes:
-        handoff: "copy": arrays that the consumer owns. "lease": the batch in its slot, until released. "into": a leased
-            batch that is copied into arrays that the consumer keeps.
-        framework: Library of the arrays; None for NumPy on ``cpu`` and CuPy on a GPU.
+        handoff: "copy": the consumer receives arrays that it owns. "lease": the consumer receives the batch in its
+            slot, until the consumer releases the batch. "into": the consumer receives a leased batch and copies the
+            batch into its own arrays.
+        framework: Array library; None means NumPy on ``cpu`` and CuPy on a GPU.
 
     Raises:
         PlanError: ``handoff`` or ``framework`` is unknown, or the two cannot be combined.
@@ -54,12 +56,15 @@ class HandOver:
 
     @property
     def copies_out(self) -> bool:
-        """True if batches are copied into memory allocated for the consumer. JAX does not expose its allocator."""
+        """True if batches are copied into memory that the consumer's library allocates.
+
+        False for JAX, because JAX does not expose its allocator.
+        """
         return self.handoff == "copy" and self.framework != "jax"
 
 
 class _Exported:
-    """Array attributes that DLPack importers read, independent of stream ordering.
+    """Attributes of an array that DLPack importers read.
 
     Attributes:
         shape, ndim, dtype: Shape, number of dimensions and dtype of the array.
@@ -92,10 +97,10 @@ class _Exported:
 
 
 class ExportedArray(_Exported):
-    """One array of a leased batch, for any library that imports by DLPack. Safe to use from any thread.
+    """One array of a leased batch, for any library that imports by DLPack. Any thread may use this object.
 
-    Importing orders the importer's stream after the batch's arrival. After release, the slot is reused only after the
-    work on that stream. The imported array is valid until the batch is released.
+    An import makes the importer's stream wait for the batch. After the release of the batch, the slot is reused only
+    after the work on the importer's stream. The imported array is valid until the batch is released.
     """
 
     __slots__ = ("_copied", "_lease", "_leases")
@@ -106,8 +111,8 @@ class ExportedArray(_Exported):
         """Wrap ``native`` for export.
 
         Args:
-            copied: True if the importer copies the array and the lease ends when the copy is ready. JAX may import only
-                such arrays.
+            copied: True if the importer copies the array and the lease of the slot ends after this copy. JAX may import
+                only arrays with ``copied=True``.
         """
         super().__init__(native, backend)
         self._lease = lease
@@ -115,17 +120,17 @@ class ExportedArray(_Exported):
         self._copied = copied
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
-        """Return a capsule over the slot.
+        """Return a DLPack capsule that refers to the slot.
 
         Args:
-            stream: Stream of the importer. None and 0 are CUDA's legacy stream. -1 names no stream: the calling thread
-                then waits for the batch, and the caller must finish reading before it releases the batch.
+            stream: CUDA stream of the importer, by handle. None and 0 are CUDA's legacy stream. With -1 (no stream),
+                this call waits for the batch, and the caller must finish reading before releasing the batch.
             asked: Further keyword arguments of the DLPack protocol.
 
         Raises:
             BatchReleasedError: The batch was already released.
             PlanError: JAX imports the array, or ``stream`` is a per-thread default stream.
-            GraphCaptureError: The stream is being captured.
+            GraphCaptureError: The stream is being captured into a CUDA graph.
             DeviceError, ForkedPipelineError: The device can no longer be used.
         """
         if not self._copied and _importer() == "jax":
@@ -144,7 +149,7 @@ class ExportedArray(_Exported):
 
 
 class OwnArray(_Exported):
-    """An array that the consumer owns, for import by DLPack while a stream may still fill it."""
+    """An array that the consumer owns. Libraries can import the array by DLPack while a stream may still fill it."""
 
     __slots__ = ("_filled_on",)
 
@@ -153,7 +158,7 @@ class OwnArray(_Exported):
         self._filled_on = filled_on
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
-        """Return a capsule over the array, and order the importer's stream after the one that fills the array.
+        """Return a DLPack capsule of the array. The importer's stream waits for the stream that fills the array.
 
         Args:
             stream: As for :class:`ExportedArray`.
@@ -171,5 +176,5 @@ class OwnArray(_Exported):
 
 
 def _importer() -> str:
-    """Return the top-level package that called the caller's ``__dlpack__``, or "" if C code called it."""
+    """Return the name of the package that called the caller's ``__dlpack__``, or "" if C code called it."""
     return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0]

@@ -1,7 +1,7 @@
 """The ``cpu`` device: runs every operation of the device protocol immediately with NumPy.
 
-Pipelines with a device stage can run, and be tested, on this device without a GPU. Enqueued work has finished when the
-call returns, so no operation ever waits.
+Pipelines with a device stage can run on this device, and be tested, without a GPU. Work enqueued on the ``cpu`` device
+has finished when the call returns, so no operation ever waits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def aligned_bytes(nbytes: int) -> NDArray[np.uint8]:
 
 
 class _ForeignMemory:
-    """Memory owned by another object, as a NumPy array interface. The resulting array keeps the owner alive."""
+    """NumPy array interface for memory that another object owns.
+
+    An array created from this interface keeps the owner of the memory alive.
+    """
 
     def __init__(self, address: int, nbytes: int, owner: object) -> None:
         self.owner = owner
@@ -44,12 +47,12 @@ class _ForeignMemory:
 
 
 def bytes_at(address: int, nbytes: int, owner: object) -> NDArray[np.uint8]:
-    """Return ``nbytes`` bytes of host memory at ``address`` as an array that keeps ``owner`` alive."""
+    """Return an array over ``nbytes`` bytes of host memory at ``address``. The array keeps ``owner`` alive."""
     return np.asarray(_ForeignMemory(address, nbytes, owner))
 
 
 def bytes_of(array: Any) -> NDArray[np.uint8]:
-    """Return the bytes of a C-ordered array as a uint8 array that keeps it alive.
+    """Return a uint8 array over the bytes of a C-ordered array. The result keeps ``array`` alive.
 
     Raises:
         TypeError: ``array`` is not a writable NumPy array.
@@ -106,7 +109,7 @@ class HostBackend:
         np.copyto(dst.memory[:nbytes], src.memory[offset : offset + nbytes])
 
     def prepare_cast(self) -> None:
-        """Do nothing: NumPy needs no preparation."""
+        """Do nothing: NumPy needs no preparation for a cast."""
 
     def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
         cast_batch(dst.memory, src.memory, plan)
@@ -130,7 +133,7 @@ class HostBackend:
         return True
 
     def retire(self, mark: Mark) -> None:
-        """Do nothing: all untimed marks of the host are one object."""
+        """Do nothing: the host uses one shared object for all marks without times."""
 
     def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.ndarray(shape, dtype, buffer=block.memory, offset=offset)
@@ -153,4 +156,4 @@ class HostBackend:
         return array.__dlpack__(stream=None, **asked)
 
     def close(self) -> None:
-        """Do nothing: memory is freed with its last reference."""
+        """Do nothing: host memory is freed with its last reference."""

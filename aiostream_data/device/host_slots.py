@@ -1,4 +1,4 @@
-"""The host slots of a ring: each is lent to a producer, read by the device, joined, and reused."""
+"""The host slots of a ring. A producer fills a slot, the device copies it, and then the slot is reused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiostream_data.device.staging import Staging
 
 
 class HostSlots:
-    """All host slots of a ring. Any thread may call the methods."""
+    """All host slots of a ring. Any thread may call the methods of this class."""
 
     def __init__(self, backend: DeviceBackend, count: int, size: SlotSize, state: RingState, staging: Staging) -> None:
         self._backend = backend
@@ -39,7 +39,10 @@ class HostSlots:
         return slot
 
     def arrays(self, slot: HostSlot, layout: BatchLayout) -> list[NDArray[Any]]:
-        """Return the arrays of ``layout`` as views of an acquired slot. Enlarges the slot if it is too small."""
+        """Return the arrays of ``layout`` as views of an acquired slot.
+
+        The method enlarges the slot if it is too small for the layout.
+        """
         assert slot.state is HostState.FILLING, "only a slot that was acquired may be written"
         have = slot.block.nbytes if slot.block else 0
         if layout.nbytes > have:  # otherwise skip the lock, so that writers never wait for submitters
@@ -52,16 +55,18 @@ class HostSlots:
         return views(slot.block.bytes, layout)
 
     def give_back(self, slot: HostSlot) -> None:
-        """Free an acquired slot that was not submitted. Leave any other slot unchanged."""
+        """Free an acquired slot that was not submitted. A slot in any other state is not changed."""
         with self._state.lock:
             if slot.state is HostState.FILLING:
                 self._set_free(slot)
 
     def copying(self, slot: HostSlot, mark: Mark, begun: Mark | None, arrival: Arrival) -> None:
-        """Record that ``mark`` follows the copy that reads ``slot``. The caller holds the lock.
+        """Record that ``mark``, a recorded point in the device stream, follows the copy that reads ``slot``.
+
+        The caller must hold the ring's lock.
 
         Args:
-            begun: Timed mark before that copy; None if copies are not timed.
+            begun: Timed mark before the copy of the slot; None if copies are not timed.
             arrival: Record that is updated when the batch reaches the device.
         """
         slot.mark, slot.begun, slot.arrival = mark, begun, arrival
@@ -69,7 +74,10 @@ class HostSlots:
         self._state.announce()  # wakes threads that wait to call join_oldest
 
     def join_oldest(self) -> bool:
-        """Wait until the oldest copy has run, and free its slot. Return False if no copy is pending."""
+        """Wait until the oldest copy to the device has run, and free its host slot.
+
+        Return False if no copy is pending.
+        """
         with self._state.lock:
             self._state.check()
             if not self._copying:

@@ -1,7 +1,7 @@
-"""ImageCast: transfer uint8 images to the device unchanged, then cast, normalise and transpose them there.
+"""``ImageCast`` transfers uint8 images to the device unchanged, and then casts, normalizes and transposes them there.
 
-This module only describes and validates a cast. The description is immutable, small and picklable. :mod:`.cast_plan`
-applies it to a batch, and the backends run it.
+This module only describes and validates a cast. The description of a cast is immutable, small and picklable.
+:mod:`.cast_plan` applies the description to a batch, and the backends run the cast.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Shape: TypeAlias = "tuple[int | None, ...]"
 
 @dataclass(frozen=True, slots=True)
 class LeafFacts:
-    """Known properties of one leaf of a batch.
+    """Known properties of one leaf (one array) of a batch.
 
     Attributes:
         path: Name of the leaf.
         shape: Size of each axis, with None for an unknown size; None if even the number of axes is unknown.
         dtype: Dtype of the leaf; None if unknown.
-        dense: False for ragged leaves and for objects that are not arrays.
+        dense: False if the leaf is ragged or is not an array.
     """
 
     path: str
@@ -43,7 +43,7 @@ class LeafFacts:
 
     @property
     def may_be_images(self) -> bool:
-        """True if the known properties allow the leaf to be uint8 images."""
+        """True if the leaf can be uint8 images according to its known properties."""
         fits = self.shape is None or len(self.shape) == 4
         return self.dense and fits and (self.dtype is None or self.dtype == np.uint8)
 
@@ -54,18 +54,19 @@ class ImageCast:
 
     Images are uint8 arrays of shape (rows, height, width, channels). Every pixel becomes ``(pixel * scale - mean) /
     std``, computed in float32 and rounded to float16 if requested. On a GPU, one kernel on the consumer's stream casts
-    the images in place of the copy out of the slot. On ``cpu``, NumPy performs the same operations.
+    the images while it copies them out of the slot. On ``cpu``, NumPy performs the same operations.
 
-    Random flips and crops depend only on the seed, the epoch, and the row's position in its source. Draws do not change
-    with the number of workers or after resuming, and differ between epochs. All leaves of a row get the same flip;
-    leaves of the same size get the same crop.
+    Random flips and crops depend only on the seed, the epoch, and the row's position in its source. Random flips and
+    crops do not change with the number of workers or after resuming, and differ between epochs. All leaves of a row get
+    the same flip; leaves of the same size get the same crop.
 
     Attributes:
-        dtype: Dtype of the result, "float16" or "float32". NumPy has no bfloat16: use float32 here and cast in the
-            framework.
+        dtype: Dtype of the result, "float16" or "float32". NumPy has no bfloat16: for bfloat16, use float32 here and
+            cast the result in the framework.
         layout: Layout of the result: "NCHW" or "NHWC".
-        mean, std: One number, or one per channel, applied after scaling; ``std`` must be above 0.
-        scale: Factor applied to each pixel first; 1/255 maps pixels to the range 0 to 1.
+        mean, std: One number for all channels, or one number per channel, applied after scaling; ``std`` must be above
+            0.
+        scale: Factor applied to each pixel before ``mean`` and ``std``; 1/255 maps pixels to the range 0 to 1.
         flip: Mirror images horizontally: False for no row, True for every row, "random" for each row with probability
             1/2.
         crop: Size of the crop as (height, width), in pixels; None keeps the size.
@@ -74,7 +75,7 @@ class ImageCast:
         seed: Seed of random flips and crops; None for the seed with which the data set is opened.
 
     Raises:
-        PlanError: An argument is invalid, or results can exceed the float16 range.
+        PlanError: An argument is invalid, or results of the cast can exceed the float16 range.
     """
 
     dtype: str = "float32"
@@ -130,16 +131,19 @@ class ImageCast:
 
     @property
     def draws(self) -> bool:
-        """True if the cast uses random numbers per row."""
+        """True if the cast uses random numbers for each row."""
         return RANDOM in (self.flip, self.crop_at)
 
     @property
     def itemsize(self) -> int:
-        """Bytes per number of the result. Casting enlarges images by at most this factor."""
+        """Size in bytes of one number of the cast result.
+
+        The cast enlarges images by at most this factor, because one input pixel value has one byte.
+        """
         return np.dtype(self.dtype).itemsize
 
     def factors(self, channels: int) -> NDArray[np.float32]:
-        """Return the gain and the bias of each channel: float32 (2, channels)."""
+        """Return the factor and the offset of each channel, as a float32 array of shape (2, channels)."""
         mean, std = (
             np.broadcast_to(np.array(_as_tuple(value), np.float64), channels) for value in (self.mean, self.std)
         )
@@ -147,13 +151,14 @@ class ImageCast:
             return np.stack([self.scale / std, -mean / std]).astype(np.float32)
 
     def results(self, leaves: Sequence[LeafFacts]) -> list[LeafFacts]:
-        """Compute the leaves of a batch after the cast. Leaves without images are returned as the same objects.
+        """Compute the leaves of a batch after the cast. Leaves that contain no images are returned as the same objects.
 
-        The leaves may be incomplete specs, known before anything is read, or describe the arrays of a batch.
+        The leaves may be incomplete specs, known before any data is read, or may describe the arrays of a batch.
 
         Raises:
-            ImageCastError: A named leaf is missing or not an image, or no leaf contains images. Also raised if images
-                are smaller than the crop, or if their number of channels differs from ``mean`` and ``std``.
+            ImageCastError: A leaf named in ``leaves`` is missing or not an image, or no leaf contains images. Images
+                smaller than the crop also raise this error, and images whose number of channels differs from ``mean``
+                and ``std``.
         """
         named = None if self.leaves is None else set(_as_tuple(self.leaves))
         missing = sorted((named or set()) - {leaf.path for leaf in leaves})
@@ -169,7 +174,7 @@ class ImageCast:
         """Return the shape and dtype of each leaf after the cast; see :meth:`results`.
 
         Args:
-            leaves: Fields of one :class:`LeafFacts` per leaf.
+            leaves: For each leaf, a tuple of the fields of :class:`LeafFacts`.
         """
         return [(leaf.shape, leaf.dtype) for leaf in self.results([LeafFacts(*leaf) for leaf in leaves])]
 

@@ -1,14 +1,15 @@
 """CUDA source of the kernel that casts images, and its launch parameters.
 
-A thread casts **groups** of four neighbouring pixels of one line. The four pixels are adjacent in the uint8 image and
-in the result, so neighbouring threads access neighbouring memory. A thread reads whole words and writes four numbers
-together if three conditions hold: result lines have a multiple of four pixels, images have one or three channels, and
-the result is aligned to four numbers. Other cases use a plain loop, because targets may begin at any address.
+Each GPU thread casts **groups** of four neighboring pixels of one line. Four pixels of a group are adjacent in the
+uint8 image and in the result, so neighboring threads access neighboring memory. A GPU thread reads whole words and
+writes four numbers together if three conditions hold: result lines have a multiple of four pixels, images have one or
+three channels, and the result is aligned to four numbers. In all other cases the kernel uses a plain loop, because
+targets may begin at any address.
 
-The body is ``__host__ __device__`` and includes no header, so NVRTC compiles it without a CUDA toolkit. nvcc and plain
-C++ compilers can also compile the source. A C++ compiler builds host functions with the same names and arguments for
-tests without a GPU. Host builds need ``-ffp-contract=off``, because the kernel rounds product and sum separately, as
-:mod:`.cast_on_host` does.
+The kernel's body is ``__host__ __device__`` and includes no header, so NVRTC compiles it without a CUDA toolkit. nvcc
+and plain C++ compilers can also compile the source. For tests without a GPU, a C++ compiler builds host functions with
+the same names and arguments. Builds by a C++ compiler need ``-ffp-contract=off``, because the kernel rounds product and
+sum separately, as :mod:`.cast_on_host` does.
 """
 
 from __future__ import annotations
@@ -21,22 +22,25 @@ import numpy as np
 from aiostream_data.device.batch_layout import Cast
 
 KERNELS: Final = ("cast_f16_planar", "cast_f16_packed", "cast_f32_planar", "cast_f32_packed")
-"""Kernel names: dtype of the result, and planar (NCHW) or packed (NHWC) channels."""
+"""Names of the kernels, by dtype of the result and by channel layout: planar (NCHW) or packed (NHWC)."""
 
 _THREADS: Final = 128
 _GROUP: Final = 4
 _MOST_BLOCKS: Final = 1024
 _MOST_IMAGES_AT_ONCE: Final = 65_535
-"""CUDA's limit for the second dimension of a grid. The kernel loops over further images."""
+"""Largest second dimension of a kernel's grid that CUDA allows.
+
+If a batch has more images, the kernel loops over the remaining images.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Parameters of one kernel launch.
+    """Parameters of one launch of a CUDA kernel.
 
     Attributes:
         name: One of :data:`KERNELS`.
-        grid, block: Number of blocks per dimension, and threads per block.
+        grid, block: Number of blocks in each dimension of the grid, and number of threads per block.
         arguments: Kernel arguments in order; pointers as ``numpy.uint64``, others as ``numpy.int32``.
     """
 
@@ -50,7 +54,7 @@ def launch_of(cast: Cast, target: int, slot: int) -> Launch | None:
     """Return the launch parameters of a cast, or None if the result has no pixels.
 
     Args:
-        target, slot: Addresses of the consumer's block and of the slot.
+        target, slot: Addresses of the consumer's memory block and of the slot.
     """
     rows, height, width, channels = cast.images.shape
     lines, columns = cast.size
@@ -78,7 +82,9 @@ def launch_of(cast: Cast, target: int, slot: int) -> Launch | None:
 
 
 def compile_kernels(cupy: Any) -> dict[str, Any]:
-    """Compile the kernels for the current device and return them by name. Takes seconds unless CuPy has cached them.
+    """Compile the kernels for the current device and return them by name.
+
+    Compilation takes seconds unless CuPy has cached the kernels.
 
     Args:
         cupy: The module ``cupy``, which only :mod:`.cuda` imports.
@@ -246,4 +252,4 @@ MAKE_KERNEL(cast_f16_packed, false, Half)
 MAKE_KERNEL(cast_f32_planar, true, float)
 MAKE_KERNEL(cast_f32_packed, false, float)
 """
-"""Source of :data:`KERNELS`: CUDA C++ that is also valid C++14."""
+"""Source code of the kernels :data:`KERNELS`: CUDA C++ that is also valid C++14."""

@@ -1,8 +1,9 @@
-"""Compute the positions of a batch's arrays in one packed slot. This module touches no device.
+"""Compute the positions of a batch's arrays in one packed slot. This module never uses the device itself.
 
-All arrays of a batch lie in one block, in leaf order, each on a 256-byte boundary, so that one copy transfers the
-batch. A ragged leaf is two arrays (values, row splits). Non-numeric leaves (bytes, str, objects, dates) cannot be
-stored in device memory. On ``cpu`` they are kept outside the slot; other devices refuse them.
+All arrays of a batch are stored in one memory block, in leaf order, so that one copy transfers the batch. Each array
+starts on a 256-byte boundary. A ragged leaf is stored as two arrays (values, row splits). Non-numeric leaves (bytes,
+str, objects, dates) cannot be stored in device memory. On ``cpu``, non-numeric leaves stay outside the slot; other
+devices reject these leaves.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from aiostream_data.rows.structure import flatten
 
 @dataclass(frozen=True, slots=True)
 class TakenApart:
-    """A batch split into its layout, its arrays and its object leaves.
+    """A batch that was split into a layout, arrays and object leaves.
 
     Attributes:
-        sources: The batch's own arrays, not copied; one per ``layout.arrays``.
-        kept: The object leaves, in leaf order.
+        sources: The arrays of the batch, not copied; one for each entry of ``layout.arrays``.
+        kept: The leaves that are not arrays, in leaf order.
     """
 
     layout: BatchLayout
@@ -38,14 +39,14 @@ class TakenApart:
 
 
 def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
-    """Split ``batch`` into arrays for a slot and object leaves.
+    """Split ``batch`` into arrays that fit into a slot and leaves that are other objects.
 
     Python numbers and NumPy scalars become zero-dimensional arrays.
 
     Args:
         batch: A structure of arrays, ragged arrays and numbers; with ``keeps_objects``, also of objects.
         device: Name of the target device, for error messages.
-        keeps_objects: Keep non-numeric leaves outside the slot instead of raising.
+        keeps_objects: True to keep non-numeric leaves outside the slot instead of raising an error.
 
     Raises:
         DeviceLeafError: A leaf is not numeric and ``keeps_objects`` is False.
@@ -70,7 +71,7 @@ def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
 
 
 def place(specs: Iterable[tuple[str, tuple[int, ...], np.dtype[Any]]]) -> tuple[tuple[SlotArray, ...], int]:
-    """Compute the slot positions of arrays with these (path, shape, dtype), and the slot size in bytes."""
+    """Compute the slot positions of arrays given as (path, shape, dtype), and the slot size in bytes."""
     placed: list[SlotArray] = []
     end = 0
     for path, shape, dtype in specs:
@@ -86,9 +87,9 @@ def views(block: NDArray[np.uint8], layout: BatchLayout) -> list[NDArray[Any]]:
 
 
 def fill(slot_arrays: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any] | Parts]) -> None:
-    """Write ``sources`` into the arrays of a slot, without temporary copies and with the GIL released.
+    """Copy ``sources`` into the arrays of a slot, without temporary copies and with the GIL released.
 
-    The function uses ``np.copyto``, because assigning to a memoryview holds the GIL during the copy.
+    The function calls ``np.copyto``, because an assignment to a memoryview holds the GIL during the copy.
     """
     for target, source in zip(slot_arrays, sources, strict=True):
         if isinstance(source, Parts):
@@ -109,7 +110,7 @@ def _numeric_parts(path: str, leaf: Any) -> Sequence[tuple[str, NDArray[Any] | P
 
 
 def _means_more(leaf: NDArray[Any] | Parts) -> bool:
-    """Return True if an array has a mask or a unit, which a slot cannot store."""
+    """Return True if an array has a mask or a physical unit, which a slot cannot store."""
     if isinstance(leaf, Parts):
         return False
     try:
@@ -120,7 +121,7 @@ def _means_more(leaf: NDArray[Any] | Parts) -> bool:
 
 
 def is_numeric(dtype: np.dtype[Any]) -> bool:
-    """Return True if a GPU array library can hold the dtype: native bool, int, complex, and float up to 64 bits."""
+    """Return True if GPU libraries support the dtype: native bool, int, complex, or float of up to 64 bits."""
     widest = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
     return dtype.isnative and dtype.itemsize <= widest.get(dtype.kind, 0)
 

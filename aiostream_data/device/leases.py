@@ -1,12 +1,13 @@
-"""Leases: a consumer uses a device slot in place, on its own streams, until it releases the slot.
+"""Leases: a consumer uses a device slot without a copy, on its own streams, until it releases the slot.
 
-A :class:`Lease` records every stream on which its batch was used. Each stream is first ordered after the copy that
-fills the slot. When the lease ends, a mark is recorded on each stream, and the slot is reused only after these marks.
+A :class:`Lease` records every device stream on which its batch was used. Each of these streams first waits for the copy
+that fills the slot. When the lease ends, the ring records a mark on each stream, and reuses the slot only after these
+marks.
 
-Arrays over the slot, including arrays of other libraries, keep the slot's *holder* alive, not the lease. If a batch is
-never released, a finalizer runs when the last of its arrays dies. The finalizer can run in any thread during garbage
-collection, where it must neither take a lock nor call the device. It therefore only appends the lease to a deque. The
-next call into the ring ends these leases and counts them as leaked.
+Arrays that refer to the slot, including arrays of other libraries, keep the slot's *holder* alive, not the lease. If a
+batch is never released, a finalizer runs when the last of its arrays is garbage-collected. The finalizer can run in any
+thread during garbage collection, so it must neither take a lock nor call the device. Therefore the finalizer only
+appends the lease to a deque. The next call of a ring method ends the leases in this deque and counts them as leaked.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from aiostream_data.interrupts import interrupts_after
 
 
 class _Holder:
-    """Object that all arrays over a leased slot keep alive, and with it the slot's memory.
+    """Object that keeps the memory of a leased slot alive. All arrays over the slot refer to this object.
 
     Attributes:
-        block: Memory of the slot.
+        block: Memory block of the slot.
     """
 
     __slots__ = ("__weakref__", "block")
@@ -48,13 +49,14 @@ class _Holder:
 
 
 class Lease:
-    """Use of one slot by one consumer.
+    """Lease of one device slot by one consumer.
 
     Attributes:
         slot: The leased slot.
-        arrived: Mark after the copy that fills the slot.
-        streams: Streams on which the slot was used, by handle. The streams stay alive until a mark is recorded on each.
-        finalizer: Finalizer that runs when the last array over the slot dies.
+        arrived: Mark (a point in the device stream) after the copy that fills the slot.
+        streams: Device streams on which the slot was used, by handle. The lease keeps these streams alive until a mark
+            is recorded on each.
+        finalizer: Finalizer that runs when the last array over the slot is garbage-collected.
         ended: True after the lease has ended.
     """
 
@@ -70,17 +72,17 @@ class Lease:
 
 
 class Leases:
-    """The leases of one ring. Any thread may call the methods.
+    """The leases of one ring. Any thread may call the methods of this class.
 
     Attributes:
-        leaked: Number of leases that ended because all their arrays died without a release.
+        leaked: Number of leases that ended without a release, because all their arrays were garbage-collected.
     """
 
     def __init__(self, backend: DeviceBackend, state: RingState, set_free: Callable[[DeviceSlot], None]) -> None:
-        """Create the registry without leases.
+        """Create the registry of leases without any lease.
 
         Args:
-            set_free: Called with each freed slot, with the lock held.
+            set_free: Function that is called with each freed slot, with the lock held.
         """
         self._backend = backend
         self._state = state
@@ -91,10 +93,11 @@ class Leases:
         self.leaked = 0
 
     def lend(self, slot: DeviceSlot) -> tuple[Lease, DeviceBlock]:
-        """Begin the lease of a slot that holds a batch and is in state LEASED. The caller holds the lock.
+        """Begin the lease of a slot that holds a batch and is in state LEASED. The caller must hold the ring's lock.
 
         Returns:
-            The lease, and the slot's memory as a block. While a view of the block lives, the lease cannot leak.
+            The lease, and the memory block of the slot. While a view of the block exists, the lease does not count as
+            leaked.
         """
         assert slot.block is not None
         lease, holder = Lease(slot), _Holder(slot.block)
@@ -114,15 +117,15 @@ class Leases:
             raise BatchReleasedError("this device batch was already released: its slot may hold another batch")
 
     def stream(self, current: Callable[[], StreamRef], *, lent: bool = False) -> StreamRef:
-        """Return a consumer library's current stream, after checking that work enqueued on it runs at once.
+        """Return the current stream of the consumer's library, and check that the stream runs enqueued work at once.
 
         Args:
             lent: True if the batch stays in its slot and is released later.
 
         Raises:
-            PlanError: As for :meth:`check_lendable`, only with ``lent``.
+            PlanError: ``lent`` is true, and :meth:`check_lendable` rejects the stream.
             GraphCaptureError: As for :meth:`check_stream`.
-            DeviceError: The device has failed, usually because of a kernel of the consumer.
+            DeviceError: The device has failed, usually in a kernel that the consumer launched.
         """
         with self._asking():
             stream = current()
@@ -130,10 +133,10 @@ class Leases:
         return stream
 
     def named(self, handle: int) -> StreamRef:
-        """Return the stream that an importer names by handle, after checking that it may use a lease.
+        """Return the stream that an importer passed as a handle, and check that this stream may use a lease.
 
         Raises:
-            PlanError: The handle names a per-thread stream.
+            PlanError: The handle identifies a per-thread stream.
             GraphCaptureError, DeviceError: As for :meth:`stream`.
         """
         with self._asking():
@@ -145,7 +148,7 @@ class Leases:
         """Check that a lease can be used on ``stream`` and released by any thread.
 
         Raises:
-            PlanError: The handle names a per-thread stream, which no other thread can wait for.
+            PlanError: The handle identifies a per-thread stream, and other threads cannot wait for such a stream.
             GraphCaptureError, DeviceError: As for :meth:`check_stream`.
         """
         if not self._backend.same_in_all_threads(stream):
@@ -158,7 +161,7 @@ class Leases:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Fail the ring if a query in the block shows that the device has failed."""
+        """Mark the ring as failed if a query in the ``with`` block shows that the device has failed."""
         try:
             yield
         except DeviceError as error:
@@ -170,7 +173,8 @@ class Leases:
         """Check that ``stream`` runs enqueued work instead of recording it into a CUDA graph.
 
         Raises:
-            GraphCaptureError: The stream is being captured. Each replay would repeat work meant for one batch.
+            GraphCaptureError: The stream is being captured. Each replay of the CUDA graph would repeat work that uses
+                only this batch.
         """
         with self._asking():
             capturing = self._backend.capturing(stream)
@@ -182,10 +186,10 @@ class Leases:
 
     @contextmanager
     def using(self, lease: Lease, stream: StreamRef) -> Iterator[None]:
-        """Order ``stream`` after the batch's arrival, and record that it uses the slot.
+        """Make ``stream`` wait for the batch, and record that the stream uses the slot.
 
-        The lock is held while the block runs, so no thread can end the lease before the block has enqueued its work.
-        The block must not wait.
+        The lock is held while the ``with`` block runs, so no other thread can end the lease before the block has
+        enqueued its work. The ``with`` block must not wait.
 
         Raises:
             BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
@@ -200,7 +204,7 @@ class Leases:
 
     @interrupts_after()
     def arrive(self, lease: Lease) -> None:
-        """Block the calling thread until the batch has arrived, for consumers that read it without a stream.
+        """Block the calling thread until the batch is on the device, for consumers that read it without a stream.
 
         Raises:
             BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
@@ -211,14 +215,17 @@ class Leases:
 
     @interrupts_after()
     def end(self, lease: Lease) -> None:
-        """End the lease, so that the slot is reused after all work on its streams. Never waits on an open ring.
+        """End the lease, so that the slot is reused after all work on its streams.
 
-        On a closed ring, the call waits for these streams, because the memory is freed next. After a device failure,
-        and in a forked child, the call only marks the lease as ended.
+        If the ring is open, the method never waits.
+
+        If the ring is closed, the method waits for these streams, because the memory is freed next. After a device
+        failure and in a forked child process, the method only marks the lease as ended.
 
         Raises:
             BatchReleasedError: The batch was already released.
-            GraphCaptureError: A stream that used the batch is being captured. The lease does not end.
+            GraphCaptureError: A stream that used the batch is being captured into a CUDA graph. In this case the lease
+                does not end.
             DeviceError: The device failed during the call.
         """
         if self._state.forked:
@@ -233,7 +240,7 @@ class Leases:
 
     @interrupts_after()
     def end_when(self, lease: Lease, reached: Callable[[], object]) -> None:
-        """End the lease after ``reached``, a blocking function, has returned. The waiter thread calls ``reached``.
+        """End the lease after the blocking function ``reached`` has returned. The waiter thread calls ``reached``.
 
         Raises:
             BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
@@ -249,13 +256,15 @@ class Leases:
 
     @interrupts_after()
     def end_oldest_owed(self) -> bool:
-        """Block until the oldest lease of :meth:`end_when` may end, and end it. Return False if none is pending.
+        """Wait for the function ``reached`` of the oldest lease passed to :meth:`end_when`, and end this lease.
 
-        If copying the batch ran out of memory, nothing reads the slot, so the slot is freed and a warning is issued.
-        The consumer's library reports that failure when the consumer first uses the copies.
+        Return False if no such lease exists.
+
+        If the copy of a batch ran out of memory, no work reads the slot, so the slot is freed and a warning is issued.
+        The consumer's library reports the out-of-memory error when the consumer first uses the copied arrays.
 
         Raises:
-            DeviceError: The awaited operation has failed.
+            DeviceError: The device operation that ``reached`` waits for has failed.
         """
         with self._state.lock:
             if not self._owed:
@@ -273,7 +282,9 @@ class Leases:
 
     @interrupts_after()
     def end_leaked(self) -> None:
-        """End and count the leases whose arrays have all died. Call it regularly, but never from a finalizer.
+        """End the leases whose arrays have all been garbage-collected, and count them as leaked.
+
+        Call this method regularly, but never from a finalizer.
 
         Raises:
             DeviceError: The device failed during the call.
@@ -294,7 +305,8 @@ class Leases:
         """Record marks for leaked leases, so that closing the ring can wait for their streams.
 
         Args:
-            timeout_s: Longest wait for the lock in seconds. A thread that is stuck in the driver may hold the lock.
+            timeout_s: Maximum time in seconds to wait for the lock. A thread that is blocked in a call of the GPU
+                driver may hold the lock.
         """
         if not self._state.lock.acquire(timeout=timeout_s):
             return
@@ -315,11 +327,11 @@ class Leases:
 
     @property
     def any_leaked(self) -> bool:
-        """True if :meth:`end_leaked` has leases to end. Takes no lock."""
+        """True if leaked leases wait for :meth:`end_leaked`. Takes no lock."""
         return bool(self._let_go)
 
     def held(self, slots: list[DeviceSlot]) -> int:
-        """Return the number of slots that consumers hold and can release."""
+        """Return the number of slots that consumers use and can still release."""
         return sum(slot.state is DeviceState.LEASED for slot in slots) - self._owing
 
     def _note_end(self, lease: Lease) -> None:
@@ -330,7 +342,7 @@ class Leases:
             lease.finalizer.detach()
 
     def _end(self, lease: Lease) -> None:
-        """Record marks at the end of the slot's use, and free the slot. The caller holds the lock."""
+        """Record a mark on each stream that used the slot, and free the slot. The caller must hold the ring's lock."""
         streams, lease.streams = list(lease.streams.values()), {}
         if self._state.failed:
             return

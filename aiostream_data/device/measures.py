@@ -1,8 +1,9 @@
-"""Counters of a ring, collected without querying the device.
+"""Counters of a ring of slots, collected without querying the device.
 
-The host's clock measures how long a consumer waited for a copy. The wait begins when the batch is handed over, and ends
-when the waiter thread frees its host slot. A consumer whose stream had other work in that time waited less. Copy times
-come from timed marks on the device, which are recorded only for profiles.
+The clock of the host measures how long a consumer waited for the copy of its batch. The measured wait begins when the
+batch is delivered, and ends when the waiter thread frees the batch's host slot. If the consumer's stream ran other work
+in this time, the actual wait was shorter. Copy times come from timed marks on the device, which are recorded only for
+profiles.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from time import perf_counter
 
 
 class Arrival:
-    """Times of one batch on its way to the device.
+    """Times of one batch while it is transferred to the device.
 
     Attributes:
-        nbytes: Bytes copied for the batch.
-        asked_at, arrived_at: ``time.perf_counter()`` of the hand-over and of the arrival; None until then.
+        nbytes: Number of bytes copied to the device for the batch.
+        asked_at, arrived_at: ``time.perf_counter()`` when the batch was delivered and when its copy ended; None before.
     """
 
     __slots__ = ("arrived_at", "asked_at", "nbytes")
@@ -31,13 +32,16 @@ class Measures:
     """Counters of one ring. All methods except :meth:`wrote` require the ring's lock.
 
     Attributes:
-        launches: Number of copies and kernels enqueued, to the device and out of its slots.
-        written_nbytes: Bytes written into host slots.
-        rewritten_nbytes: Part of ``written_nbytes`` that had been assembled elsewhere before, and copied twice.
-        timed_nbytes: Bytes of timed copies.
+        launches: Number of copies and kernels enqueued, both for copies to the device and for copies out of device
+            slots.
+        written_nbytes: Number of bytes written into host slots.
+        rewritten_nbytes: Part of ``written_nbytes`` that had been assembled in other memory before, and was thus copied
+            twice.
+        timed_nbytes: Number of bytes whose copies were timed.
         copy_s: Total device time of timed copies, in seconds.
-        late: Number of batches that had not arrived when they were handed over.
-        exposed_s: Total delay of late batches in seconds, an upper bound on the consumers' waiting time.
+        late: Number of batches that were delivered before their copy to the device ended.
+        exposed_s: Total time in seconds between delivery and arrival of late batches, an upper bound on the consumers'
+            waiting time.
     """
 
     def __init__(self) -> None:
@@ -51,13 +55,13 @@ class Measures:
         self.exposed_s = 0.0
 
     def wrote(self, nbytes: int, rewritten: int) -> None:
-        """Count a write into a host slot. Does not require the ring's lock."""
+        """Count one write into a host slot. The caller need not hold the ring's lock."""
         with self._lock:
             self.written_nbytes += nbytes
             self.rewritten_nbytes += rewritten
 
     def asked(self, arrival: Arrival) -> None:
-        """Record that a batch is handed over. Only the first call per batch counts."""
+        """Record that a batch is delivered to the consumer. Only the first call for each batch counts."""
         if arrival.asked_at is None:
             arrival.asked_at = perf_counter()
             self.late += arrival.arrived_at is None

@@ -1,8 +1,8 @@
 """Find the stream object for a DLPack handle, and keep the stream alive.
 
-DLPack importers pass only a handle. After the importing library destroys the stream, the handle is invalid and must not
-be passed to CUDA. Importers pass the current stream of their own library, so this module searches the current streams
-of the supported libraries.
+DLPack importers pass only the handle of their stream. When the importing library destroys its stream, the handle
+becomes invalid and must not be passed to CUDA. Importers pass the current stream of their own library, so this module
+searches the current streams of the supported libraries.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from aiostream_data.device.backend import DeviceBackend, StreamRef
 
 
 def stream_named(handle: int, backend: DeviceBackend) -> StreamRef:
-    """Return the stream with a handle. If a supported library owns the stream, the returned object keeps it alive.
+    """Return the device stream with a given handle.
+
+    If a supported library owns the stream, the returned object keeps the stream alive.
 
     Args:
-        handle: CUDA's stream handle, as passed to ``__dlpack__``; 1 is the legacy stream.
+        handle: CUDA handle of the stream, as passed to ``__dlpack__``; 1 is the legacy stream.
         backend: The device.
 
     Raises:
@@ -27,7 +29,7 @@ def stream_named(handle: int, backend: DeviceBackend) -> StreamRef:
 
 
 def _current_streams(backend: DeviceBackend) -> Iterator[StreamRef]:
-    """Yield the calling thread's current stream of each library that already uses CUDA."""
+    """Yield the calling thread's current CUDA stream of each library that already uses CUDA."""
     yield backend.current_stream()
     torch = sys.modules.get("torch")
     if torch is not None and backend.device.startswith("cuda") and torch.cuda.is_initialized():

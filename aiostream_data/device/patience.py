@@ -1,7 +1,8 @@
 """Raise an error if a consumer holds every device slot for too long while it waits for another batch.
 
-The error comes after a delay, because another thread may be about to release a batch. Garbage collection frees slots
-without a notification. So the slots are polled, but only if batches are leased, and only while the consumer waits.
+The error is raised after a delay, because another thread may be about to release a batch. Garbage collection frees
+device slots without a notification. Therefore the slots are polled, but only if batches are leased and the consumer
+waits.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import LeasesHeldError
 
 LIMIT_S: Final = 10.0
-"""Longest time in seconds that a consumer may hold every slot while it waits for another batch."""
+"""Maximum time in seconds that a consumer may use every slot while it waits for another batch."""
 
 LOOK_AGAIN_S: Final = 0.1
 
 
 class Patience:
-    """Time limit for one wait for a batch.
+    """Time limit for one wait of a consumer for a batch.
 
     Args:
         devices: Device stages that may deliver the batch.
@@ -31,10 +32,12 @@ class Patience:
         self._since: float | None = None
 
     def next_look_s(self) -> float | None:
-        """Free leaked slots. Return the seconds to wait before the next call, or None if nothing is leased.
+        """Free leaked slots.
+
+        Return the seconds to wait before the next call of this method, or None if no batch is leased.
 
         Raises:
-            LeasesHeldError: The consumer has held every slot for :data:`LIMIT_S` seconds.
+            LeasesHeldError: The consumer has used every slot for :data:`LIMIT_S` seconds.
         """
         if not self._lending:
             return None

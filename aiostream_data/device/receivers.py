@@ -1,9 +1,9 @@
 """Adapters for the array libraries in which consumers receive batches.
 
-Every library has a current stream per thread, an allocator, and its own array type. Memory for copies comes from the
-library's allocator, so the library itself orders allocation, use and release on the consumer's stream.
-:mod:`aiostream_data.integrations` implements all libraries except the device's own. Each integration is imported on
-first use.
+Every array library has a current stream per thread, an allocator, and its own array type. Memory for copies comes from
+the allocator of the consumer's library, so the library itself orders allocation, use and release.
+:mod:`aiostream_data.integrations` implements all libraries except the device's own. Each integration module is imported
+on first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiostream_data.errors import ArgumentTypeError, DeviceUnavailableError, Mis
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """An array of the consumer that receives a batch.
+    """An array that the consumer passes and that receives a batch.
 
     Attributes:
         block: Memory of the array.
@@ -36,50 +36,56 @@ class WriteTarget:
 
 
 class FrameworkReceiver(Protocol):
-    """One array library on one device. The consumer's threads call the methods."""
+    """Adapter for one array library on one device. Threads of the consumer call the methods of the adapter."""
 
     def current_stream(self) -> StreamRef:
-        """Return the stream on which the calling thread's work in this library runs."""
+        """Return the device stream on which this library runs the calling thread's work."""
 
     def memory(self, nbytes: int) -> tuple[DeviceBlock, Any]:
-        """Allocate memory from the library for the current stream. Return a block, and an object to pass to
-        :meth:`view`.
+        """Allocate memory from the library's allocator, for use on the current stream.
+
+        Return a memory block, and an object to pass to :meth:`view`.
 
         Raises:
             DeviceMemoryError: The device has not enough free memory.
         """
 
     def view(self, memory: Any, array: SlotArray) -> Any:
-        """Return an array over allocated memory. The array keeps the memory alive."""
+        """Return an array that uses allocated memory. The array keeps its memory alive."""
 
     def borrowed(self, native: NativeArray, exported: ExportedArray) -> Any:
-        """Return an array over a slot, for the current stream. The caller has already ordered that stream."""
+        """Return an array that refers to a slot, for use on the current stream.
+
+        Before the call, the caller makes the current stream wait for the batch.
+        """
 
     def target(self, array: Any) -> WriteTarget:
-        """Return an array of the library as a write target.
+        """Return the consumer's array as a target for writes.
 
         Raises:
-            TypeError: The array cannot be written; the message names the reason.
+            TypeError: The array cannot be written; the error message names the reason.
         """
 
 
 class Copier(Protocol):
-    """A library with immutable arrays, which always receives copies."""
+    """Adapter for a library with immutable arrays, which always receives copies."""
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
     ) -> tuple[list[Any], Callable[[], object] | None]:
-        """Return copies of a batch's arrays, and a function that blocks until they are ready (None if they are).
+        """Return copies of a batch's arrays, and a function that waits for the copies, or None if they are ready.
 
         Args:
-            natives: Arrays of the device's own library.
-            exported: The same arrays as objects whose ``__dlpack__`` orders the importer's stream.
-            arrive: Blocks until the arrays have arrived. Call it before reading the arrays without a stream.
+            natives: Arrays of the device's own library that refer to the slot.
+            exported: The arrays ``natives`` as objects with ``__dlpack__``, which makes the importer's stream wait for
+                the batch.
+            arrive: Function that blocks until the arrays are on the device. Call this function before reading the
+                arrays without a stream.
         """
 
 
 class NativeReceiver:
-    """The device's own library: NumPy on ``cpu``, CuPy on a GPU."""
+    """Adapter for the device's own library: NumPy on ``cpu``, CuPy on a GPU."""
 
     def __init__(self, backend: DeviceBackend) -> None:
         self._backend = backend
@@ -105,14 +111,14 @@ class NativeReceiver:
 
 
 class Receivers:
-    """The array libraries available for batches of one backend. Each is loaded on first use.
+    """The array libraries available for batches of one backend. Each array library is loaded on first use.
 
     Attributes:
-        default: Library selected by the ``framework`` argument.
+        default: Array library selected by the ``framework`` argument.
     """
 
     def __init__(self, backend: DeviceBackend, framework: FrameworkName | None = None) -> None:
-        """Load ``framework``, so that a missing library raises immediately.
+        """Load the library ``framework``, so that a missing library raises immediately.
 
         Raises:
             MissingExtraError: The library is not installed.
@@ -129,7 +135,7 @@ class Receivers:
             self.default = self.of(framework)
 
     def of(self, framework: str | None) -> FrameworkReceiver:
-        """Return the receiver for "torch", "cupy", or the device's own library (None).
+        """Return the adapter for "torch", "cupy", or the device's own library (None).
 
         Raises:
             MissingExtraError: The library is not installed.

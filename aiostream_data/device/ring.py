@@ -1,19 +1,21 @@
-"""Move batches through host and device slots. No copy reads or writes a slot too early.
+"""Move batches through slots (reusable buffers) in host memory and in device memory.
+
+No copy reads or writes a slot while another operation uses the slot.
 
 A producer acquires a host slot, writes a batch into it and submits it. ``submit`` enqueues the copy to a device slot on
-the ring's own stream and returns at once. The consumer copies the batch out on *its* stream, or uses the batch in place
-until it releases it. Only the thread that frees host slots (``join_oldest``) waits for the device. Four rules prevent
-torn data; tests disable each rule and detect the damage:
+the ring's own stream and returns at once. The consumer copies the batch out of the device slot on *its own* stream, or
+uses the batch in the slot until the release. Only the thread that frees host slots (by ``join_oldest``) waits for the
+device. Four rules prevent overwritten data. For each rule, a test disables the rule and detects the damage:
 
-* A host slot is reused only after ``join`` of the mark after the copy that read it. The same holds for memory that
-  another process lent for that batch (:mod:`.shared_slots`).
-* A device slot is reused only by copies ordered after a mark on *every* stream that used it.
-* A batch is copied out, or used, only on a stream ordered after the mark of *that* batch's copy.
-* Memory of a slot that is replaced by a larger one is freed only after ``join`` of the mark of its last use.
+* A host slot is reused only after ``join`` of its mark (a point in the copy stream after the copy that read the slot).
+  Memory that another process lent for the batch is also reused only after this ``join`` (:mod:`.shared_slots`).
+* A device slot is overwritten only by copies that wait for a mark on *every* stream that used the slot.
+* A batch is read only on a stream that waits for the mark after *this* batch's copy.
+* When a larger slot replaces a slot, the old memory is freed only after ``join`` of the mark of its last use.
 
-A slot owns its marks and retires each mark when it is replaced. The ring fails for good if the device fails, or if a
-call is interrupted between enqueueing a copy and recording its mark. Afterwards every call raises, and memory that a
-copy might still access is never freed.
+A slot owns its marks and retires an old mark when a new mark replaces it. The ring fails permanently if the device
+fails, or if a call is interrupted between enqueueing a copy and recording its mark. After such a failure every call
+raises, and memory that a copy might still access is never freed.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ from aiostream_data.errors import AiostreamError, DeviceError, PlanError
 from aiostream_data.interrupts import interrupts_after
 
 _ABANDONED: list[object] = []
-"""Blocks that a copy might still access. They are never freed, because the device could write into freed memory."""
+"""Memory blocks that a copy might still access.
+
+These blocks are never freed, because the device could write into freed memory.
+"""
 
 _CLOSING_STEP_S = 0.001
 
@@ -54,15 +59,17 @@ class RingStats:
 
     Attributes:
         batches: Number of batches submitted.
-        copied_nbytes: Bytes copied to the device for them.
-        regrows: Number of slots replaced by larger ones.
-        device_slots: Current number of device slots; less than requested if the device had not enough memory.
+        copied_nbytes: Number of bytes copied to the device for all batches.
+        regrows: Number of slots that were replaced by larger slots.
+        device_slots: Current number of device slots; less than requested if the device memory was too small.
         device_slots_asked: Requested number of device slots.
-        leaked_leases: Batches that the consumer dropped without releasing them. Their slots were freed later.
-        host_nbytes, device_nbytes: Memory of the slots in bytes, now or when the ring was closed.
-        pinned_nbytes: Page-locked part of ``host_nbytes``. On a GPU this is all of it, unless page-locking failed and
-            ``allow_pageable`` is set. On ``cpu`` it is 0.
-        abandoned_nbytes: Bytes never freed because a copy might still access them.
+        leaked_leases: Number of batches that the consumer dropped without releasing them. The slots of these batches
+            were freed later.
+        host_nbytes, device_nbytes: Memory of the host slots and of the device slots in bytes, now or when the ring was
+            closed.
+        pinned_nbytes: Page-locked part of ``host_nbytes``. On a GPU, all of ``host_nbytes`` is page-locked, unless
+            page-locking failed and ``allow_pageable`` is set. On ``cpu``, ``pinned_nbytes`` is 0.
+        abandoned_nbytes: Number of bytes that are never freed because a copy might still access them.
         shared: Statistics of batches that other processes wrote.
     """
 
@@ -80,7 +87,7 @@ class RingStats:
 
 
 class _SlotMemory(NamedTuple):
-    """Bytes of all slots; the fields are those of :class:`RingStats`."""
+    """Memory of all slots in bytes; the fields have the meaning of the fields of :class:`RingStats`."""
 
     host_nbytes: int
     device_nbytes: int
@@ -88,7 +95,9 @@ class _SlotMemory(NamedTuple):
 
 
 class SlotRing:
-    """Host slots, device slots and one copy stream. Any thread may call the methods.
+    """Ring of slots: host slots, device slots and one device stream that copies batches between them.
+
+    Any thread may call the methods of this class.
 
     All methods except :meth:`close` raise ``DeviceError`` after a device failure, ``LoaderClosedError`` after the ring
     was closed, and ``ForkedPipelineError`` in a forked child.
@@ -106,17 +115,18 @@ class SlotRing:
         profile: bool = False,
         shared: SharedSlots | None = None,
     ) -> None:
-        """Create the ring. Slot memory is allocated when the first batches arrive.
+        """Create the ring. The memory of the slots is allocated when the first batches arrive.
 
         Args:
             backend: The device. The caller closes the backend after the ring.
-            host_slots, device_slots: Number of host and device slots. Their sum bounds the batches held at once.
-            slot_nbytes: Size of every slot in bytes; None to size slots by the batches.
-            hand_over: Settings for handing batches to consumers; None for copies in the device's own library.
+            host_slots, device_slots: Number of host and device slots. The sum of these numbers limits the number of
+                batches in the ring at the same time.
+            slot_nbytes: Size of every slot in bytes; None to choose the size from the sizes of the batches.
+            hand_over: Settings for delivering batches to consumers; None to deliver copies in the device's own library.
             allow_pageable: Use pageable host memory, with a warning, if the system refuses to page-lock it.
-            profile: Time every copy to the device.
-            shared: Copies batches directly from memory that other processes wrote; closed with the ring. None: all
-                batches go through host slots.
+            profile: True to measure the time of every copy to the device.
+            shared: Object that copies batches directly from memory that other processes wrote; closed with the ring.
+                If None, all batches go through host slots.
 
         Raises:
             PlanError: The number of host or device slots is below 1.
@@ -152,16 +162,16 @@ class SlotRing:
 
         Raises:
             SlotTooSmallError: The layout needs more than ``slot_nbytes`` bytes.
-            DeviceMemoryError: The memory cannot be allocated or page-locked.
+            DeviceMemoryError: The memory of the slot cannot be allocated or page-locked.
         """
         self.state.check()
         return self._host.arrays(slot, layout)
 
     def transfer(self, slot: HostSlot, parts: TakenApart, lease: object = None) -> Transfer:
-        """Plan the copies of a batch to the device, from an acquired slot and from memory lent by other processes.
+        """Plan the copies of a batch to the device, from a host slot and from memory that other processes lent.
 
         Args:
-            lease: Object to keep as long as the lent memory.
+            lease: Object to keep alive as long as the lent memory is in use.
 
         Raises:
             DeviceError: The device failed.
@@ -186,14 +196,15 @@ class SlotRing:
             slot: Acquired slot, written through :meth:`arrays` with this layout or with the layout of its
                 :meth:`transfer`.
             layout: Layout of the batch in the device slot.
-            kept: Object leaves that :func:`~aiostream_data.device.layout.take_apart` returned.
-            copies: Copies planned by :meth:`transfer`; None if the host slot holds the whole batch.
+            kept: Leaves that are not arrays, as returned by :func:`~aiostream_data.device.layout.take_apart`.
+            copies: Copies that :meth:`transfer` planned; None if the host slot holds the complete batch.
 
         Returns:
-            The batch, or None if no device slot is free. The caller then still owns ``slot``. Copies run in call order.
+            The batch, or None if no device slot is free. If the result is None, the caller still owns ``slot``. The
+            copies of several batches run in the order of the calls.
 
         Raises:
-            DeviceMemoryError: The device has not enough memory even for one slot; the caller still owns ``slot``.
+            DeviceMemoryError: The device memory is too small for even one slot; the caller still owns ``slot``.
         """
         self.state.check()
         self.reclaim()
@@ -230,30 +241,37 @@ class SlotRing:
         self._copied_nbytes += nbytes
 
     def has_device_slot(self) -> bool:
-        """Return True if a device slot is free. Never waits and takes no lock, so an event loop may call it."""
+        """Return True if a device slot is free.
+
+        The method never waits and takes no lock, so an event loop may call it.
+        """
         self.state.check()
         return self._device.any_free
 
     def give_back(self, slot: HostSlot) -> None:
-        """Free an acquired slot that will not be submitted. Leave a submitted slot unchanged."""
+        """Free an acquired host slot that will not be submitted. A submitted slot is not changed."""
         if not self.state.forked:
             self._host.give_back(slot)
 
     @interrupts_after()
     def join_oldest(self) -> bool:
-        """Block, with the GIL released, until the oldest copy has run, and free its host slot.
+        """Wait, with the GIL released, until the oldest copy to the device has ended, and free its host slot.
 
-        If no copy is pending, wait instead for the oldest batch that JAX copies, and free its device slot.
+        If no copy is pending, wait instead for the oldest batch that JAX copies, and free the device slot of this
+        batch.
 
         Returns:
-            False, without waiting, if nothing is pending or other threads already wait for everything pending.
+            False, without waiting, if no copy is pending or other threads already wait for all pending copies.
         """
         self.state.check()
         self.reclaim()
         return self._host.join_oldest() or self._device.leases.end_oldest_owed()
 
     def reclaim(self) -> None:
-        """Free the device slots of leaked leases, whose arrays have all died. Never waits on an open ring."""
+        """Free the device slots of leaked leases (leases whose arrays have all been garbage-collected).
+
+        The method never waits while the ring is open.
+        """
         self._device.leases.end_leaked()
 
     @property
@@ -262,7 +280,7 @@ class SlotRing:
         return self._device.all_held
 
     def stats(self) -> RingStats:
-        """Return statistics of the ring."""
+        """Return the statistics of the ring."""
         memory = self._closed_with or self._memory()
         return RingStats(
             batches=self._batches,
@@ -289,8 +307,8 @@ class SlotRing:
     def close(self, timeout_s: float = 2.0) -> None:
         """Wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and drop the slots. Idempotent.
 
-        Memory that a copy may still access is never freed; a ``ResourceWarning`` reports its size. Does nothing in a
-        forked child.
+        Memory that a copy may still access is never freed. In this case a ``ResourceWarning`` reports the size of this
+        memory. The method does nothing in a forked child process.
         """
         deadline = time.monotonic() + timeout_s
         if not self.state.close(timeout_s):
@@ -336,7 +354,7 @@ class SlotRing:
         self._abandoned_nbytes += block.nbytes
 
     def _anyone_inside(self) -> bool:
-        """True while another thread waits for a copy, or enqueues one that copies a batch out."""
+        """True while another thread waits for a copy to the device, or enqueues a copy out of a device slot."""
         joining = any(slot.state is HostState.JOINING for slot in self._host.all)
         return joining or any(slot.state is DeviceState.READING for slot in self._device.all)
 

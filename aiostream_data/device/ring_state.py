@@ -1,4 +1,4 @@
-"""State of a ring (open, failed, closed or forked), and the lock and notifications that its parts share."""
+"""State of a ring of slots (open, failed, closed or forked), and the lock and notifications that its parts share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from aiostream_data.errors import DeviceError, ForkedPipelineError, LoaderClosed
 
 
 class RingState:
-    """State of a ring: open, failed, closed or forked. Failed and closed are final.
+    """State of a ring of slots: open, failed, closed or forked. A failed or closed ring never changes its state again.
 
     Attributes:
-        lock: Held while the state of any slot changes. Held during a wait for the device only to enlarge a slot.
-        measures: Counters that the parts of the ring share.
-        on_change: Callback for every change, or None. Called from any thread with the lock held; must return at once.
+        lock: Lock that protects the state of every slot. A thread holds this lock while it waits for the device only in
+            one case: to enlarge a slot.
+        measures: Counters that all parts of the ring update.
+        on_change: Function called after every change of a slot, or None. Any thread may call this function, with the
+            lock held, so the function must return at once.
     """
 
     def __init__(self) -> None:
@@ -30,7 +32,7 @@ class RingState:
         self._closed = False
 
     def check(self) -> None:
-        """Check that the ring can be used.
+        """Check that this process can use the ring.
 
         Raises:
             ForkedPipelineError: This process is a forked child, which cannot use the device.
@@ -42,7 +44,9 @@ class RingState:
             raise LoaderClosedError("the device stage was closed")
 
     def check_device(self) -> None:
-        """Check that the device can be used. Unlike :meth:`check`, accepts a closed ring.
+        """Check that this process can use the device.
+
+        Unlike :meth:`check`, this method does not raise if the ring is closed.
 
         Raises:
             ForkedPipelineError: This process is a forked child, which cannot use the device.
@@ -59,7 +63,10 @@ class RingState:
 
     @property
     def forked(self) -> bool:
-        """True in a forked child. A thread that does not exist in the child may hold the lock."""
+        """True in a forked child process.
+
+        In a forked child, the lock may be held forever by a thread that exists only in the parent.
+        """
         return this_process() != self._process
 
     @property
@@ -72,7 +79,7 @@ class RingState:
 
     @contextmanager
     def fatal(self) -> Iterator[None]:
-        """Fail the ring for good if the block raises, because the state of the device is then unknown."""
+        """Mark the ring as failed if the ``with`` block raises, because the state of the device is then unknown."""
         try:
             yield
         except BaseException as error:
@@ -81,12 +88,17 @@ class RingState:
             raise
 
     def fail(self, error: BaseException) -> None:
-        """Fail the ring for good. The first cause is the one reported. The caller holds the lock."""
+        """Mark the ring as failed permanently.
+
+        If this method is called several times, later errors report the first cause. The caller must hold the lock.
+        """
         self._failure = self._failure or error
         self.announce()
 
     def close(self, timeout_s: float) -> bool:
-        """Close the ring and wake all waiting threads. Return False if it was already closed, or in a forked child.
+        """Close the ring and wake all waiting threads.
+
+        Return False if the ring was already closed, and in a forked child process.
 
         If a thread holds the lock for ``timeout_s`` seconds because a driver call does not return, the ring fails.
         """
@@ -104,7 +116,7 @@ class RingState:
         return was_open
 
     def announce(self) -> None:
-        """Wake all waiting threads and call ``on_change`` after a change. The caller holds the lock."""
+        """Wake all waiting threads and call ``on_change``, after a change of a slot. The caller must hold the lock."""
         self._changes += 1
         self.lock.notify_all()
         on_change = self.on_change
@@ -113,17 +125,21 @@ class RingState:
 
     @property
     def changes(self) -> int:
-        """Number of changes so far; see :meth:`wait_past`."""
+        """Number of slot changes so far; see :meth:`wait_past`."""
         return self._changes
 
     def wait_past(self, changes: int, timeout_s: float | None) -> bool:
-        """Block until :attr:`changes` exceeds ``changes``. Return False after ``timeout_s`` seconds.
+        """Block until the counter :attr:`changes` exceeds ``changes``. Return False after ``timeout_s`` seconds.
 
-        Read :attr:`changes`, try the operation, and wait only if it failed. Then no change in between is missed.
+        Read the counter :attr:`changes`, try the operation, and call this method only if the operation failed. This
+        order ensures that no change between the attempt and the wait is missed.
         """
         return self.wait_until(lambda: self._changes > changes, timeout_s)
 
     def wait_until(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Block until ``reached()`` is true, checked at every change. Return False after ``timeout_s`` seconds."""
+        """Block until ``reached()`` returns true.
+
+        The function is called after every slot change. Return False after ``timeout_s`` seconds.
+        """
         with self.lock:
             return self.lock.wait_for(reached, timeout_s)

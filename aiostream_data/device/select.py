@@ -15,11 +15,11 @@ from aiostream_data.errors import DeviceUnavailableError, MissingExtraError, Pla
 _NAME = re.compile(r"cpu|auto|cuda(:(?P<index>0|[1-9][0-9]{0,3}))?")
 
 RANK_VARIABLE = "LOCAL_RANK"
-"""Environment variable in which torchrun and other launchers store the number of the process on its machine."""
+"""Environment variable in which torchrun and other launchers store the rank of the process on its machine."""
 
 
 def check_device(name: str) -> str:
-    """Return ``name`` if it is a valid device name. Touches no device, so plans may call it.
+    """Return ``name`` if it is a valid device name. The function does not use any device, so plans may call it.
 
     Raises:
         PlanError: ``name`` is not a device name.
@@ -32,8 +32,8 @@ def check_device(name: str) -> str:
 def current_gpu() -> int | None:
     """Return the calling thread's current GPU, or None if this process has not chosen one.
 
-    CUDA has a current GPU per thread, so call this in the thread that opens a loader. Only PyTorch and CuPy are
-    queried, and only if the process has already imported them.
+    CUDA has a current GPU per thread, so call this function in the thread that opens a loader. Only PyTorch and CuPy
+    are asked for their current GPU, and only if the process has already imported them.
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and torch.cuda.is_initialized():
@@ -49,21 +49,21 @@ def current_gpu() -> int | None:
 def open_backend(name: str, current: int | None = None) -> DeviceBackend:
     """Open the device called ``name``.
 
-    ``cuda`` selects the GPU of ``LOCAL_RANK`` if a launcher set it, else ``current``, else CUDA's current device of
-    this thread. If ``LOCAL_RANK`` is set and the process sees only one GPU, ``cuda`` selects that GPU.
+    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable, else ``current``, else the
+    thread's current CUDA device. If ``LOCAL_RANK`` is set and the process sees only one GPU, ``cuda`` selects that GPU.
 
     ``auto`` selects ``cuda`` if CuPy and a driver with a GPU are found, else ``cpu``. An unusable GPU is an error even
     with ``auto``. Opening a GPU initializes CUDA, which can take hundreds of milliseconds and must not precede a fork.
 
     Args:
-        current: Result of :func:`current_gpu` in the user's thread.
+        current: Result of :func:`current_gpu` in the thread that opens the loader.
 
     Raises:
         PlanError: ``name`` is not a device name.
         MissingExtraError: A GPU was requested and CuPy is not installed.
         DeviceUnavailableError: A GPU was requested, but the driver or the GPU is missing, or the GPU cannot be used.
         DeviceMemoryError: The GPU has not enough memory to be opened.
-        ForkedPipelineError: This process was forked from one that had opened a GPU.
+        ForkedPipelineError: This process was forked from a process that had opened a GPU.
     """
     check_device(name)
     if name == "cpu" or (name == "auto" and not _gpu_is_there()):

@@ -1,16 +1,18 @@
 """Copy batches to the device directly from memory that another process has written.
 
-A process of ``in_subprocess()`` writes its batches into blocks of shared memory. The blocks return to that process,
-which reuses them. When a block first arrives, it is *adopted*: page-locked in place, once. The device then copies large
-arrays directly from the block. Only the remaining arrays of the batch are written into a host slot.
+A worker process of ``in_subprocess()`` writes its batches into blocks of shared memory. After use, each block returns
+to the worker process, which reuses the block. When a block first arrives, the block is *adopted*: the system page-locks
+its memory. This happens only once per block. The device then copies large arrays directly from the block. Only the
+small arrays of the batch are written into a host slot.
 
-A block returns to its process when the last array over it dies. The batch's host slot keeps these arrays, as a
-:class:`Lent`, until the mark after its copies was joined. A block is *disowned* when its owner writes no more batches
-into it and no copy reads it, or when the stage closes. Adopted blocks stay mapped, so disowning always precedes
-unmapping.
+A block returns to its worker process when the last array over the block dies. The host slot of the batch keeps these
+arrays, in a :class:`Lent` object, until the copies of the batch have ended. A block is *disowned* (its page lock is
+removed) when its owner no longer writes into it and no copy reads it. Closing the stage also disowns all blocks.
+A block stays mapped while it is adopted, so disowning always precedes unmapping.
 
-Blocks that cannot be adopted go through host slots and are counted. The number and total size of adopted blocks are
-limited. After the system has refused to page-lock a block, no further block is adopted, and a warning is issued.
+Batches in blocks that cannot be adopted are copied through host slots and are counted. The number and total size of
+adopted blocks have upper limits. After the system has refused to page-lock one block, no further block is adopted, and
+a warning is issued.
 """
 
 from __future__ import annotations
@@ -35,17 +37,20 @@ from aiostream_data.errors import DeviceError, DeviceMemoryError
 from aiostream_data.rows.parts import Parts
 
 IN_PLACE_NBYTES = 1 << 15
-"""Minimum size in bytes of arrays that are copied directly. Smaller arrays go through a host slot, which costs less."""
+"""Minimum size in bytes of arrays that the device copies directly from shared memory.
+
+Smaller arrays are copied through a host slot, which is faster for small sizes.
+"""
 
 MAX_BLOCKS = 256
-"""Maximum number of blocks adopted at once."""
+"""Maximum number of blocks of shared memory that are adopted (page-locked) at once."""
 
 MAX_NBYTES = 1 << 30
-"""Default maximum of bytes adopted at once."""
+"""Default maximum number of bytes of shared memory that are adopted (page-locked) at once."""
 
 
 class SharedMemory(Protocol):
-    """Memory that another process writes, mapped here as long as an array refers to it."""
+    """Shared memory that another process writes. The memory is mapped here as long as an array refers to it."""
 
     @property
     def nbytes(self) -> int:
@@ -53,10 +58,10 @@ class SharedMemory(Protocol):
 
     @property
     def retired(self) -> bool:
-        """True if no process will write into the memory again."""
+        """True if no process will write into the shared memory again."""
 
     def view(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Return bytes ``start`` to ``stop`` as an array that keeps the memory mapped."""
+        """Return bytes ``start`` to ``stop`` as an array. The array keeps the shared memory mapped."""
 
 
 FindShared: TypeAlias = Callable[[NDArray[Any]], SharedMemory | None]
@@ -69,13 +74,13 @@ def nothing_shared(array: NDArray[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedStats:
-    """Statistics of batches that arrived in shared memory.
+    """Statistics of batches that arrived in shared memory blocks.
 
     Attributes:
         blocks, nbytes: Number and total bytes of blocks adopted at present.
-        adopted: Number of blocks adopted so far; far above ``blocks`` if blocks are not reused.
-        in_place_nbytes: Bytes copied to the device directly from shared memory.
-        host_copies: Large arrays in shared memory that still had to be copied into a host slot.
+        adopted: Number of blocks adopted so far. A value far above ``blocks`` means that blocks are not reused.
+        in_place_nbytes: Number of bytes copied to the device directly from shared memory.
+        host_copies: Number of large arrays in shared memory that still had to be copied into a host slot.
         refused: True after the system has refused to page-lock a block.
     """
 
@@ -88,11 +93,11 @@ class SharedStats:
 
 
 class _Adopted:
-    """A block that the device may copy from.
+    """A block of shared memory that the device may copy from.
 
     Attributes:
-        readers: One entry per batch whose copies may read the block. A deque is safe to change without a lock.
-        abandoned: True if a copy may read the block forever, because no thread waits for the copy.
+        readers: One entry for each batch whose copies may read the block. Threads can change a deque without a lock.
+        abandoned: True if the block must stay in use forever, because no thread waits for a copy that reads the block.
     """
 
     __slots__ = ("abandoned", "block", "memory", "readers")
@@ -105,11 +110,13 @@ class _Adopted:
 
 
 class Lent:
-    """Memory of other processes that the copies of one batch read. The host slot ends the loan after the copies.
+    """Memory of other processes that the copies of one batch read.
+
+    The host slot ends the loan of this memory after the copies.
 
     Attributes:
-        nbytes: Bytes of lent memory.
-        lease: Object that counts these bytes against a memory limit, or None.
+        nbytes: Number of bytes of lent memory.
+        lease: Object that counts the lent bytes against a memory limit, or None.
     """
 
     __slots__ = ("_adopted", "_arrays", "lease", "nbytes")
@@ -121,19 +128,22 @@ class Lent:
         self._adopted: list[_Adopted] = []
 
     def add(self, array: NDArray[Any], adopted: _Adopted) -> None:
-        """Keep ``array`` alive, and register the batch as a reader of its block."""
+        """Keep ``array`` alive, and register the batch as a reader of the array's block."""
         adopted.readers.append(None)
         self._adopted.append(adopted)
         self._arrays.append(array)
         self.nbytes += array.nbytes
 
     def abandon(self) -> None:
-        """Mark the blocks as in use forever, because the end of the copies is unknown."""
+        """Mark the lent blocks as in use forever, because the time when their copies end is unknown."""
         for adopted in self._adopted:
             adopted.abandoned = True
 
     def end(self) -> None:
-        """Return the blocks to the process that lent them. Idempotent; takes no lock and does not call the device."""
+        """Return the lent blocks to the process that lent them.
+
+        Repeated calls have no effect. The method takes no lock and does not call the device.
+        """
         while self._adopted:
             self._adopted.pop().readers.pop()
         self._arrays.clear()
@@ -143,13 +153,13 @@ class Lent:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Plan that moves a batch to a device slot.
+    """Copies that move one batch to a device slot, partly from shared memory.
 
     Attributes:
         staged: Layout of the arrays to write into the host slot; may be empty.
         sources: The arrays to write into the host slot, one per ``staged.arrays``.
         copies: Copies to the device slot.
-        lent: Memory of other processes that the copies read; owned by the host slot.
+        lent: Memory of other processes that the copies read; the host slot owns this object.
     """
 
     staged: BatchLayout
@@ -159,11 +169,11 @@ class Transfer:
 
 
 class SharedSlots:
-    """Blocks of other processes that a device copies from. Safe to use from any thread.
+    """Shared memory blocks of other processes from which a device copies batches. Any thread may use this object.
 
     Args:
         find: Function that returns the shared memory that an array refers to, or None.
-        max_nbytes, max_blocks: Maximum bytes and number of blocks adopted at once.
+        max_nbytes, max_blocks: Maximum number of bytes and of blocks that are adopted (page-locked) at once.
     """
 
     def __init__(
@@ -185,12 +195,12 @@ class SharedSlots:
         self._closed_with: SharedStats | None = None
 
     def transfer(self, parts: TakenApart, lease: object = None) -> Transfer:
-        """Plan the copies of a batch to a device slot, and adopt the blocks of its large arrays.
+        """Plan the copies of a batch to a device slot, and adopt (page-lock) the blocks of the batch's large arrays.
 
-        Blocks while the system page-locks a new block, which happens once per block.
+        The call waits while the system page-locks a new block, which happens only once per block.
 
         Args:
-            lease: Object to keep as long as the batch's arrays.
+            lease: Object to keep alive as long as the batch's arrays.
 
         Raises:
             DeviceError: The device failed.
@@ -225,7 +235,10 @@ class SharedSlots:
         return ArrayPlace(adopted.block, source.ctypes.data - adopted.block.bytes.ctypes.data)
 
     def _adopt(self, memory: SharedMemory) -> _Adopted | None:
-        """Return the block as adopted, or None if it cannot be adopted. The caller holds the lock."""
+        """Return the adopted form of a block, or None if the block cannot be adopted.
+
+        The caller must hold the lock of this object.
+        """
         if self._closed:
             return None
         known = self._adopted.get(id(memory))
@@ -267,7 +280,10 @@ class SharedSlots:
         self._nbytes -= adopted.memory.nbytes
 
     def stats(self) -> SharedStats:
-        """Return statistics of the blocks. After :meth:`close`, ``blocks`` and ``nbytes`` keep their last values."""
+        """Return the statistics of the shared memory blocks.
+
+        After :meth:`close`, ``blocks`` and ``nbytes`` keep their last values.
+        """
         return self._closed_with or SharedStats(
             blocks=len(self._adopted),
             nbytes=self._nbytes,
@@ -278,7 +294,10 @@ class SharedSlots:
         )
 
     def stop(self, timeout_s: float) -> bool:
-        """Stop lending memory. Return False if a block is still being adopted after ``timeout_s`` seconds."""
+        """Stop lending memory.
+
+        Return False if a block is still being adopted (page-locked) after ``timeout_s`` seconds.
+        """
         self._closed = True
         stopped = self._lock.acquire(timeout=timeout_s)
         if stopped:
@@ -287,19 +306,21 @@ class SharedSlots:
 
     @property
     def idle(self) -> bool:
-        """True if no copy that can still end reads a block."""
+        """True if no unfinished copy reads a block, not counting abandoned copies."""
         return all(adopted.abandoned or not adopted.readers for adopted in list(self._adopted.values()))
 
     def close(self, keep_all: bool = False) -> list[HostBlock]:
-        """Disown all blocks that no copy reads. Idempotent; does nothing in a forked child.
+        """Disown (stop page-locking) all blocks that no copy reads.
 
-        Call it after :meth:`stop`, once every loan has ended or was abandoned.
+        Repeated calls have no effect, nor does a call in a forked child process.
+
+        Call this method after :meth:`stop`, when every loan of memory has ended or was abandoned.
 
         Args:
-            keep_all: Disown no block, because the device has failed or does not respond.
+            keep_all: True to disown no block, because the device has failed or does not respond.
 
         Returns:
-            Blocks that a copy may still read, or that stay page-locked. The caller must never free them.
+            The blocks that a copy may still read, or that stay page-locked. The caller must never free these blocks.
         """
         if os.getpid() != self._pid:
             return []

@@ -1,7 +1,7 @@
-"""Continue with fewer device slots if they do not all fit into device memory; the minimum is two.
+"""Continue with fewer device slots if not all slots fit into device memory; the minimum is two.
 
-With two slots, one batch is copied while the other is used. With one slot, copying and training would alternate, so one
-slot is used only on request.
+With two device slots, one batch is copied to the device while the consumer uses the other batch. With one device slot,
+copying and training would alternate, so one slot is used only on request.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from aiostream_data.device.slots import DeviceSlot
 from aiostream_data.errors import DeviceMemoryError
 
 LEAST_SLOTS = 2
-"""Minimum number of device slots to continue with, unless fewer were requested."""
+"""Minimum number of device slots with which a stage continues, unless the user requested fewer."""
 
 
 class SlotRoom:
-    """Decides whether a ring can continue with one slot less. The caller holds the ring's lock."""
+    """Decides whether a ring can continue with one device slot less. The caller must hold the ring's lock."""
 
     def __init__(self, device: str, asked: int) -> None:
-        """Store the device name, for messages, and the requested number of slots."""
+        """Store the device name, for error messages, and the requested number of slots."""
         self._device = device
         self._asked = asked
         self._warned = False
 
     def give_up_one(self, slots: Sequence[DeviceSlot], need: int, error: DeviceMemoryError) -> None:
-        """Return if the stage can continue without one of ``slots``. Warn the first time.
+        """Return normally if the stage can continue without one of ``slots``; otherwise raise. Warn the first time.
 
         Args:
-            slots: Current slots, including the one that does not fit.
-            need: Bytes that the slot must hold.
-            error: Error that the device raised.
+            slots: Current slots, including the slot that does not fit into device memory.
+            need: Number of bytes that the slot must hold.
+            error: Error that the device raised for the failed allocation.
 
         Raises:
-            DeviceMemoryError: The stage needs all remaining slots.
+            DeviceMemoryError: The stage cannot continue with fewer slots.
         """
         if len(slots) <= LEAST_SLOTS or not any(slot.block for slot in slots):
             raise self._too_little(slots, need, error) from error

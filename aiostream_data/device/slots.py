@@ -1,7 +1,7 @@
 """The two kinds of slot through which batches reach a device, and their sizes.
 
-A **host slot** is page-locked memory that a producer writes a batch into. A **device slot** is device memory that the
-copy writes. Slots live as long as the stage and cycle through these states::
+A **host slot** is page-locked host memory into which a producer writes a batch. A **device slot** is device memory that
+the copy writes. Slots live as long as the stage and cycle through these states::
 
     host slot     FREE -> FILLING -> COPYING -> JOINING -> FREE
     device slot   FREE -> HOLDING -> READING -> FREE    (copied out)
@@ -19,40 +19,43 @@ from aiostream_data.errors import PlanError, SlotTooSmallError
 
 
 class HostState(Enum):
-    """State of a host slot, which decides who may access it."""
+    """State of a host slot, which determines the thread or device that may access the slot."""
 
     FREE = auto()
     FILLING = auto()
-    """One producer writes into the slot."""
+    """One producer thread writes a batch into the slot."""
     COPYING = auto()
-    """The device reads from the slot, until the slot's mark has passed."""
+    """The device copies from the slot, until the device has passed the slot's mark."""
     JOINING = auto()
-    """As COPYING, and one thread waits for the mark."""
+    """The device copies from the slot, and one thread waits for the slot's mark."""
 
 
 class DeviceState(Enum):
-    """State of a device slot, which decides who may access it."""
+    """State of a device slot, which determines the thread or stream that may access the slot."""
 
     FREE = auto()
-    """The slot can be taken. Work on the slot may still run on the device until the slot's marks have passed."""
+    """The slot is free for a new batch.
+
+    Earlier work may still use the slot until the device has passed the slot's marks.
+    """
     HOLDING = auto()
-    """The slot holds a batch, or will hold it once the slot's mark has passed."""
+    """The slot holds a batch, or will hold a batch when the device has passed the slot's mark."""
     READING = auto()
-    """A thread of the consumer is enqueueing the copy of the batch out of the slot."""
+    """A thread of the consumer is enqueueing the copy that moves the batch out of the slot."""
     LEASED = auto()
     """The consumer's streams may read and write the slot until the lease ends."""
 
 
 class HostSlot:
-    """One host slot. Only the ring changes it.
+    """One host slot. Only the ring changes the attributes of a slot.
 
     Attributes:
         state: State of the slot.
         block: Memory of the slot; None until first used.
-        mark: Mark after the copy that reads the slot, while the slot is COPYING or JOINING.
-        begun: Timed mark before that copy; None if copies are not timed.
-        arrival: Arrival record of the batch being copied.
-        lent: Memory of other processes that the batch's copies read in addition to the slot.
+        mark: Mark after the copy that reads the slot, while the state is COPYING or JOINING.
+        begun: Timed mark before the copy of the slot; None if copies are not timed.
+        arrival: Times of the batch that is being copied to the device.
+        lent: Memory of other processes that the batch's copies also read.
     """
 
     __slots__ = ("arrival", "begun", "block", "lent", "mark", "state")
@@ -66,7 +69,10 @@ class HostSlot:
         self.lent: Lent | None = None
 
     def end_loan(self) -> None:
-        """Return the memory that other processes lent. All copies that read it must have ended."""
+        """Return the memory that other processes lent to the batch.
+
+        Before the call, all copies that read the lent memory must have ended.
+        """
         lent, self.lent = self.lent, None
         if lent is not None:
             lent.end()
@@ -77,19 +83,20 @@ class HostSlot:
         return [] if self.mark is None else [self.mark]
 
     def drop(self) -> None:
-        """Drop the slot's memory and marks."""
+        """Remove the references to the slot's memory and marks."""
         self.block = self.mark = self.begun = self.lent = None
 
 
 class DeviceSlot:
-    """One device slot. Only the ring changes it.
+    """One device slot. Only the ring changes the attributes of a slot.
 
     Attributes:
         state: State of the slot.
         block: Memory of the slot; None until first used.
-        marks: Marks that the device must pass before the slot is written. While the slot holds a batch: the mark after
-            the copy that fills it. Afterwards: one per stream that used the batch.
-        arrival: Arrival record of the batch in the slot.
+        marks: Marks that the device must pass before the slot may be overwritten. While the slot holds a batch, the
+            only mark is the mark after the copy that filled the slot. After the use of the batch, the list has one mark
+            for each stream that used the batch.
+        arrival: Times of the transfer of the batch in the slot.
     """
 
     __slots__ = ("arrival", "block", "marks", "state")
@@ -102,24 +109,24 @@ class DeviceSlot:
 
     @property
     def arrived(self) -> Mark:
-        """The mark after the copy that fills the slot. Valid only while the slot holds a batch."""
+        """The mark after the copy that fills the slot. This property is valid only while the slot holds a batch."""
         (mark,) = self.marks
         return mark
 
     def drop(self) -> None:
-        """Drop the slot's memory and marks."""
+        """Remove the references to the slot's memory and marks."""
         self.block, self.marks = None, []
 
 
 class SlotSize:
-    """Size policy for slots. Slots grow rarely, because allocating memory stalls a device.
+    """Size policy for slots. Slots grow rarely, because a memory allocation stalls a device.
 
     Attributes:
-        regrows: Number of slots replaced because a batch did not fit.
+        regrows: Number of slots that were replaced because a batch did not fit.
     """
 
     def __init__(self, max_nbytes: int | None = None) -> None:
-        """Fix the size of all slots at ``max_nbytes`` bytes; None to size slots by the batches.
+        """Set the size of all slots to ``max_nbytes`` bytes, or to the sizes of the batches if ``max_nbytes`` is None.
 
         Raises:
             PlanError: ``max_nbytes`` is below 1.
@@ -143,9 +150,9 @@ class SlotSize:
             )
 
     def wanted(self, have: int, need: int) -> int:
-        """Return the size for a slot of ``have`` bytes (0: not allocated) that must hold ``need`` bytes.
+        """Return the new size of a slot that has ``have`` bytes (0: not allocated) and must hold ``need`` bytes.
 
-        A slot that must grow grows by at least half, so that slowly growing batches cause few reallocations.
+        A slot grows by at least half of its size, so that slowly growing batches cause few reallocations.
         """
         self.check(need)
         if need <= have:

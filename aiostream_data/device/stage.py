@@ -1,4 +1,4 @@
-"""The device stage for worker threads: accepts host batches and returns device batches."""
+"""The device stage for worker threads: accepts batches in host memory and returns batches in device memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ class DeviceStats:
 
     Attributes:
         ring: Statistics of the slot ring.
-        host_waits: Producers' waits for a free host slot. Many waits mean that copies are the bottleneck.
-        device_waits: Filled host slots' waits for a device slot. Many waits mean that the consumer is the bottleneck.
+        host_waits: Number and duration of producers' waits for a free host slot. Many waits for host slots mean that
+            copies limit the speed.
+        device_waits: Number and duration of waits of filled host slots for a free device slot. Many waits for device
+            slots mean that the consumer limits the speed.
     """
 
     ring: RingStats
@@ -39,11 +41,11 @@ class DeviceStats:
 
 
 class DeviceStage:
-    """Writes batches into page-locked slots and sends them to a device. Safe to use from any thread.
+    """Writes batches into page-locked slots and sends them to a device. Any thread may use this object.
 
-    :meth:`put` sends one batch at a time. A caller with several threads can fill several slots at once: begin each with
-    :meth:`try_fill`, write the slots on the threads, and submit them in the desired order. Batches reach the device in
-    submission order. Use ``with``, or call :meth:`close`.
+    :meth:`put` sends one batch at a time. A caller with several threads can fill several slots at the same time. For
+    each slot, call :meth:`try_fill`, write the slot on a thread, and submit the slots in the desired order. Batches
+    reach the device in submission order. Use the stage in a ``with`` block, or call :meth:`close`.
     """
 
     def __init__(
@@ -59,11 +61,13 @@ class DeviceStage:
         find_shared: FindShared = nothing_shared,
         max_shared_nbytes: int = MAX_NBYTES,
     ) -> None:
-        """Take ownership of ``backend``; closing the stage closes it. Other arguments as for :class:`~.ring.SlotRing`.
+        """Take ownership of ``backend``; closing the stage closes it.
+
+        Other arguments have the same meaning as for :class:`~.ring.SlotRing`.
 
         Args:
             find_shared: Function that returns the shared memory that an array refers to, or None.
-            max_shared_nbytes: Maximum bytes of shared memory to page-lock at once.
+            max_shared_nbytes: Maximum number of bytes of shared memory to page-lock at once.
         """
         self._backend = backend
         self._hand_over = hand_over or HandOver()
@@ -92,32 +96,35 @@ class DeviceStage:
 
     @property
     def state(self) -> RingState:
-        """State of the ring, which notifies of every change of a slot."""
+        """State of the ring of slots, which notifies of every change of a slot."""
         return self._ring.state
 
     @property
     def host_nbytes(self) -> int:
-        """Host memory of the slots in bytes. On ``cpu``, this includes the device slots."""
+        """Host memory of the slots, in bytes. On ``cpu``, the result includes the device slots."""
         stats = self._ring.stats()
         return stats.host_nbytes + (stats.device_nbytes if self.device == "cpu" else 0)
 
     def start_waiter(self) -> None:
-        """Start a thread that frees host slots. Without it, threads that need a slot wait for a copy themselves."""
+        """Start a thread that frees host slots.
+
+        Without this waiter thread, each thread that needs a slot waits for a copy itself.
+        """
         if self._waiter is None:
             self._waiter = Waiter(self._ring)
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """Threads of the stage that are alive."""
+        """List of the stage's threads that are alive."""
         return [self._waiter.thread] if self._waiter is not None and self._waiter.thread.is_alive() else []
 
     def try_fill(self, batch: Any, lease: object = None) -> Filling | None:
-        """Acquire a free host slot for ``batch``, without writing it. Return None if no slot is free.
+        """Acquire a free host slot for ``batch``, without writing the batch. Return None if no slot is free.
 
-        Never waits if the waiter thread runs.
+        The method never waits if the stage's waiter thread runs.
 
         Args:
-            lease: Object to keep until the batch is written.
+            lease: Object to keep alive until the batch is written.
 
         Raises:
             DeviceError, LoaderClosedError, ForkedPipelineError: As for :meth:`put`.
@@ -130,7 +137,7 @@ class DeviceStage:
     def has_device_slot(self) -> bool | None:
         """Return True if a device slot is free, else None.
 
-        Never waits if the waiter thread runs. Raises the same errors as :meth:`try_fill`.
+        The method never waits if the stage's waiter thread runs. The method raises the same errors as :meth:`try_fill`.
         """
         while not self._ring.has_device_slot():
             if self._waiter is not None or not self._ring.join_oldest():
@@ -139,11 +146,14 @@ class DeviceStage:
 
     @property
     def lends(self) -> bool:
-        """True if consumers use batches in their slots."""
+        """True if consumers use batches in their slots, without a copy."""
         return self._hand_over.handoff != "copy"
 
     def reclaim(self) -> None:
-        """Free the device slots of leaked leases, whose arrays have all died. Do not call it on an event loop."""
+        """Free the device slots of leaked leases (leases whose arrays have all been garbage-collected).
+
+        Do not call this method on an event loop.
+        """
         self._ring.reclaim()
 
     @property
@@ -154,19 +164,19 @@ class DeviceStage:
     def put(
         self, batch: Any, timeout_s: float | None = None, prepare: Callable[[TakenApart], TakenApart] | None = None
     ) -> DeviceBatch | None:
-        """Write ``batch`` into a slot and enqueue its copy to the device. Blocks while no slot is free.
+        """Write ``batch`` into a host slot and enqueue its copy to the device. The call blocks while no slot is free.
 
-        Do not call it on an event loop. The caller may reuse or free ``batch`` after the call.
+        Do not call this method on an event loop. The caller may reuse or free ``batch`` after the call.
 
         Args:
             batch: A structure of arrays, ragged arrays and numbers; on ``cpu``, also of other objects.
-            timeout_s: Longest wait for slots in seconds; None to wait until :meth:`close`. Does not interrupt a
-                wait for a running copy.
+            timeout_s: Maximum time in seconds to wait for slots; None to wait until :meth:`close`. The timeout does not
+                interrupt a wait for a running copy.
             prepare: As for :meth:`~.filling.Filling.write`.
 
         Returns:
-            The batch, or None after ``timeout_s`` seconds. The receiver must materialise or discard the batch to free
-            its slot. On None, nothing was sent.
+            The batch, or None after ``timeout_s`` seconds. The receiver must materialize or discard the batch to free
+            its slot. If the result is None, no data was sent.
 
         Raises:
             DeviceLeafError: A leaf is not numeric, and the device is not ``cpu``.
@@ -188,7 +198,7 @@ class DeviceStage:
             filling.drop()
 
     def _retry(self, attempt: Callable[[], T | None], waits: Waits, deadline: float | None) -> T | None:
-        """Call ``attempt`` after every change until it returns a result. Return None at ``deadline``."""
+        """Call ``attempt`` after every slot change until the function returns a result. Return None at ``deadline``."""
         state = self._ring.state
         changes, found = state.changes, attempt()
         if found is not None:
@@ -206,12 +216,12 @@ class DeviceStage:
                 waits.add(time.monotonic() - started)
 
     def stats(self) -> DeviceStats:
-        """Return statistics of the stage."""
+        """Return the statistics of the device stage."""
         with self._stats_lock:
             return DeviceStats(self._ring.stats(), self.host_waits.copy(), self.device_waits.copy())
 
     def copies(self) -> DeviceCopies:
-        """Return the statistics of the stage for reports. Safe to call from any thread."""
+        """Return the statistics of the device stage for reports. Any thread may call this method."""
         ring, measures = self._ring.stats(), self._ring.state.measures
         runs_at_once = self.device == "cpu"  # copies finish in the call that starts them, so no batch is late
         return DeviceCopies(
@@ -251,8 +261,8 @@ class DeviceStage:
     def close(self, timeout_s: float = 2.0) -> None:
         """Wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and free the slots. Idempotent.
 
-        Batches still in slots are lost; arrays copied out stay valid. If a driver call does not return, the waiter
-        thread and its slots are abandoned, with a ``ResourceWarning``.
+        Batches still in slots are lost; arrays that were copied out of a slot stay valid. If a driver call does not
+        return, the waiter thread and its slots are abandoned, with a ``ResourceWarning``.
         """
         deadline = time.monotonic() + timeout_s
         self._ring.close(timeout_s)

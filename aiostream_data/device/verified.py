@@ -1,8 +1,8 @@
 """Check whether the installed device code is the code that last passed its tests on a GPU.
 
 Only ``benchmarks/gpu/run.py`` writes ``gpu_verified.json``, after all its parts passed on a machine with a GPU. The
-file holds the hash of the code that ran. If the hash differs from that of the installed code, the results no longer
-apply.
+file contains a hash of the device code that ran. If the installed code has a different hash, the test results do not
+apply to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ Status = Literal["never", "changed", "verified"]
 RECORD = "gpu_verified.json"
 
 FRAMEWORKS = ("torch.py", "jax.py")
-"""Files of ``integrations`` that pass device batches to a framework. The other files do not use devices."""
+"""Files of ``integrations`` that pass device batches to a framework.
+
+The other files of ``integrations`` do not use devices.
+"""
 
 _NOT_RUN_THERE = ("verified.py",)
 _SOURCES = (".py", ".cu", ".cuh")
@@ -28,12 +31,12 @@ _SOURCES = (".py", ".cu", ".cuh")
 
 @dataclass(frozen=True, slots=True)
 class GpuRun:
-    """A passed run of all GPU tests and measurements.
+    """Record of a run in which all GPU tests and measurements passed.
 
     Attributes:
         sha256: Hash of the device code that ran; see :func:`device_code_sha256`.
         gpu: Name of the GPU, as reported by its driver.
-        machine: Driver, link and processor, by name.
+        machine: Descriptions of the driver, the link to the GPU and the processor, by name.
         versions: Versions of Python, CuPy, the frameworks and other packages, by name.
         date: Date of the run, as YYYY-MM-DD in UTC.
         results: File with all measurements, relative to the root of the repository.
@@ -53,7 +56,7 @@ class Verification:
 
     Attributes:
         status: ``never`` run on a GPU, ``changed`` since the last run, or ``verified``.
-        run: The last run; None if the code never ran on a GPU.
+        run: The last run that passed; None if the code never ran on a GPU.
     """
 
     status: Status
@@ -77,21 +80,21 @@ def verification() -> Verification:
 
 
 def read_run(text: str) -> GpuRun | None:
-    """Return the run stored in the text of a record file, or None if it stores no run."""
+    """Return the run stored in the text of ``gpu_verified.json``, or None if the text stores no run."""
     last: dict[str, Any] | None = json.loads(text)["last_run"]
     return None if last is None else GpuRun(**last)
 
 
 def device_code_sha256() -> str:
-    """Return the hash of all files that run on a GPU or call one, as hexadecimal digits.
+    """Return a hash of all files that run on a GPU or call a GPU, as hexadecimal digits.
 
-    The hash is the same for a checkout and for a package installed from it, on any system.
+    A checkout and a package installed from it have the same hash on any operating system.
     """
     return hash_of((name, file.read_bytes()) for name, file in device_files())
 
 
 def device_files() -> Iterator[tuple[str, Traversable]]:
-    """Yield the name and the file of everything that the hash covers, sorted by name within each folder."""
+    """Yield the name and the path of every file that the hash includes, sorted by name within each folder."""
     for folder in ("device", "integrations"):
         for file in sorted(_package().joinpath(folder).iterdir(), key=lambda file: file.name):
             if file.name in _NOT_RUN_THERE or not file.name.endswith(_SOURCES):
@@ -101,7 +104,10 @@ def device_files() -> Iterator[tuple[str, Traversable]]:
 
 
 def hash_of(named: Iterator[tuple[str, bytes]]) -> str:
-    """Return the SHA-256 of names and contents. Windows line ends count as one character."""
+    """Return the SHA-256 of the names and contents of files.
+
+    A Windows line end (two characters) counts as one character.
+    """
     digest = hashlib.sha256()
     for name, content in named:
         content = content.replace(b"\r\n", b"\n")

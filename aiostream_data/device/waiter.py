@@ -1,7 +1,7 @@
-"""A thread per stage that waits for copies in order and frees their host slots.
+"""A thread per device stage that waits for copies in order and frees their host slots.
 
-In a stage with a waiter, no other thread waits for copies to the device. Enqueueing copies and handing over batches do
-not need this thread. Copies of one stream end in order, so waiting for the oldest copy is enough.
+In a stage with a waiter thread, no other thread waits for copies to the device. Other threads enqueue copies and
+deliver batches. Copies of one device stream end in order, so waiting for the oldest copy is enough.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NAME = "asd-device-wait"
 
 
 class Waiter:
-    """Joins the copies of a ring until the ring is closed or has failed. The constructor starts the thread."""
+    """Waits for the copies of a ring until the ring is closed or has failed. The constructor starts the thread."""
 
     def __init__(self, ring: SlotRing) -> None:
         self._ring = ring
@@ -39,6 +39,9 @@ class Waiter:
                 state.wait_past(changes, None)
 
     def close(self, timeout_s: float) -> bool:
-        """Wait until the thread has ended, after the ring was closed. Return False if a driver call still blocks it."""
+        """Wait until the waiter thread has ended, after the ring was closed.
+
+        Return False if a driver call still blocks the thread.
+        """
         self.thread.join(timeout_s)
         return not self.thread.is_alive()

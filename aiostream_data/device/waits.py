@@ -11,7 +11,9 @@ from typing import Self
 
 @dataclass(slots=True)
 class Waits:
-    """Number and duration of waits for one resource. Only one thread may write, or the caller must hold a lock.
+    """Number and duration of waits for one resource.
+
+    Only one thread may change the values, unless the callers hold a lock.
 
     Attributes:
         count: Number of waits that have begun.
@@ -24,7 +26,7 @@ class Waits:
     since: float | None = None
 
     def add(self, seconds: float) -> None:
-        """Count a finished wait of ``seconds`` seconds."""
+        """Count one finished wait of ``seconds`` seconds."""
         self.count += 1
         self.seconds += seconds
 
@@ -36,7 +38,7 @@ class Waits:
 
     @contextmanager
     def beside(self, other: Waits) -> Iterator[None]:
-        """Count the block as a wait, without the seconds in which ``other`` also waits."""
+        """Count the time of the ``with`` block as a wait, without the seconds in which ``other`` also waits."""
         began, before = monotonic(), other.so_far
         try:
             yield
@@ -44,11 +46,14 @@ class Waits:
             self.add(max(0.0, monotonic() - began - (other.so_far - before)))
 
     def copy(self) -> Waits:
-        """Return a copy of the current values."""
+        """Return a copy with the current values."""
         return replace(self)
 
     def __enter__(self) -> Self:
-        """Begin a wait that ends with the block. Only one such wait may be in progress."""
+        """Begin a wait that ends when the ``with`` block ends.
+
+        Only one wait that was begun by a ``with`` block may be in progress.
+        """
         self.count += 1
         self.since = monotonic()
         return self

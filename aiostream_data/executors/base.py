@@ -57,7 +57,7 @@ class Executor(Protocol):
     def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         """Start ``function(*args)`` on a worker. Call it on the event loop that awaits the future.
 
-        The future never raises the function's exception; the outcome holds it. Cancelling the future discards the
+        The future never raises the function's exception; the outcome holds it. Canceling the future discards the
         result, but a running function runs to its end.
         """
 
