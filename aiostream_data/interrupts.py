@@ -1,8 +1,8 @@
 """Delay KeyboardInterrupt (Ctrl-C) in code that must not be interrupted.
 
-Python can raise KeyboardInterrupt between any two lines of the main thread. In an event loop that runs there, an
-interrupt can leave a task waiting forever, or a file open. In the code that hands over device slots, an interrupt
-would make it unknown which slots the device still reads. Event loops in other threads are not affected.
+Python can raise KeyboardInterrupt between any two lines of the main thread. If the main thread runs an event loop, an
+interrupt can leave a task waiting forever, or a file open. After an interrupt in the code that transfers device slots,
+it is unknown which slots the device still reads. Event loops in other threads never receive a KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Held:
 
     Attributes:
         blocks: Number of nested protected blocks in progress.
-        came: True once Ctrl-C was received.
+        came: True after the user pressed Ctrl-C.
     """
 
     def __init__(self, stop: Callable[[], object], is_in_function: Callable[[], bool]) -> None:
@@ -32,7 +32,8 @@ class _Held:
         self.came = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Handle the signal: remember it and call ``stop``, or raise KeyboardInterrupt at once where allowed."""
+        """Handle SIGINT: record the interrupt and call ``stop``, or raise KeyboardInterrupt at once where this is
+        safe."""
         if self.came or (self._is_in_function() and not self.blocks):
             signal.default_int_handler(number, frame)
         self.came = True
@@ -40,7 +41,7 @@ class _Held:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Delay KeyboardInterrupt until the end of a nested block, even inside a user function."""
+        """Delay KeyboardInterrupt until the end of a nested ``with`` block, even inside a user function."""
         before, self.blocks = self.came, self.blocks + 1
         try:
             yield
@@ -54,15 +55,15 @@ class _Held:
 def interrupts_after(
     stop: Callable[[], object] = lambda: None, is_in_function: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Delay a KeyboardInterrupt (Ctrl-C) that occurs inside the block until the block ends.
+    """Delay a KeyboardInterrupt (Ctrl-C) until the end of the ``with`` block in which it occurs.
 
-    Inside user functions, and at the second Ctrl-C, KeyboardInterrupt is raised immediately. Nested blocks are
-    protected, even if a user function runs them. A custom SIGINT handler, e.g. of a debugger, stays in place.
-    Can also be used as a function decorator.
+    A KeyboardInterrupt is raised immediately inside user functions, and when the user presses Ctrl-C a second time.
+    A nested ``with`` block delays the interrupt even if a user function runs the block. A custom SIGINT handler, e.g.
+    the handler of a debugger, is not replaced. The function also works as a decorator.
 
     Args:
-        stop: Called by the signal handler to end the block soon. Nested blocks ignore this argument.
-        is_in_function: Returns True while a user function runs. Nested blocks ignore this argument.
+        stop: Function that the signal handler calls, to make the block end soon. Nested blocks ignore this argument.
+        is_in_function: Function that returns True while a user function runs. Nested blocks ignore this argument.
     """
     handler = _handler()
     if handler is not signal.default_int_handler:
@@ -86,6 +87,9 @@ def interrupts_after(
 
 
 def _handler() -> object:
-    """Return the current SIGINT handler; None outside the main thread, where no signals arrive."""
+    """Return the current SIGINT handler.
+
+    Return None outside the main thread, because only the main thread handles signals.
+    """
     here = threading.current_thread() is threading.main_thread()
     return signal.getsignal(signal.SIGINT) if here else None

@@ -1,4 +1,4 @@
-"""Record stream that skips damage: single records if the format can recover, else the rest of the object."""
+"""Record stream that skips damaged records. If the format cannot recover, the rest of the object is skipped."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from aiostream_data.rows.records import VarColumn
 class SkippingStream(RecordStream):
     """A :class:`~.stream.RecordStream` that reports damage instead of raising.
 
-    Damage in the compressed data makes the rest of the object unreadable.
+    Damage inside compressed data makes all later bytes of the object unreadable.
 
     Args:
-        report: Called with each loss.
+        report: Function called with each :class:`~.base.Loss`, which describes lost bytes.
         nbytes: Size of the object in bytes.
 
     Attributes:
@@ -46,14 +46,14 @@ class SkippingStream(RecordStream):
             self._tell_end()
 
     def check_end(self, nbytes: int) -> None:
-        """Do nothing: the framer checks records against the end of the stream."""
+        """Do nothing, because the framer itself checks whether a record extends beyond the end of the object."""
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
-        """Yield the records that this block completes. See :meth:`.RecordStream.feed`."""
+        """Yield the records that are complete after this block. See :meth:`.RecordStream.feed`."""
         return self._until_over(super().feed(block, headroom))
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that the end of the stream completes. See :meth:`.RecordStream.finish`."""
+        """Yield the last records, which are complete at the end of the stream. See :meth:`.RecordStream.finish`."""
         return self._until_over(super().finish())
 
     def _until_over(self, columns: Iterator[VarColumn]) -> Iterator[VarColumn]:
@@ -89,4 +89,4 @@ class SkippingStream(RecordStream):
             self._framer.ends_at(self._nbytes)
 
     def _raise_earlier_damage(self) -> None:
-        """Do nothing: the framer has already reported earlier damage."""
+        """Do nothing, because the framer has already reported all damage before this point."""

@@ -1,10 +1,10 @@
-"""Convert the bytes of one object to records: detect the compression, decompress, and split into records.
+"""Convert the bytes of one object to records: detect the compression, decompress the bytes, and split them.
 
-The stream buffers the first ``PROBE_NBYTES`` bytes, so that compression detection does not depend on block sizes.
-Uncompressed data then goes directly to the framer. Compressed data is decompressed into blocks of limited size, with
-headroom for the framer. Each step of an iterator decompresses at most one block and yields at most one column, so that
-its caller can reserve memory first. If an object is too short for detection, its name or the caller can supply the
-compression.
+The stream buffers the first ``PROBE_NBYTES`` bytes. Compression detection therefore does not depend on block sizes.
+Uncompressed data then goes directly to the framer, which splits bytes into records. Compressed data is decompressed
+into blocks of limited size. Each block begins with free space (headroom) for the framer. Each iterator step
+decompresses at most one block and yields at most one column. The caller can reserve memory before each step. If an
+object is too short for compression detection, its name or the caller can supply the compression.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from aiostream_data.rows.records import VarColumn
 
 PROBE_NBYTES = 64
 BLOCK_NBYTES = 1 << 20
-"""Default maximum bytes of one decompressed block."""
+"""Default maximum size of a decompressed block, in bytes."""
 
 HEADROOM_NBYTES = 64 << 10
-"""Default scratch space before each block, in bytes. The framer joins a record cut by the previous block there."""
+"""Default size in bytes of the free space before each decompressed block. If a record spans two blocks, the framer uses
+this space to join its two parts."""
 
 
 def _fresh(nbytes: int) -> NDArray[np.uint8]:
@@ -42,10 +43,10 @@ class StreamStep:
     """Limits for the output of one iterator step.
 
     Attributes:
-        nbytes: Maximum bytes of a decompressed block. One decompression step may exceed the limit.
+        nbytes: Maximum size of a decompressed block, in bytes. A single decompression step may produce a larger block.
         headroom_nbytes: Bytes of scratch space before each block.
         rows: Approximate maximum number of rows in a column.
-        lend: Returns memory for a block of the given size.
+        lend: Function that returns a memory buffer of the given size for a block.
     """
 
     nbytes: int = BLOCK_NBYTES
@@ -59,12 +60,12 @@ class Recognises(Protocol):
     """A format that can recognise its own uncompressed data."""
 
     def recognises(self, first_bytes: bytes) -> bool:
-        """Return True only if the bytes certainly begin an uncompressed stream of this format."""
+        """Return True only if these bytes are certainly the start of an uncompressed file of this format."""
 
 
 @runtime_checkable
 class Refuses(Protocol):
-    """A format that rejects files of other formats, which it would otherwise parse to meaningless records."""
+    """A format that detects and rejects files of other formats instead of parsing them to meaningless records."""
 
     def refuses(self, kind: FileKind) -> bool: ...
 
@@ -91,7 +92,7 @@ class HoldsBack(Protocol):
 
 @runtime_checkable
 class CountsBytes(Protocol):
-    """A framer that tracks the stream offset after its yielded records."""
+    """A framer that tracks its byte offset in the stream: the end of the last yielded record."""
 
     @property
     def offset(self) -> int: ...
@@ -100,8 +101,8 @@ class CountsBytes(Protocol):
 def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression:
     """Determine the compression of a stream from the ``compression`` argument and its first bytes.
 
-    ``"auto"`` detects magic numbers, unless the format recognises the bytes as its own uncompressed data. The length
-    field of a TFRecord can look like a gzip header.
+    ``"auto"`` detects the compression from magic numbers, unless the format recognises its own uncompressed data. This
+    exception is needed because the length field of a TFRecord can look like a gzip header.
     """
     if compression.lower() != "auto":
         return canonical(compression)
@@ -113,21 +114,22 @@ def _recognised(format: Format, first_bytes: bytes) -> bool:
 
 
 class RecordStream:
-    """Incremental reader of the records of one object. Not thread-safe; uses no event loop.
+    """Incremental reader of the records of one object. The reader is not thread-safe and uses no event loop.
 
-    The returned iterators work lazily, so that the caller can process each column before the next. Exhaust each
-    iterator before the next call.
+    The returned iterators are lazy: the caller can process each column before the next column is computed. Exhaust each
+    iterator before calling another method.
 
     Args:
         format: Format of the records.
         url: URL of the object, for error messages.
         compression: ``"auto"``, ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
-        offset: Byte offset of a record in an uncompressed object. The bytes passed to :meth:`feed` begin there.
+        offset: Byte offset in an uncompressed object at which a record starts. The first bytes passed to :meth:`feed`
+            must be the bytes at this offset.
         step: Limits for the output of one iterator step.
 
     Attributes:
         step: Limits for the output of one iterator step.
-        is_over: True if no more records will follow, regardless of further input.
+        is_over: True if the stream will yield no more records, even if more bytes arrive.
 
     Raises:
         PlanError: The compression is unknown.
@@ -165,10 +167,10 @@ class RecordStream:
         return self._format.framer(self._url)
 
     def offset_of(self, start: int) -> int | None:
-        """Return the byte offset of a record in the object, or None if reading cannot start at that record.
+        """Return the byte offset of a record in the object, or None if a new reader cannot start at that record.
 
         Args:
-            start: Start index of the record in the last yielded column.
+            start: Index of the record's first byte in the last yielded column.
         """
         if self._decompressor is not None or self._resumable is None:
             return None
@@ -176,7 +178,7 @@ class RecordStream:
 
     @property
     def is_doubtful(self) -> bool:
-        """True if neither the bytes received so far nor the name show whether the object is compressed."""
+        """True if the compression is uncertain: neither the received bytes nor the object's name determine it."""
         if self._probe is None or self._asked.lower() != "auto":
             return False
         first_bytes = self._probe.view().tobytes()
@@ -184,50 +186,50 @@ class RecordStream:
         return named is None and may_begin_any(first_bytes) and not resolve("auto", self._format, first_bytes)
 
     def suppose(self, evidence: Evidence | None) -> None:
-        """Set the compression to use if the whole object is too short for detection."""
+        """Set the compression to use if the object is too short to detect its compression."""
         self._evidence = evidence
 
     @property
     def is_unknown(self) -> bool:
-        """True until enough bytes have arrived to detect the compression."""
+        """True while the stream has received too few bytes to detect the compression."""
         return self._probe is not None
 
     @property
     def is_compressed(self) -> bool:
-        """True if the stream is compressed. False before the compression is detected."""
+        """True if the stream is compressed. The value is False before the compression is detected."""
         return self._decompressor is not None
 
     @property
     def window_nbytes(self) -> int:
-        """Bytes of memory that the decompressor uses or is about to allocate, including its window.
+        """Memory in bytes that the decompressor uses or will allocate next, including its history window.
 
-        The iterators yield an empty column before this value increases.
+        Before this value increases, the iterators yield an empty column, so that the caller can reserve memory.
         """
         return 0 if self._decompressor is None else self._decompressor.held_nbytes
 
     def discard(self) -> None:
-        """Free the memory of the decompressor. Afterwards, call no other method and advance no iterator."""
+        """Free the memory of the decompressor. After this call, use neither the stream nor its iterators."""
         if self._decompressor is not None:
             self._decompressor.discard()
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held for incomplete records."""
+        """Memory in bytes that buffers incomplete records."""
         probe = self._probe.held_nbytes if self._probe is not None else 0
         return probe + (0 if self._holder is None else self._holder.held_nbytes)
 
     @property
     def tail_nbytes(self) -> int:
-        """Bytes of the incomplete record to copy in front of the next block."""
+        """Number of bytes of the incomplete record to copy in front of the next block."""
         return 0 if self._holder is None else self._holder.tail_nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Length of the incomplete record in bytes, or the bytes received if the length is unknown."""
+        """Length of the incomplete record in bytes. If the length is unknown, the number of bytes received so far."""
         return 0 if self._holder is None else self._holder.record_nbytes
 
     def check_end(self, nbytes: int) -> None:
-        """Check that the incomplete record of an uncompressed object ends within the object.
+        """Check that an incomplete record of an uncompressed object does not extend beyond the end of the object.
 
         Args:
             nbytes: Size of the object in bytes.
@@ -240,16 +242,19 @@ class RecordStream:
                 pass
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
-        """Yield the records that this block completes, in columns. Compressed streams also yield empty columns.
+        """Yield columns with the records that are complete after this block.
+
+        Compressed streams also yield empty columns, so that the caller can pause there.
 
         Args:
-            block: uint8; ``block[headroom:]`` are the next bytes of the object. ``block[:headroom]`` is scratch space
-                that may be overwritten. The columns of an uncompressed stream keep the block alive.
-            headroom: Length of the scratch space in bytes; may be 0.
+            block: Array of dtype uint8. ``block[headroom:]`` contains the next bytes of the object.
+                ``block[:headroom]`` is free space that the framer may overwrite. If the stream is uncompressed, the
+                yielded columns reference the memory of the block.
+            headroom: Number of free bytes at the start of the block; may be 0.
 
         Raises:
-            CorruptRecordError: The bytes are damaged. All records before the damage were yielded. The error's offset
-                counts decompressed bytes.
+            CorruptRecordError: The bytes are damaged. All records before the damage were yielded before this error. The
+                offset in the error counts decompressed bytes.
         """
         if self._probe is not None:
             if self._probe.nbytes + len(block) - headroom < PROBE_NBYTES:
@@ -261,7 +266,7 @@ class RecordStream:
         yield from self._explained(self._records(block, headroom))
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that the end of the stream completes.
+        """Yield the last records, which are complete at the end of the stream.
 
         Raises:
             CorruptRecordError: The stream is truncated or damaged.
@@ -300,10 +305,10 @@ class RecordStream:
             raise damage_at(self._next_offset, error) from error.__cause__
 
     def _look_at(self, block: NDArray[np.uint8], headroom: int) -> None:
-        """Check the first bytes of the stream, once.
+        """Check the first bytes of the stream. Only the first call has an effect.
 
         Raises:
-            CorruptRecordError: The format rejects the file kind that these bytes begin.
+            CorruptRecordError: The first bytes belong to a file type that the format rejects.
         """
         if self._start is not None:
             return
@@ -322,16 +327,19 @@ class RecordStream:
 
     @property
     def _next_offset(self) -> int:
-        """Offset in the decompressed stream after the yielded records."""
+        """Byte offset in the decompressed stream: the end of the last yielded record."""
         return self._framer.offset if isinstance(self._framer, CountsBytes) else 0
 
     def _raise_earlier_damage(self) -> None:
-        """Raise a deferred framer error, if any. It precedes the decompressor's error in the stream."""
+        """Raise the error that the framer deferred, if any.
+
+        In the stream, the framer's error comes before the decompressor's error.
+        """
         for _ in self._framer.feed(np.empty(0, np.uint8), 0):
             pass
 
     def _explained(self, columns: Iterator[VarColumn]) -> Iterator[VarColumn]:
-        """Yield the columns. If the stream is damaged, add a hint about its probable format to the error."""
+        """Yield the columns. If the stream is damaged, add a hint to the error about the probable file format."""
         try:
             yield from columns
         except CorruptRecordError as error:
@@ -341,7 +349,7 @@ class RecordStream:
             raise CorruptRecordError(self._url, error.offset, f"{error.reason}; {hint}") from None
 
     def _hint(self) -> str:
-        """Return an error clause if a wrong compression or a wrong reader may cause the damage, else ""."""
+        """Return a hint for an error message if a wrong compression or a wrong reader may cause the damage, else ""."""
         if self._evidence is not None:
             held = f"the object has {len(self._first_bytes)} bytes, and {self._evidence.reason}"
             return f"{held}; write it again, remove it, or pass compression='' if the source is not compressed"
@@ -353,7 +361,7 @@ class RecordStream:
         return f"the object starts like {what}, {asked}; pass compression={looks!r}"
 
     def _other_kind(self) -> str:
-        """Return an error clause that names the stream's file format if the expected format does not match, else ""."""
+        """Return a hint for an error message that names the file's actual format; "" if the expected format matches."""
         start = self._start or b""
         kind = kind_of(start)
         if self._format.whole or (_recognised(self._format, start) and not self._refused(kind)):
@@ -370,9 +378,12 @@ class RecordStream:
         return _recognised(self._format, self._first_bytes)
 
     def _gathered(self, pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
-        """Join pieces into blocks of at most ``step.nbytes`` (or one larger piece), after scratch space for the framer.
+        """Join pieces into blocks of at most ``step.nbytes``, or of one larger piece.
 
-        Empty pieces yield empty arrays. If the pieces end with an error, the pieces before it are yielded first.
+        Each block begins with free space.
+
+        An empty piece yields an empty array. If iterating ``pieces`` raises an error, the earlier pieces are yielded
+        before the error is raised.
         """
         waiting: list[bytes] = []
         nbytes = 0
@@ -396,7 +407,7 @@ class RecordStream:
             raise failure
 
     def _block(self, pieces: list[bytes], nbytes: int) -> NDArray[np.uint8]:
-        """Join ``pieces`` into a block that begins with scratch space, and clear the list."""
+        """Join ``pieces`` into one block that begins with free space for the framer, and clear the list."""
         block = self.step.lend(self.step.headroom_nbytes + nbytes)
         end = self.step.headroom_nbytes
         for piece in pieces:

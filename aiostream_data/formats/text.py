@@ -29,14 +29,15 @@ _FIRST_WINDOW_NBYTES = 1 << 20
 class TextFormat:
     r"""Format of ``tf.data.TextLineDataset``: lines without their ``\n`` or ``\r\n``.
 
-    A last line without newline is also a record. Records are ``str``, and a UTF-8 byte order mark at the start of the
-    stream is removed. With ``encoding=None`` records are unmodified ``bytes``.
+    The last line is a record even if it does not end with a newline. Records are ``str``, and a UTF-8 byte order mark
+    at the start of the stream is removed. With ``encoding=None`` records are unmodified ``bytes``.
 
     Attributes:
-        encoding: Encoding that extends ASCII (utf-8, ascii, latin-1, cp1252, shift_jis ...), or None. Invalid bytes
-            are an error. Encodings other than utf-8 and ascii need a copy.
-        max_line_nbytes: Maximum bytes of a line. A longer line counts as damage. Limits the memory for a missing
-            newline.
+        encoding: Text encoding, or None. The encoding must extend ASCII (utf-8, latin-1, cp1252, shift_jis ...).
+            Bytes that are invalid in the encoding raise an error. For encodings other than utf-8 and ascii, the text is
+            copied.
+        max_line_nbytes: Maximum length of a line in bytes. A longer line is treated as damaged data. The maximum limits
+            memory use if a file has no newlines.
     """
 
     encoding: str | None = "utf-8"
@@ -68,7 +69,10 @@ class TextFormat:
         return LineRecovery(LineRules(self.encoding, self.max_line_nbytes))
 
     def refuses(self, kind: FileKind) -> bool:
-        """Return True for all known file kinds, because none is text. ``encoding=None`` allows some as raw bytes."""
+        """Return True for every recognized file type, because no recognized type is text.
+
+        With ``encoding=None``, some types are accepted as raw bytes.
+        """
         return self.encoding is not None or kind not in _READ_AS_BYTES
 
     def recognises(self, first_bytes: bytes) -> bool:
@@ -83,7 +87,8 @@ class TextFormat:
 
 
 def first_line(start: bytes) -> str:
-    """Return an error clause with the first non-blank line, shortened and without secrets; "" for blank text."""
+    """Return an error clause with the first non-blank line, shortened and without secrets; "" if all lines are
+    blank."""
     line = shorten(start.decode("utf-8-sig", "ignore").lstrip().partition("\n")[0])
     line = line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
     return f", {shown(line)}" if line else ""
@@ -98,7 +103,7 @@ def _extends_ascii(encoding: str) -> bool:
 
 
 class LineFramer(CuttingFramer):
-    """Framer that splits one text stream into lines. With the native core, the newline search releases the GIL."""
+    """Framer that splits one text stream into lines. The native (compiled) newline search releases the GIL."""
 
     def __init__(self, description: TextFormat, url: str) -> None:
         super().__init__(url)

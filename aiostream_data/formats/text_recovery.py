@@ -1,4 +1,4 @@
-"""Recovery for text: skip each line that is too long or invalid in its encoding."""
+"""Skip damaged text: each line that is too long, or invalid in its encoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from aiostream_data.formats.lines import Indices, LineRules, first_newline
 from aiostream_data.rows.records import VarColumn
 
 WINDOW_NBYTES: Final = 64 << 10
-"""Bytes of text to check at once, or one longer line. The index of empty lines uses 16 times as much memory."""
+"""Number of bytes of text to check at once, unless a single line is longer. If all lines are empty, the line index uses
+16 times as much memory as the text."""
 
 
 class LineRecovery:
@@ -53,7 +54,8 @@ class LineRecovery:
         self.consumed = at
 
     def _lines(self, values: Bytes, start: int, stop: int) -> tuple[Indices, Indices, int]:
-        """Return starts and lengths of some complete lines, and the index after them (``start`` without lines)."""
+        """Return starts and lengths of complete lines, and the index after the last line (``start`` if no line is
+        complete)."""
         window = min(stop, start + WINDOW_NBYTES)
         found = _native.find_lines(values, start, window)
         if found[2] > start:
@@ -64,7 +66,7 @@ class LineRecovery:
     def _judged(
         self, values: Bytes, starts: Indices, lengths: Indices, behind: int, base: int
     ) -> Iterator[VarColumn | Loss]:
-        """Yield the valid lines that end before ``behind``, and a loss for each invalid line."""
+        """Yield the valid lines that end before index ``behind``, and a :class:`~.base.Loss` for each invalid line."""
         whole = self._rules.checked(values, int(starts[0]), starts, lengths, behind)
         if whole.problem is None:
             yield whole.column

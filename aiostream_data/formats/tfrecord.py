@@ -14,7 +14,7 @@ from aiostream_data.formats.tfrecord_recovery import TFRecordRecovery
 from aiostream_data.rows.records import VarColumn
 
 HEADER = struct.Struct("<QI")
-"""Payload length and the checksum of the length."""
+"""Header of a record: the payload length and the checksum of this length."""
 FOOTER = struct.Struct("<I")
 """Checksum of the payload."""
 
@@ -22,10 +22,11 @@ FRAMING_NBYTES = HEADER.size + FOOTER.size
 MAX_RECORD_NBYTES_LIMIT = 1 << 62
 
 _WINDOW_NBYTES_PER_ROW = 4 * FRAMING_NBYTES
-"""Window bytes per requested row. If all records are empty, a window holds four times the requested rows."""
+"""Number of bytes of a parsing window, per requested row. If all records are empty, a window of this size contains four
+times the requested rows."""
 
 _WIDE_NBYTES_PER_ROW = 16 * FRAMING_NBYTES
-"""Window bytes per row at the default row limit, so that a block of usual size is parsed at once."""
+"""Size of a parsing window in bytes per row, for the default row limit. A typical block then fits into one window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,9 @@ class TFRecordFormat:
     The checksum of each length is always verified.
 
     Attributes:
-        verify: Also verify the checksum of every payload, as tf.data does.
-        max_record_nbytes: Maximum bytes of a record. A longer record counts as damage. Limits the memory per record.
+        verify: If True, verify the checksum of every payload, as tf.data does.
+        max_record_nbytes: Maximum size of a record in bytes. A longer record is treated as damaged data. The maximum
+            limits the memory that one record can use.
     """
 
     verify: bool = True
@@ -71,7 +73,7 @@ class TFRecordFormat:
 
 
 class TFRecordFramer(CuttingFramer):
-    """Framer for one TFRecord stream. Releases the GIL if the native core is built."""
+    """Framer for one TFRecord stream. The native (compiled) parser releases the GIL."""
 
     prefix_nbytes = HEADER.size
 
@@ -86,9 +88,9 @@ class TFRecordFramer(CuttingFramer):
         return self._wanted
 
     def check_end(self, nbytes: int) -> None:
-        """Check that the incomplete record ends within the stream, which has ``nbytes`` bytes.
+        """Check that an incomplete record does not extend beyond the end of the stream of ``nbytes`` bytes.
 
-        Failing early avoids buffering the rest of the stream.
+        An early error avoids buffering the remaining bytes of the stream.
 
         Raises:
             CorruptRecordError: The record declares a length beyond the end of the stream.

@@ -1,15 +1,16 @@
-"""Find the next TFRecords after damage, in time linear in the stream length for any content.
+"""Find the next TFRecords after damage. The run time is linear in the stream length, for any content.
 
-A *header* is a position where a length matches its checksum. A record is *sound* if its payload matches its checksum.
-A record is *framed* if its payload is damaged, but another header or the end of the stream follows. After other
-damage, reading resumes at the first sound or framed record. The lost bytes therefore depend only on the content of the
-stream, not on block sizes.
+A *header* is a position where a length field matches its checksum. A record is *sound* if its payload matches its
+checksum. A record is *framed* if its payload is damaged, but another header or the end of the stream directly follows
+it. After other kinds of damage, reading resumes at the next sound or framed record. The number of lost bytes therefore
+depends only on the stream's content, not on block sizes.
 
-All headers of a window are found at once, and the checksums of their possibly overlapping payloads are computed in one
-pass. If a window ends before a decision, the next window holds at least twice the remaining bytes. The framer resumes
-only if at least half of the bytes were processed. Each byte is therefore read only a few times.
+The parser finds all headers of a window at once. One pass computes the checksums of all payloads, which may overlap. If
+a window is too short for a decision, the next window is at least twice as large as the unprocessed bytes. The framer
+resumes only after at least half of the window was processed. Each byte is therefore read only a small number of times.
 
-If a record in sequence extends beyond the end of the stream, the framer reports it when the stream ends.
+If the next record in sequence extends beyond the end of the stream, the framer reports this record when the stream
+ends.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ HEADER_NBYTES: Final = 12
 FOOTER_NBYTES: Final = 4
 
 WINDOW_NBYTES: Final = 256 << 10
-"""Bytes to search at once, unless a record is larger."""
+"""Number of bytes to search at once, unless a record is larger."""
 
 _HEADER: Final = struct.Struct("<QI")
 
 SOUND, FRAMED, UNSOUND, UNKNOWN = range(4)
-"""Verdicts on the record at a header. UNKNOWN means that more bytes are needed."""
+"""Possible results of checking the record at a header. UNKNOWN means that more bytes are needed to check the record."""
 
 Numbers = NDArray[np.int64]
 
@@ -48,7 +49,7 @@ class _Headers(NamedTuple):
     Attributes:
         places: Start index of each header.
         ends: End index of each record.
-        verdicts: Verdict on each record.
+        verdicts: Result of checking each record.
     """
 
     places: list[int]
@@ -57,11 +58,11 @@ class _Headers(NamedTuple):
 
 
 class _FoundRecord(NamedTuple):
-    """Records and losses found in a window.
+    """Valid records and losses found in a window.
 
     Attributes:
         starts, stops: Start and end indices of the payloads.
-        losses: Losses, each with the number of records before it.
+        losses: Pairs of a loss and the number of records before the loss.
     """
 
     starts: list[int]
@@ -73,7 +74,7 @@ class _FoundRecord(NamedTuple):
         self.losses.append((len(self.starts), loss))
 
     def parts(self, values: Bytes) -> Iterator[VarColumn | Loss]:
-        """Yield records and losses in stream order, with consecutive records in one column."""
+        """Yield records and losses in stream order. Consecutive records form one column."""
         starts = np.array(self.starts, np.int64)
         lengths = np.array(self.stops, np.int64) - starts
         first = 0
@@ -91,7 +92,7 @@ class TFRecordRecovery:
 
     Args:
         verify: If True, yield only records whose payload matches its checksum.
-        most_nbytes: Maximum bytes of a payload.
+        most_nbytes: Maximum size of a payload in bytes.
     """
 
     def __init__(self, verify: bool, most_nbytes: int) -> None:
@@ -132,10 +133,10 @@ class TFRecordRecovery:
             size = max(WINDOW_NBYTES, 2 * left)
 
     def _pass_framed(self, values: Bytes, stop: int, base: int, end: int | None) -> Generator[Loss, None, bool]:
-        """Skip the damaged record at which the recovery begins, if the record is framed and larger than a window.
+        """Skip the first damaged record if the record is framed and larger than a window.
 
-        The framer has already verified the payload, so only two headers are read. Return True if the record was
-        skipped or more bytes are needed to decide.
+        The framer has already checked the payload, so this method reads only two headers. Return True if the record was
+        skipped, or if more bytes are needed to decide.
         """
         at = self._at
         behind = self._end_of(values, at, stop)
@@ -151,7 +152,7 @@ class TFRecordRecovery:
         return False
 
     def _walk(self, values: Bytes, window: int, base: int, end: int | None) -> _FoundRecord:
-        """Collect the records and losses from ``_at`` up to the first undecided position in the window."""
+        """Collect records and losses from ``_at`` up to the first position that needs more bytes for a decision."""
         places, ends, verdicts = self._headers(values, self._at, window, end)
         found = _FoundRecord([], [], [])
         row = 0
@@ -205,7 +206,7 @@ class TFRecordRecovery:
         return at + HEADER_NBYTES + length + FOOTER_NBYTES
 
     def _headers(self, values: Bytes, start: int, stop: int, end: int | None) -> _Headers:
-        """Find all headers in ``values[start:stop]`` and the verdicts on their records."""
+        """Find all headers in ``values[start:stop]``, and check the record at each header."""
         pieces = [
             _checked_headers(values, at, min(stop, at + WINDOW_NBYTES + HEADER_NBYTES - 1), self._most_nbytes)
             for at in range(start, stop, WINDOW_NBYTES)
@@ -234,7 +235,10 @@ _PAYLOAD: Final = "payload checksum mismatch"
 
 
 def _checked_headers(values: Bytes, start: int, stop: int, most_nbytes: int) -> tuple[Numbers, Numbers]:
-    """Find the indices in ``values[start:stop]`` where a payload length matches its checksum, and the lengths."""
+    """Find each index in ``values[start:stop]`` where a payload length matches its checksum.
+
+    Return indices and lengths.
+    """
     count = stop - start - HEADER_NBYTES + 1
     if count <= 0:
         return _NONE, _NONE
@@ -247,7 +251,7 @@ def _checked_headers(values: Bytes, start: int, stop: int, most_nbytes: int) -> 
 
 
 def _is_sound(values: Bytes, places: Numbers, ends: Numbers) -> NDArray[np.bool_]:
-    """Return a mask of the complete records whose payload matches its checksum."""
+    """Return a boolean mask over complete records: True if the payload matches its checksum."""
     stops = ends - FOOTER_NBYTES
     footers = np.ascontiguousarray(values[stops[:, None] + np.arange(FOOTER_NBYTES)])
     found: NDArray[np.bool_] = masked(crc32c_ranges(values, places + HEADER_NBYTES, stops)) == footers.view("<u4")[:, 0]
@@ -255,12 +259,12 @@ def _is_sound(values: Bytes, places: Numbers, ends: Numbers) -> NDArray[np.bool_
 
 
 def _is_cut(at: int, stop: int, end: int | None) -> bool:
-    """Return True if a header at index ``at`` extends beyond the received bytes but not beyond the stream."""
+    """Return True if the header at index ``at`` is incomplete because more bytes of the stream must arrive."""
     return at + HEADER_NBYTES > stop and (end is None or at + HEADER_NBYTES <= end)
 
 
 def _length_at(values: Bytes, at: int, stop: int) -> int | None:
-    """Return the payload length at index ``at`` if it matches its checksum, else None."""
+    """Return the payload length at index ``at`` if the length matches its checksum, else None."""
     if at + HEADER_NBYTES > stop:
         return None
     length, checksum = _HEADER.unpack_from(values.data, at)

@@ -1,4 +1,4 @@
-"""Write TFRecord files to local paths, or to other stores with fsspec."""
+"""Write TFRecord files to local paths or, with fsspec, to other stores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def frame(record: bytes | bytearray | memoryview) -> bytes:
 class _Phase(Enum):
     OPEN = auto()
     BROKEN = auto()
-    """A call has failed, was interrupted, or is in progress."""
+    """State of the writer after a failed or interrupted call, and while a call is in progress."""
     CLOSED = auto()
     DISCARDED = auto()
 
@@ -44,12 +44,12 @@ class _Phase(Enum):
 class TFRecordWriter:
     """Writer of one TFRecord file, like ``tf.io.TFRecordWriter``. Not thread-safe.
 
-    Use it as a context manager. The file appears under its name only when it is complete. If the block raises an
-    exception, the writer discards the file, because a file truncated between two records looks complete. Some stores
-    cannot defer an upload; there an incomplete file may appear.
+    Use the writer as a context manager. The file gets its final name only when all records are written. If the ``with``
+    block raises an exception, the writer discards the file. Some stores upload data immediately. In these stores, an
+    incomplete file may appear.
 
-    If a call raises any error, the writer discards the file and rejects further records. :meth:`close` then raises
-    :class:`WriterFailedError` from the first error.
+    If any call raises an error, the writer discards the file and rejects further records. After the error,
+    :meth:`close` raises :class:`WriterFailedError` from the first error.
 
     Args:
         path_or_url: Local path, ``file://`` URL, or any URL that fsspec can write.
@@ -57,7 +57,7 @@ class TFRecordWriter:
         storage_options: Options for fsspec.
 
     Raises:
-        PlanError: The compression is unknown, or an option uses the name of another library's option.
+        PlanError: The compression is unknown, or an option has the name that another library uses.
         MissingExtraError: fsspec or the compression's package is not installed.
         OSError: The file cannot be created.
     """
@@ -79,7 +79,7 @@ class TFRecordWriter:
         """Append one record.
 
         Raises:
-            WriterClosedError: The writer was closed or discarded.
+            WriterClosedError: The writer is already closed, or its file was discarded.
             WriterFailedError: An earlier call failed.
             WriteError: The file could not be written, for example because the disk is full.
             ArgumentTypeError: The record is not bytes.
@@ -96,7 +96,9 @@ class TFRecordWriter:
         self._phase = _Phase.OPEN
 
     def close(self) -> None:
-        """Finish the file and store it under its name. Does nothing after a successful close or a discard.
+        """Finish the file and store the file under its final name.
+
+        Do nothing if the writer is already closed or the file was discarded.
 
         Raises:
             WriterFailedError: An earlier call failed, so no file was stored.
@@ -115,7 +117,7 @@ class TFRecordWriter:
         self._pending.clear()
 
     def discard(self) -> None:
-        """Remove the unfinished file. Idempotent; does nothing after a successful close."""
+        """Remove the unfinished file. Further calls, and calls after a successful close, have no effect."""
         if self._phase is _Phase.CLOSED:
             return
         if self._phase is _Phase.OPEN:
@@ -124,7 +126,7 @@ class TFRecordWriter:
         self._target.discard()
 
     def _begin(self) -> None:
-        """Begin a call and mark the writer as broken until the call succeeds."""
+        """Begin a call of the writer. Mark the writer as broken until the call succeeds."""
         if self._phase is not _Phase.OPEN:
             raise self._refusal() from self._failure
         self._phase = _Phase.BROKEN

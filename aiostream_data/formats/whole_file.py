@@ -17,10 +17,10 @@ from aiostream_data.rows.records import VarColumn
 class WholeFileFormat:
     """Format with one ``bytes`` record per file, like ``tf.io.read_file`` mapped over ``Dataset.list_files``.
 
-    An empty object is one empty record.
+    An empty object yields one empty record.
 
     Attributes:
-        max_record_nbytes: Maximum decompressed size of an object in bytes. Larger objects are an error.
+        max_record_nbytes: Maximum decompressed size of an object in bytes. A larger object raises an error.
     """
 
     max_record_nbytes: int = 1 << 30
@@ -47,7 +47,10 @@ class WholeFileFormat:
 
 
 class WholeFileFramer:
-    """Framer that collects one object. An object received in a single block is not copied."""
+    """Framer that collects all bytes of one object into one record.
+
+    If the object arrives as a single block, its bytes are not copied.
+    """
 
     def __init__(self, description: WholeFileFormat, url: str) -> None:
         self._format = description
@@ -60,12 +63,12 @@ class WholeFileFramer:
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of the object that were received."""
+        """Number of bytes of the object received so far."""
         return self._nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Bytes of the object that were received."""
+        """Number of bytes of the object received so far."""
         return self._nbytes
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = 1) -> Iterator[VarColumn]:
@@ -90,7 +93,7 @@ class WholeFileFramer:
         self._long.take(fresh)
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the object as one record."""
+        """Yield all bytes of the object as one record."""
         if self._only is not None:
             values, self._only = self._only, None
             yield VarColumn(values, np.zeros(1, np.int64), np.array([len(values)], np.int64))

@@ -1,4 +1,4 @@
-"""Write a small object atomically: it appears under its name only when it is complete."""
+"""Write a small object atomically: the object gets its name only when all bytes are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiostream_data.formats.output_file import open_target
 
 
 def write_object(url: str, content: bytes, storage_options: Mapping[str, Any]) -> None:
-    """Write ``content`` atomically to a local path, or to any URL that fsspec can write.
+    """Write the bytes ``content`` atomically to a local path or to any URL that fsspec can write.
 
     Raises:
         MissingExtraError: The URL needs fsspec, which is not installed.

@@ -21,7 +21,10 @@ class WithUrl:
     element_specs: ClassVar[tuple[tuple[tuple[int, ...], type, bool], ...]] = (((), object, False),) * 2
 
     def parse(self, chunk: Columns, describe: Callable[[int], tuple[str, int]]) -> Columns:
-        """Add the URL to each record of a chunk. The record bytes are shared, not copied."""
+        """Add the URL to each record of a chunk.
+
+        The new chunk shares the memory of the records; no bytes are copied.
+        """
         urls = np.empty(len(chunk), object)
         urls[:] = [describe(row)[0] for row in range(len(chunk))]
         return Columns(self.structure, (urls, *chunk.leaves), chunk.ids)

@@ -1,8 +1,10 @@
-"""Batches as JAX arrays. The arrays are always copies, because JAX arrays are immutable and slots are reused.
+"""Batches as JAX arrays.
 
-JAX is imported only here, for ``to_device(framework="jax")`` or the ``jax()`` method of a batch. On the host, arrays
-are copied with ``jnp.array(copy=True)``. ``device_put`` and DLPack may return views of aligned NumPy memory even if a
-copy is requested. Tests without a GPU verify the operations on ``cpu`` only.
+The arrays are always copies. JAX arrays are immutable, but the loader reuses the memory of its slots.
+
+Only this module imports JAX, for ``to_device(framework="jax")`` and for the ``jax()`` method of a batch. In host
+memory, ``jnp.array(copy=True)`` copies the arrays. ``device_put`` and DLPack are unsuitable: they may return views of
+NumPy memory even if a copy is requested. Without a GPU, the tests check only the device ``cpu``.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ def copier(backend: DeviceBackend) -> Copier:
     """Return the JAX adapter for the device of a backend.
 
     Raises:
-        DeviceUnavailableError: This JAX does not support the GPU. Without this error, JAX would silently compute on the
-            CPU.
+        DeviceUnavailableError: The installed JAX does not support the GPU. JAX alone would silently compute on the CPU
+            in this case.
     """
     if not backend.device.startswith("cuda"):
         return HostCopies()
@@ -42,7 +44,10 @@ def copier(backend: DeviceBackend) -> Copier:
 
 
 class HostCopies:
-    """Copies of host memory, uncommitted, on JAX's default device. The copies are ready when the call returns."""
+    """Adapter that copies host memory to uncommitted arrays on JAX's default device.
+
+    Each copy is complete when the call returns.
+    """
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
@@ -55,7 +60,7 @@ class HostCopies:
 
 
 class GpuCopies:
-    """Copies on a GPU, which JAX makes asynchronously."""
+    """Adapter that copies arrays on a GPU. JAX performs these copies asynchronously."""
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
@@ -68,7 +73,7 @@ class GpuCopies:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Convert JAX errors in a block to errors of this package."""
+    """Convert JAX errors raised inside a ``with`` block to errors of this package."""
     try:
         yield
     except AiostreamError:  # some are RuntimeErrors, raised by the export or by the wait for the batch
@@ -78,10 +83,10 @@ def _telling() -> Iterator[None]:
 
 
 def _ready(made: list[Any], imported: list[Any]) -> None:
-    """Block until copies are ready.
+    """Block until the given copies are complete.
 
     Args:
-        imported: Sources of the copies, kept alive until the copies are ready.
+        imported: Source arrays of the copies. The function keeps these arrays alive until the copies are complete.
 
     Raises:
         DeviceError, DeviceMemoryError: A copy failed.
@@ -93,7 +98,7 @@ def _ready(made: list[Any], imported: list[Any]) -> None:
 
 
 def _failure(made: Any) -> AiostreamError | None:
-    """Block until one copy is ready. Return its error, or None."""
+    """Block until one copy is complete. Return the error of the copy, or None."""
     try:
         jax.block_until_ready([made])
     except AiostreamError as error:
@@ -106,6 +111,6 @@ def _failure(made: Any) -> AiostreamError | None:
 
 
 def _told(error: RuntimeError) -> DeviceError | DeviceMemoryError:
-    """Convert a JAX error to an error of this package. The message of a JAX error starts with its status."""
+    """Convert a JAX error to an error of this package. The message of a JAX error starts with a status code name."""
     message = f"JAX could not copy a batch: {error}"
     return DeviceMemoryError(message) if str(error).startswith("RESOURCE_EXHAUSTED") else DeviceError(message)

@@ -1,7 +1,8 @@
-"""Batches as PyTorch tensors, allocated by PyTorch or viewing a leased slot.
+"""Convert batches to PyTorch tensors: either new tensors, or views of the memory of a leased slot.
 
-PyTorch is imported only here, for ``to_device(framework="torch")`` or the ``torch()`` method of a batch. Device ``cpu``
-yields CPU tensors, and ``cuda:N`` yields tensors on GPU N. Tests without a GPU verify the operations on ``cpu`` only.
+Only this module imports PyTorch, for ``to_device(framework="torch")`` and for the ``torch()`` method of a batch. Device
+``cpu`` yields CPU tensors, and ``cuda:N`` yields tensors on GPU N. Without a GPU, the tests check only the device
+``cpu``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def receiver(backend: DeviceBackend) -> FrameworkReceiver:
     """Return the PyTorch adapter for the device of a backend.
 
     Raises:
-        DeviceUnavailableError: This PyTorch does not support the GPU.
+        DeviceUnavailableError: The installed PyTorch does not support the GPU.
     """
     if not backend.device.startswith("cuda"):
         return HostTensors(backend)
@@ -36,7 +37,9 @@ def receiver(backend: DeviceBackend) -> FrameworkReceiver:
 
 
 class _Tensors:
-    """Common part of the adapters for all devices. See :class:`~aiostream_data.device.receivers.FrameworkReceiver`.
+    """Base class of the PyTorch adapters for all devices.
+
+    See :class:`~aiostream_data.device.receivers.FrameworkReceiver`.
 
     Args:
         backend: The device.
@@ -95,7 +98,7 @@ def dtype_of(array: SlotArray) -> torch.dtype:
     """Return the PyTorch dtype for an array's dtype.
 
     Raises:
-        DeviceLeafError: PyTorch has no such dtype.
+        DeviceLeafError: PyTorch has no equivalent of the NumPy dtype.
     """
     try:
         return torch.from_numpy(np.empty(0, array.dtype)).dtype
@@ -107,7 +110,7 @@ def numpy_dtype_of(tensor: torch.Tensor) -> np.dtype[Any]:
     """Return the NumPy dtype for a tensor's dtype.
 
     Raises:
-        TypeError: NumPy has no such dtype, e.g. bfloat16.
+        TypeError: NumPy has no equivalent of the PyTorch dtype, e.g. bfloat16.
     """
     dtype: np.dtype[Any] = torch.empty(0, dtype=tensor.dtype).numpy().dtype
     return dtype

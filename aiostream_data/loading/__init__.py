@@ -1,1 +1,1 @@
-"""The Loader and its parts: opening a plan, counting received elements, and saving and restoring state."""
+"""The Loader class and its parts: open a plan, count received elements, and save and restore the state."""

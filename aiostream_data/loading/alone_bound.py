@@ -1,7 +1,7 @@
-"""Worst-case memory of items that may exceed the memory limit: one large record, and one zstd window.
+"""Worst-case memory of two items that may exceed the memory limit: one very large record, and one zstd window.
 
-The maximum record size is declared by each format, and the maximum window size by zstd. These maxima are far larger
-than typical files need, so they are reported separately from the worst case.
+Each file format declares a maximum record size, and zstd declares a maximum window size. These maxima are far larger
+than typical files need. The loader therefore reports them separately.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.subprocess import places_of, process_nbytes
 
 LARGE_SHARE: Final = 32
-"""A row, range or batch larger than this fraction (1/32) of the limit may exceed the limit."""
+"""A row, range or batch larger than 1/32 of the memory limit may exceed the limit."""
 
 COPIES_AS_READ: Final = 2
-"""Maximum number of copies of a record if no function uses it: raw bytes, and a str or a joined buffer."""
+"""Maximum number of copies of a record in a plan without user functions: raw bytes, and a str or a joined buffer."""
 
 
 def alone_parts(plan: Node, memory_limit: int) -> Iterator[LoaderPart]:
-    """Yield the bytes over the memory limit that one record and one window of each source may take."""
+    """Yield the memory over the limit, in bytes, that one large record and one zstd window of each source may use."""
     for source in dict.fromkeys(node for node in walk(plan) if isinstance(node, ReadFiles)):
         hosts = sum(place.workers for place in places_of(plan) if any(lower is source for lower in walk(place)))
         limit = process_nbytes(plan, memory_limit) if hosts else memory_limit
@@ -41,7 +41,7 @@ def alone_parts(plan: Node, memory_limit: int) -> Iterator[LoaderPart]:
 
 
 def largest_record_nbytes(source: ReadFiles) -> int | None:
-    """Return the maximum record size of a source in bytes, or None if its format declares no maximum."""
+    """Return the maximum size in bytes of a source's records, or None if the file format declares no maximum."""
     return source.format.largest_nbytes if isinstance(source.format, KnowsLargest) else None
 
 

@@ -1,7 +1,8 @@
-"""Worst-case memory of the slots of ``to_device``, on the device and page-locked on the host.
+"""Worst-case memory of the batch slots of ``to_device``: device memory and page-locked host memory.
 
-A slot holds the largest batch, with each array aligned for the device. The host has as many slots as the device. With
-handoff "copy", each batch that the consumer keeps takes additional device memory. "lease" and "into" take none.
+A slot has space for the largest batch, with each array aligned for the device. The host has the same number of slots as
+the device. With ``handoff="copy"``, each batch that the consumer keeps uses additional device memory.
+``handoff="lease"`` and ``handoff="into"`` use no additional device memory.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import own_nbytes, places_of
 
 OF_AN_IMAGE_NBYTES = 12
-"""Slot bytes per cast image in addition to its pixels: crop position and mirror flag."""
+"""Slot memory in bytes for the crop position and the mirror flag of one transformed image."""
 
 OF_A_CHANNEL_NBYTES = 8
-"""Slot bytes per channel of cast images: scale and offset."""
+"""Slot memory in bytes for the scale and offset of one channel of the transformed images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +33,12 @@ class DeviceBound:
     Attributes:
         device: Target device, or None if batches stay on the host.
         device_slots: Number of slots on the device, and also on the host.
-        slot_nbytes: Bytes of one slot, or None if the plan does not determine the size.
-        taken_nbytes: Device bytes of each batch that the consumer keeps outside the slots. 0 if the consumer uses the
-            slots or its own arrays. None if the plan does not determine the size.
-        shared_nbytes: Bytes of shared memory written by subprocesses. It may be page-locked to copy directly from it.
-        pageable: True if host slots may use pageable memory when page-locking fails.
+        slot_nbytes: Size of one slot in bytes, or None if the plan does not determine the size.
+        taken_nbytes: Device memory in bytes of each batch that the consumer keeps outside the slots. 0 if batches stay
+            in slots or in the consumer's arrays. The value is None if the plan does not determine the size.
+        shared_nbytes: Size in bytes of the shared memory that subprocesses write. The shared memory may be page-locked,
+            so that the device can copy directly from this memory.
+        pageable: True if host slots may use pageable memory when the system refuses to page-lock memory.
     """
 
     device: str | None = None
@@ -48,12 +50,15 @@ class DeviceBound:
 
     @property
     def device_nbytes(self) -> int | None:
-        """Device memory of all slots in bytes, or None if the plan does not determine the size."""
+        """Total size of all device slots in bytes, or None if the plan does not determine the size."""
         return None if self.slot_nbytes is None else self.device_slots * self.slot_nbytes
 
     @property
     def pinned_nbytes(self) -> int | None:
-        """Page-locked host memory in bytes, 0 without a GPU. None if the plan does not determine the size."""
+        """Size of the page-locked host memory in bytes; 0 without a GPU.
+
+        The value is None if the plan does not determine the size.
+        """
         if not self._pins:
             return 0
         return None if self.device_nbytes is None else self.device_nbytes + self.shared_nbytes
@@ -63,14 +68,14 @@ class DeviceBound:
         return self.device not in (None, "cpu")
 
     def on_device(self) -> str:
-        """Return the device part of the summary sentence, or "" if the device is the host."""
+        """Return the part of the memory summary about the device, or "" if batches stay on the host."""
         if not self._pins:
             return ""
         size = "the largest batch" if self.slot_nbytes is None else as_size(self.slot_nbytes)
         return f", {self.device_slots} x {size} on {self.device}"
 
     def slot_lines(self) -> list[str]:
-        """Describe the slots, one line per fact."""
+        """Describe the device slots, with one line per property."""
         if self.device is None:
             return []
         lines = [self._slots()]
@@ -90,7 +95,7 @@ class DeviceBound:
 
 
 def device_facts(plan: Node, memory_limit: int) -> dict[str, Any]:
-    """Return the fields of a :class:`DeviceBound` for a plan opened with a memory limit in bytes."""
+    """Return the constructor arguments of a :class:`DeviceBound` for a plan and a memory limit in bytes."""
     if not isinstance(plan, ToDevice):
         return {}
     slot_nbytes = _slot_nbytes(plan)
@@ -131,13 +136,13 @@ def _taken_nbytes(plan: ToDevice, slot_nbytes: int | None) -> int | None:
 
 
 def _rows(leaves: Sequence[ArraySpec], batch_nbytes: int) -> int | None:
-    """Return the maximum number of rows in a batch of this size, or None if unknown."""
+    """Return the maximum number of rows in a batch of ``batch_nbytes`` bytes, or None if unknown."""
     row_nbytes = _row_nbytes(leaves)
     return -(-batch_nbytes // row_nbytes) if row_nbytes else None
 
 
 def _row_nbytes(leaves: Sequence[ArraySpec]) -> int | None:
-    """Return the bytes of one row of a batch with these leaves, or None if unknown."""
+    """Return the size in bytes of one row of a batch with these leaves, or None if unknown."""
     sizes = [leaf_nbytes(replace(leaf, shape=None if leaf.shape is None else leaf.shape[1:])) for leaf in leaves]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None

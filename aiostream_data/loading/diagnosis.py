@@ -21,10 +21,10 @@ from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.worker_share import for_worker
 
 IDLE_CORES: Final = 0.75
-"""If less than this share of all cores is in use, the machine has idle cores for more parallel work."""
+"""Below this share of all cores in use, the machine has idle cores for more parallel work."""
 
 BLOCKS_LOOP: Final = 0.3
-"""Above this share of the time in coroutine steps, slow steps keep the event loop busy, not their number."""
+"""If coroutine steps use more than this share of the time, slow steps block the event loop, not the number of steps."""
 
 
 def diagnosed(opening: Opening, plan: Node, window: MeasuredWindow | None) -> Limit:
@@ -88,7 +88,7 @@ def _input_row_nbytes(stage: StageCounters, window: MeasuredWindow) -> float:
 
 
 def _dropped_behind(place: str, window: MeasuredWindow) -> float:
-    """Return the fraction of a stage's rows that the filters directly after it drop."""
+    """Return the fraction of a stage's rows that are dropped by the filters directly after the stage."""
     kept = 1.0
     while (after := reader_of(place, window.stages)) is not None:
         place, stage = after, window.stages[after]
@@ -99,7 +99,10 @@ def _dropped_behind(place: str, window: MeasuredWindow) -> float:
 
 
 def _node_at(plan: Node, place: str) -> tuple[Node | None, Interleave | None]:
-    """Return the node at a place, and the interleave operator whose function created its dataset."""
+    """Return the node at a plan position.
+
+    Also return the interleave operator whose function created the node's dataset, if any.
+    """
     number, _, below = place.partition("/")
     node = next(node for node, its in numbers_of(plan).items() if its == int(number))
     if not below:

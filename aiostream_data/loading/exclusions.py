@@ -1,4 +1,4 @@
-"""Elements to skip and rows to block, as requested by the user in addition to the plan."""
+"""Elements to skip and rows to block. The user requests these exclusions in addition to the plan."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Exclusions:
     """Rows and elements excluded from a stream.
 
     Attributes:
-        skip: Half-open ranges of elements to read and discard, counted from the start of the stream. Ascending and
-            disjoint.
+        skip: Half-open ranges of element numbers to read and discard. Elements are numbered from the start of the
+            stream. Ascending and disjoint.
         blocked: Excluded rows and shards.
     """
 
@@ -28,10 +28,10 @@ class Exclusions:
 
     @classmethod
     def of(cls, skip: Iterable[Span] = (), block: Iterable[Any] = ()) -> Self:
-        """Build a Exclusions from the arguments of ``open()``.
+        """Build an :class:`Exclusions` from the arguments ``skip`` and ``block`` of ``open()``.
 
         Raises:
-            PlanError: A range is not a pair of numbers in ascending order, or an entry of ``block`` cannot be blocked.
+            PlanError: A range is not an ascending pair of numbers, or an entry of ``block`` has an unsupported type.
         """
         return cls(
             _joined([_span(entry) for entry in several("skip", skip, "pairs of numbers (first, stop)")]),
@@ -42,7 +42,10 @@ class Exclusions:
         return Exclusions(_joined([*self.skip, *other.skip]), self.blocked | other.blocked)
 
     def kept(self, first: int, count: int) -> list[Span]:
-        """Return the ranges, relative to ``first``, that remain of the ``count`` elements from number ``first`` on."""
+        """Return the unskipped ranges among the ``count`` elements from number ``first`` on.
+
+        The ranges are relative to ``first``.
+        """
         kept: list[Span] = []
         start, stop = first, first + count
         for left, right in self.skip:
@@ -56,17 +59,17 @@ class Exclusions:
         return kept
 
     def as_dict(self) -> dict[str, Any] | None:
-        """Serialize to JSON-compatible data, or None if empty."""
+        """Serialize the exclusions to JSON-compatible data, or None if nothing is excluded."""
         if not self.skip and not self.blocked:
             return None
         return {"skip": [list(span) for span in self.skip], **self.blocked.as_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any] | None) -> Self:
-        """Restore a Exclusions from the result of :meth:`as_dict`.
+        """Restore an :class:`Exclusions` from the result of :meth:`as_dict`.
 
         Raises:
-            StateMismatchError: The data is damaged.
+            StateMismatchError: The saved list of skipped and blocked rows is damaged.
         """
         if values is None:
             return cls()

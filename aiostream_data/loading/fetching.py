@@ -1,4 +1,4 @@
-"""Recompute one row from its origin."""
+"""Recompute one row from its origin (the file and record that the row was made from)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiostream_data.state_fields import Part
 
 
 def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
-    """Return the row with this origin, as it was before batching.
+    """Return the row with this origin, as the row was before batching.
 
     Raises:
         BaseException: Reading the row or a user function failed.
@@ -49,7 +49,7 @@ def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
 
 
 def _check_object(engine: Engine, parcel: Parcel, origin: Origin) -> None:
-    """Raise if the row came from another object than its origin names: the shard list has changed."""
+    """Raise if the row comes from another object than its origin names, which means that the shard list has changed."""
     made_of = parcel.ids[0] if isinstance(parcel.ids, list) else None
     found = engine.state.origins_of(parcel.own_ids.row(0), made_of)[0].url
     if found != origin.url:

@@ -1,4 +1,4 @@
-"""Loader: a running dataset that can be iterated with ``for`` or ``async for``, monitored and closed."""
+"""Loader: a running dataset. Users iterate the loader with ``for`` or ``async for``, monitor it, and close it."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Loader(Generic[T]):
     """One pass over a dataset, created by :meth:`Dataset.open`.
 
     Use a loader in a ``with`` or ``async with`` block and iterate it with ``for`` or ``async for``. Any thread may
-    iterate, inside or outside a running event loop, but only one consumer at a time. The work runs on a dedicated
-    thread with its own event loop. The consumer owns the elements; leased batches (``to_device(handoff="lease")``) must
-    be released. A child process forked from an open loader can only close it. Any other use in the child raises
-    :class:`~aiostream_data.errors.ForkedPipelineError`.
+    iterate, inside or outside a running event loop. Only one consumer may iterate at a time. A dedicated thread with
+    its own event loop runs the pipeline. The consumer owns the received elements, but must release leased batches
+    (``to_device(handoff="lease")``). A child process forked while a loader is open can only close the loader. Any other
+    use of the loader in a forked child raises :class:`~aiostream_data.errors.ForkedPipelineError`.
 
-    Leaving the block, closing the loader, an error, or dropping the last reference stops every task, thread, process
-    and connection within two seconds.
+    All tasks, threads, processes and connections stop within two seconds after the block ends or an error occurs.
+    Closing the loader, or dropping its last reference, has the same effect.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -67,7 +67,7 @@ class Loader(Generic[T]):
         keep_from_forks(self._in_forks)
 
     def _start(self, opening: Opening) -> None:
-        """Start an engine at the position of its state and reset the counters of received elements."""
+        """Start an engine at the position of the saved state, and reset the counters of received elements."""
         with interrupts_after():  # an interrupt here would leave the engine running without an owner
             self._engine = opening.engine()
             # Pass the engine by weak reference: the traceback of a stored error may refer to this loader, and a strong
@@ -82,7 +82,8 @@ class Loader(Generic[T]):
         """Reject pickling and copying.
 
         Raises:
-            NotPicklableError: Always. Threads and connections cannot leave their process; pickle the Dataset instead.
+            NotPicklableError: Always, because the threads and connections of a loader cannot leave their process.
+                Pickle the Dataset instead.
         """
         raise NotPicklableError(
             "a Loader cannot be pickled or copied. Pickle its Dataset and its state_dict(), and open the copy with "
@@ -92,18 +93,18 @@ class Loader(Generic[T]):
     # -- iteration
 
     def __iter__(self) -> Iterator[T]:
-        """Return an iterator over the remaining elements; a new ``for`` continues where the previous one stopped.
+        """Return an iterator over the remaining elements. A second ``for`` loop continues where the first loop stopped.
 
         Raises:
-            LoaderClosedError: The stream has ended or the loader was closed. Start a second epoch with ``repeat()`` or
-                by opening the dataset again.
+            LoaderClosedError: The stream has ended or the loader was closed. To start a second epoch, use ``repeat()``
+                or open the dataset again.
         """
         self._check_open()
         self._engine.wait_ready()
         return self._elements()
 
     def __next__(self) -> T:
-        """Return the next element, from the same position as ``for``; raise StopIteration at the end of the stream.
+        """Return the next element, and advance ``for`` loops past it. Raise StopIteration at the end of the stream.
 
         Raises:
             LoaderClosedError: The loader was closed or has failed.
@@ -149,7 +150,7 @@ class Loader(Generic[T]):
         return Patience(list(self._engine.resources.devices.values()))
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """Return an async iterator over the remaining elements; see :meth:`__iter__`."""
+        """Return an async iterator over the remaining elements."""
         self._check_open()
         return self
 
@@ -189,7 +190,10 @@ class Loader(Generic[T]):
         return await bridge.get_async()
 
     def _accept(self, item: Parcel | Ending) -> bool:
-        """Accept a parcel; return False at the end of the stream, and raise the stream's error."""
+        """Accept a parcel (a group of elements) from the engine.
+
+        Return False at the end of the stream; raise the stream's error.
+        """
         if isinstance(item, Ending):
             if self._closed:  # closed by another thread or task: a truncated stream must not look complete
                 self._check_open()
@@ -219,12 +223,12 @@ class Loader(Generic[T]):
         return True
 
     def _end_here(self) -> Ending:
-        """Stop the engine and return an ending, because the consumer needs no further elements."""
+        """Stop the engine because the consumer needs no further elements, and return an end marker."""
         self._engine.stop_soon()
         return Ending(None)
 
     def _let_go(self) -> None:
-        """Count the consumed parcel and return its bytes to the memory budget."""
+        """Count a parcel (group of elements) as consumed, and return its bytes to the memory budget."""
         self._check_open()
         elements, nbytes = self._received.let_go()
         self._consumer.elements += elements
@@ -254,18 +258,18 @@ class Loader(Generic[T]):
     def last_ids(self) -> NDArray[np.int64] | None:
         """Row ids (split, ordinal) of the last element, as int64 of shape (rows, 2 or more).
 
-        None before the first element and between two hand-overs.
+        The value is None before the first element, and between two groups of delivered elements.
         """
         self._check_process()
         ids = self._received.last_ids(self._left)
         return None if ids is None else ids.padded()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the consumer's position as small, JSON-compatible data.
+        """Return the consumer's position in the stream as small, JSON-compatible data.
 
-        ``dataset.open(state=...)`` resumes after the last received element and emits exactly the remaining elements, in
-        the same order. Elements that were read ahead do not count as received. Saving does not stop the loader. A state
-        holds positions, seeds and the ids of buffered rows, never data.
+        ``dataset.open(state=...)`` resumes after the last received element. It emits exactly the remaining elements in
+        the same order. Elements that the loader has read ahead do not count as received. Saving a state does not stop
+        the loader. A state holds positions, seeds and the ids of buffered rows, never data.
         """
         self._check_process()
         return self._received.saved(self._left).as_dict()
@@ -274,12 +278,12 @@ class Loader(Generic[T]):
         """Return the origins of the rows of an element (usually a batch), in the order of the rows.
 
         Args:
-            element: The last received element (the default). It is compared by identity, so pass the received object
-                itself.
+            element: The last received element (the default). The loader compares objects by identity, so pass the
+                received object itself.
 
         Raises:
-            UnknownElementError: No element was received yet, or ``element`` is not the last one. Older elements cannot
-                be identified, because one object, such as a small integer, can represent many rows.
+            UnknownElementError: No element was received yet, or ``element`` is not the last received element. Older
+                elements cannot be identified: one object, such as a small integer, can occur in many rows.
         """
         self._check_process()
         return self._received.origins(self._left, element)
@@ -288,9 +292,9 @@ class Loader(Generic[T]):
     def stream_hash(self) -> str:
         """128-bit hash of the received rows and their positions in the stream, as 32 hexadecimal digits.
 
-        Two runs that received the same rows in the same order have the same hash, independent of workers and buffers.
-        :func:`combine_hashes` merges the hashes of all ranks into that of a single process reading everything. Saving
-        and resuming a state preserves the hash.
+        Two runs that received the same rows in the same order have the same hash, for any number of workers and any
+        buffer sizes. The function :func:`combine_hashes` merges the hashes of all ranks into the hash of a single
+        process that reads all rows. After resuming from a saved state, the hash continues from its saved value.
         """
         self._check_process()
         return self._received.hash(self._left).hex
@@ -298,28 +302,32 @@ class Loader(Generic[T]):
     # -- steering
 
     def skip(self, count: int) -> None:
-        """Skip the next ``count`` elements: read and discard them. Saved states include the skip."""
+        """Skip the next ``count`` elements: the loader reads and discards them.
+
+        States saved later include the skipped range.
+        """
         first = self._received.number(self._left)
         self._steer(Exclusions.of([(first, first + at_least("count", count, 1))]))
 
     def block(self, entries: Iterable[Any]) -> None:
-        """Exclude rows from the rest of the stream. Saved states include the exclusion.
+        """Exclude the given rows and objects from the rest of the stream. States saved later include the exclusion.
 
-        The exclusion starts with the next element; data that was read ahead is discarded and read again.
+        The exclusion takes effect at the next element. The loader discards data that was read ahead and reads the data
+        again.
 
         Args:
-            entries: Origins, (URL, record index) pairs, and URLs of whole objects.
+            entries: Origins, (URL, record index) pairs, or URLs of objects to exclude completely.
         """
         self._steer(Exclusions.of(block=entries))
 
     def replay(self, first: int, stop: int) -> Loader[T]:
-        """Return a new loader that emits elements ``first`` to ``stop`` (excluded) again, unchanged.
+        """Return a new loader that emits the elements from ``first`` to ``stop`` (exclusive) again, unchanged.
 
-        Elements are counted from the start of the stream. The new loader starts from the position at which this loader
-        was opened. This loader keeps its position.
+        Elements are numbered from the start of the stream. The new loader starts from the position at which this loader
+        was opened. The position of this loader does not change.
 
         Raises:
-            PlanError: The elements precede the position at which this loader was opened.
+            PlanError: The requested elements precede the position at which this loader was opened.
         """
         self._check_process()
         begun = 0 if self._opening.saved is None else self._opening.saved.elements
@@ -335,7 +343,7 @@ class Loader(Generic[T]):
         return Loader(replace(self._opening, steering=steering, only=(first, stop), weights=weights))
 
     def _steer(self, more: Exclusions) -> None:
-        """Restart the engine at the consumer's position with additional skips or blocks."""
+        """Restart the engine at the consumer's position with additional skipped ranges or blocked rows."""
         self._check_open()
         saved = self._received.saved(self._left)
         steering = self._opening.steering | more
@@ -348,18 +356,19 @@ class Loader(Generic[T]):
         self._give_up_left()
 
     def set_weights(self, weights: Weights, *, from_row: int | None = None) -> int:
-        """Change the weights of a mixture from a row onward, and return that row. Thread-safe.
+        """Change the weights of a mixture from one row onward. Return the number of that row. Thread-safe.
 
-        The new weights replace the schedule from that row onward, including all later epochs. :meth:`state_dict`
+        The new weights apply from that row onward, including all later epochs. The result of :meth:`state_dict`
         includes the change.
 
         Args:
-            weights: One weight per dataset of the mixture, by name if the plan has several mixtures.
-            from_row: First row of the mixture (not of a batch) with the new weights; its dataset must not be decided
-                yet. The default is the next undecided row, which is ahead of the consumer, or 0 before the start.
+            weights: One weight per dataset of the mixture. If the plan has several mixtures, pass a dict by dataset
+                name.
+            from_row: First row of the mixture (not of a batch) with the new weights. The dataset of this row must not
+                be chosen yet. The default is the first row whose dataset is not chosen yet, or 0 before the start.
 
         Raises:
-            PlanError: The weights fit no mixture of the plan, or ``from_row`` is already decided.
+            PlanError: The weights match no mixture of the plan, or the dataset of ``from_row`` is already chosen.
         """
         self._check_open()
         return self._engine.state.set_weights(weights, from_row)
@@ -372,7 +381,7 @@ class Loader(Generic[T]):
         return f"<Loader of {on_one_line(self._opening.plan)}: {elements} received, {self._standing()}>"
 
     def _repr_html_(self) -> str:
-        """Return the chain and a table of its stages as HTML for notebooks."""
+        """Return the chain of operators and a table of their stages as HTML for notebooks."""
         if not self._engine.is_here:  # a forked process has no counters
             return html_table([repr(self)], [])
         return html_table([repr(self)], []) + self.stats()._repr_html_()
@@ -385,7 +394,7 @@ class Loader(Generic[T]):
         return "ended" if self._ending.error is None else f"failed with {type(self._ending.error).__name__}"
 
     def stats(self) -> LoaderStats:
-        """Return current counters of every stage, of the consumer and of memory."""
+        """Return the current counters of every stage, of the consumer and of memory use."""
         self._check_process()
         resources = self._engine.resources
         budget = resources.budget
@@ -408,9 +417,9 @@ class Loader(Generic[T]):
         return snapshot(board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices, until)
 
     def report(self) -> Report:
-        """Return a table of the stages with a sentence naming the bottleneck; print it with ``str``.
+        """Return a report: a table of the stages, and a sentence that names the bottleneck.
 
-        The bottleneck is measured from the first element, for at least one second. Before that, the report states that
+        The bottleneck is measured from the first element on, and needs at least one second. Earlier reports state that
         the measurement is incomplete.
         """
         from aiostream_data.loading.diagnosis import diagnosed  # imported lazily: many programs never need it
@@ -423,14 +432,15 @@ class Loader(Generic[T]):
         return Report(stats, diagnosed(self._opening, plan, window), start)
 
     def debug(self) -> Iterator[T]:
-        """Return an iterator over the remaining elements that computes one element at a time on the caller's thread.
+        """Return an iterator that computes the remaining elements one at a time on the caller's thread.
 
-        User functions run inside ``next()``, so ``breakpoint()``, ``print`` and profilers work in them. ``next()`` may
-        be called on any thread, and inside a running event loop. No process is started, and no work runs ahead. The
-        elements, their order and the values of ``rng`` do not change. This loader keeps its position.
+        User functions run inside ``next()``, so that ``breakpoint()``, ``print`` and profilers work inside these
+        functions. ``next()`` may be called on any thread, and inside a running event loop. The iterator starts no
+        processes and computes nothing ahead. The elements, their order and the values of ``rng`` are the same as in a
+        normal run. The position of this loader does not change.
 
         Raises:
-            StageBuildError (when iterated): The source can be read only once, and this loader reads it.
+            StageBuildError: Raised during iteration if the source can be read only once and this loader reads it.
         """
         self._check_open()
         saved = self._received.saved(self._left)
@@ -439,11 +449,14 @@ class Loader(Generic[T]):
         return iter(Loader(replace(self._opening, run=run, saved=saved, seed=None, weights=weights)))
 
     def dump(self, file: IO[str] | None = None) -> str:
-        """Return a text description of all current activity in the loader, and write it to ``file`` if given.
+        """Return a text that describes all current activity in the loader.
 
-        The text names the stage that the consumer waits for. For every stage, it lists pending waits, running functions
-        with record and duration, and waits for memory. It also contains the stacks of all tasks, threads and worker
-        processes. ``dump`` works on any thread and in signal handlers, even while another thread waits for an element.
+        If ``file`` is given, also write the text to it.
+
+        The text names the stage that the consumer waits for. For every stage, the text lists pending waits, waits for
+        memory, and running functions with their records and durations. The text also contains the stacks of all tasks,
+        threads and worker processes. ``dump`` works on any thread and in signal handlers, even while another thread
+        waits for an element.
 
         Raises:
             ArgumentTypeError: ``file`` is not an open text file.
@@ -459,19 +472,22 @@ class Loader(Generic[T]):
     # -- closing
 
     def close(self) -> None:
-        """Stop the loader and wait until it has stopped. Idempotent. Stops nothing in a forked child."""
+        """Stop the loader and wait until it has stopped. Idempotent. Do nothing in a forked child process."""
         if self._leave():
             self._engine.stop()
             self._engine.bridge.end(None, discard=True)
 
     async def aclose(self) -> None:
-        """Stop the loader as :meth:`close` does, without blocking the event loop."""
+        """Stop the loader as :meth:`close` does, but without blocking the event loop."""
         if self._leave():
             await self._engine.stop_async()
             self._engine.bridge.end(None, discard=True)
 
     def _leave(self) -> bool:
-        """Stop emitting elements. Return True if an engine must be stopped; a forked child has none."""
+        """Stop emitting elements.
+
+        Return True if the loader has an engine to stop; always False in a forked child process.
+        """
         self._closed = True
         if not self._engine.is_here:
             self._give_up_left()
@@ -484,7 +500,7 @@ class Loader(Generic[T]):
         return True
 
     def _give_up_left(self) -> None:
-        """Empty the iterator that a running ``for`` uses, so that it emits no further elements."""
+        """Empty the iterator of a running ``for`` loop, so that the loop receives no further elements."""
         left = [*self._left, *(element for parcel in self._put_back for element in parcel.elements)]
         self._left, self._put_back = iter(()), []
         for element in left:
@@ -492,7 +508,7 @@ class Loader(Generic[T]):
                 element.discard()
 
     def wait_ready(self) -> None:
-        """Block until the files are found and all stages are started.
+        """Block until the loader has listed its files and started all stages.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError: The loader cannot start.
@@ -521,7 +537,7 @@ class Loader(Generic[T]):
 
 
 class _InForks:
-    """Fork hook that discards the buffered elements in a child process, because only the parent may emit them."""
+    """Fork hook that discards buffered elements in a child process. Only the parent process may emit these elements."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = weakref.ref(loader)
@@ -539,7 +555,7 @@ def _stop_soon(engine: weakref.ref[Engine]) -> None:
 
 
 def _handed_out(parcel: Parcel, numbers: Sequence[int]) -> list[Any]:
-    """Return the selected elements of a parcel in the form that the consumer receives."""
+    """Return the selected elements of a parcel (a group of elements) in the form that the consumer receives."""
     elements = parcel.elements
     if not isinstance(elements[0], DeviceBatch):
         return elements if len(numbers) == len(elements) else [elements[number] for number in numbers]

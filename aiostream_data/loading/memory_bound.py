@@ -1,10 +1,10 @@
-"""Worst-case memory of a loader, computed before anything is read.
+"""Worst-case memory of a loader, computed before the loader reads any data.
 
-All rows are charged to the memory limit. So the bound for rows is the limit, or less if the plan shows that all its
-rows together are smaller. Fixed costs are added: one interpreter per process, idle blocks kept for reuse, and the
-engine itself. The C library keeps some freed memory; that share is measured, not proven.
-:mod:`aiostream_data._engine.memory.trimming` returns any excess during a run. Memory kept by user functions is unknown,
-and the bound reports it as not counted.
+Every row counts against the memory limit. The bound for rows is therefore the limit, or less if the plan shows that all
+rows together need less memory. The bound also includes fixed costs: one interpreter per process, idle blocks kept for
+reuse, and the engine itself. The C library keeps some freed memory. This share is a measured value, not a proven
+maximum. The module :mod:`aiostream_data._engine.memory.trimming` returns any excess during a run. The bound cannot
+include memory that user functions keep, and lists this memory as not counted.
 """
 
 from __future__ import annotations
@@ -37,36 +37,37 @@ from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.storage.cache.options import ShardCache
 
 ENGINE_NBYTES: Final = 24 << 20
-"""Bytes of an engine without rows: its modules, event loop, threads and connections."""
+"""Assumed memory in bytes of an engine without rows: its modules, event loop, threads and connections."""
 
 PROCESS_NBYTES: Final = 32 << 20
-"""Bytes of a worker process: a Python interpreter with NumPy."""
+"""Assumed memory in bytes of a worker process: a Python interpreter with NumPy."""
 
 INTERPRETER_NBYTES: Final = 16 << 20
-"""Bytes of an additional interpreter in the same process."""
+"""Assumed memory in bytes of an additional interpreter in the same process."""
 
 BESIDE_BUFFERS: Final = 4
-"""If a buffer fills the whole limit, data in flight beside it takes at most this fraction (1/4) of the limit."""
+"""If a buffer fills the whole memory limit, data outside this buffer may use up to 1/4 of the limit in addition."""
 
 PLACES: Final = 6
-"""Number of delivery steps that may each hold one element, in addition to the elements queued for the consumer."""
+"""Number of delivery steps. Each step may hold one element, in addition to the elements in the queue for the
+consumer."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MemoryBound(DeviceBound):
-    """Maximum memory of a loader, over all its processes, as far as the plan determines it.
+    """Maximum memory of a loader with all its processes, as far as the plan determines the maximum.
 
     :class:`.device_bound.DeviceBound` describes the device memory and the page-locked host memory.
 
     Attributes:
         limit: Memory limit in bytes.
-        rows: Maximum bytes charged to the limit; ``stats().memory.peak`` never exceeds it.
+        rows: Maximum number of bytes counted against the limit; ``stats().memory.peak`` never exceeds this value.
         parts: Host memory by kind; rows come first.
         likely: Estimated peak of host memory in bytes.
-        assumed_nbytes: Row size assumed for ``likely`` if the plan does not determine it; otherwise 0.
-        unknown: Reason why only the limit bounds the rows; None if the plan determines their size.
-        alone: Items that may exceed the limit if files have such large records or windows.
-        not_counted: Phrases that name memory outside the bound.
+        assumed_nbytes: Row size assumed for ``likely`` if the plan does not determine the row size; otherwise 0.
+        unknown: Reason why the plan does not determine the size of the rows; None if the plan determines the size.
+        alone: Items that may exceed the limit if files contain very large records or zstd windows.
+        not_counted: Descriptions of memory that the bound excludes.
     """
 
     limit: int
@@ -80,12 +81,12 @@ class MemoryBound(DeviceBound):
 
     @property
     def host_nbytes(self) -> int:
-        """Maximum bytes of host memory over all processes, without items that may exceed the limit."""
+        """Maximum host memory in bytes over all processes, without the items that may exceed the limit."""
         return sum(part.nbytes for part in self.parts)
 
     @property
     def most_nbytes(self) -> int:
-        """Maximum bytes of host memory including the largest possible record and zstd window."""
+        """Maximum host memory in bytes, including the largest possible record and zstd window."""
         return self.host_nbytes + sum(part.nbytes for part in self.alone)
 
     @property
@@ -95,7 +96,7 @@ class MemoryBound(DeviceBound):
 
     @property
     def likely_sentence(self) -> str:
-        """One-line summary of the estimated peak and its assumption."""
+        """One-line summary of the estimated peak memory and the assumption behind the estimate."""
         size = as_size(self.assumed_nbytes)
         assumed = f", if rows of unknown size take {size} each" if self.assumed_nbytes else ""
         return f"likely peak: {as_size(self.likely)} host{assumed}"
@@ -114,7 +115,7 @@ class MemoryBound(DeviceBound):
 
 
 def memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> MemoryBound:
-    """Return the maximum memory of a plan opened with a memory limit in bytes. Does no I/O."""
+    """Return the maximum memory of a loader for a plan and a memory limit in bytes. Does no I/O."""
     running = rewrite(plan)
     rows = _rows_nbytes(running, memory_limit)
     parts = tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes)
@@ -151,7 +152,7 @@ def _may_fill(node: Node, memory_limit: int) -> bool:
 
 
 def _large_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return the bytes that large elements may take over the limit; 0 if elements are small or of unknown size."""
+    """Return the bytes by which large elements may exceed the limit; 0 if elements are small or of unknown size."""
     element = most_nbytes(plan) or 0
     slots = 2 * plan.depth * element if isinstance(plan, op.ToDevice) else 0
     last = plan.input if isinstance(plan, op.ToDevice) else plan
@@ -177,7 +178,10 @@ def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | N
 
 
 def _cast_nbytes(plan: Node) -> int:
-    """Return the host bytes of batches that an image cast enlarges; one per slot can exist at once."""
+    """Return the host memory in bytes of batches enlarged by an image transform.
+
+    One such batch per slot can exist at once.
+    """
     if not isinstance(plan, op.ToDevice) or plan.transform is None or plan.device not in ("cpu", "auto"):
         return 0
     return plan.depth * (most_nbytes(plan) or 0) * plan.transform.itemsize
@@ -190,7 +194,7 @@ def _beside_the_limit(rows: int, memory_limit: int) -> str:
 
 
 def _runs_elsewhere(plan: Node) -> Iterator[op.Call]:
-    """Yield one node per executor that runs, or may switch to running, outside this interpreter."""
+    """Yield one node for each executor that runs functions in another process or interpreter, or may switch to one."""
     fused = {lower for node in walk(plan) if isinstance(node, op.Call) for lower in fused_below(node)}
     for node in walk(plan):
         if isinstance(node, op.Call) and node not in fused and _kind_of(node) is not None:
@@ -207,14 +211,14 @@ def _kind_of(node: op.Call) -> str | None:
 
 
 def _workers_of(node: op.Call, plan: Node) -> tuple[str, int]:
-    """Return the executor kind of a node's function, and the number of its workers over all processes."""
+    """Return the executor type of a node's function, and the total number of its workers over all processes."""
     hosts = sum(place.workers for place in places_of(plan) if any(lower is node for lower in walk(place)))
     concurrency = node.concurrency if isinstance(node.concurrency, int) and node.executor != "auto" else cpu_count()
     return _kind_of(node) or "", concurrency * max(1, hosts)
 
 
 def _idle_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return the bytes of idle memory kept for reuse in reading and in transfers between processes."""
+    """Return the bytes of idle memory that file reading and transfers between processes keep for reuse."""
     places = places_of(plan)
     hosts = sum(place.workers for place in places)
     each = process_nbytes(plan, memory_limit) if places else memory_limit
@@ -229,7 +233,7 @@ def _idle_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
-    """Return the memory of shard caches; each process of in_subprocess() that reads files has one."""
+    """Return the memory of all shard caches. Each process of in_subprocess() that reads files has its own cache."""
     each = 0 if shard_cache is None else shard_cache.worst_nbytes()
     reading = [place for place in places_of(plan) if any(isinstance(node, ReadFiles) for node in walk(place))]
     caches = sum(place.workers for place in reading) + _reads_here(plan)
@@ -237,14 +241,14 @@ def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
 
 
 def _reads_here(node: Node) -> bool:
-    """Return True if this process reads files itself, outside in_subprocess()."""
+    """Return True if this process itself reads files, not only processes of in_subprocess()."""
     if isinstance(node, InSubprocess):
         return False
     return isinstance(node, ReadFiles) or any(map(_reads_here, node.inputs))
 
 
 def _copied_nbytes(plan: Node) -> int:
-    """Return the bytes of the copies of from_tensor_slices() arrays in all processes of in_subprocess()."""
+    """Return the total size of the copies of from_tensor_slices() arrays in all processes of in_subprocess()."""
     return sum(place.workers * _sources_nbytes(place) for place in places_of(plan))
 
 
@@ -254,7 +258,7 @@ def _sources_nbytes(place: InSubprocess) -> int:
 
 
 def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
-    """Yield phrases for memory that the bound excludes."""
+    """Yield descriptions of memory that the bound excludes."""
     nodes = list(walk(plan))
     large = as_size(memory_limit // LARGE_SHARE)
     if most_nbytes(plan) is None and len(nodes) > 1:
@@ -273,7 +277,7 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
 
 
 def log_memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> None:
-    """Log the memory bound of a plan at level INFO; skip the computation if that level is disabled."""
+    """Log the memory bound of a plan at level INFO. Do not compute the bound if this level is disabled."""
     logger = logging.getLogger(LOGGER)
     if logger.isEnabledFor(logging.INFO):
         logger.info("%s", memory_bound(plan, memory_limit, shard_cache))

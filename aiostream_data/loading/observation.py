@@ -19,11 +19,11 @@ from aiostream_data.storage.counters import summed
 
 
 class Observation:
-    """Counter marks of one engine: at the first element and at the end.
+    """Measurement of one engine: snapshots of its counters at the first element and at the end.
 
     Args:
-        engine: Its counters are read without blocking.
-        consumer: Counters of the consumer's waits and elements.
+        engine: Engine to measure. Reading its counters does not block.
+        consumer: Counters of the consumer's wait times and received elements.
     """
 
     def __init__(self, engine: Engine, consumer: ConsumerCounters) -> None:
@@ -35,38 +35,38 @@ class Observation:
 
     @property
     def has_begun(self) -> bool:
-        """True after the first element was received."""
+        """True after the consumer received the first element."""
         return self._begin is not None
 
     @property
     def start(self) -> Mapping[str, StageCounters]:
-        """Counters by place at the arrival of the first element; empty before it."""
+        """Counters by plan position, when the first element arrived; empty before the first element."""
         return self._start
 
     def begin(self) -> None:
-        """Record the counters at the first element."""
+        """Record a snapshot of the counters at the first element."""
         mark = self._mark(self._consumer.last_at, {})
         self._start = mark.stages
         own = {place: counters for place, counters in mark.stages.items() if not _is_hosted(place, self._hosted())}
         self._begin = replace(mark, stages=own)
 
     def end(self, *, is_busy: bool) -> None:
-        """Record the counters at the end; later events do not count. Idempotent; arguments as for :meth:`window`."""
+        """Record a snapshot of the counters at the end; later events do not count. Further calls have no effect."""
         if self._begin is not None and self._end is None and not sys.is_finalizing():  # not needed at exit
             self._end = self._now(is_busy)
 
     def until(self, *, is_busy: bool) -> float:
-        """Return ``perf_counter()`` of the end of the measurement, or the current time if the consumer is busy."""
+        """Return the end time of the measurement (``perf_counter()``), or the current time if the consumer is busy."""
         if self._end is not None:
             return self._end.at
         return perf_counter() if is_busy or self._begin is None else self._consumer.last_at
 
     def window(self, *, is_busy: bool) -> MeasuredWindow | None:
-        """Return the measurements between the first element and the last; None before the first.
+        """Return the measurements from the first element to the last; None before the first element.
 
         Args:
-            is_busy: True if the consumer is processing elements of the current parcel. If False, the window ends at the
-                last delivery, because the consumer may have turned to other work.
+            is_busy: True if the consumer is processing elements of the current parcel (group of delivered elements). If
+                False, the window ends at the last delivery, because the consumer may now do unrelated work.
         """
         if self._begin is None:
             return None
@@ -106,7 +106,7 @@ class Observation:
 
 
 def numbers_of(plan: Node) -> dict[Node, int]:
-    """Return the number of every node of a plan; places are named by these numbers."""
+    """Return the number of every node of a plan. Stages are identified by these numbers."""
     return {node: number for number, node in enumerate(walk(plan))}
 
 
@@ -124,7 +124,7 @@ def _storage_elsewhere(engine: Engine) -> Iterator[dict[str, float]]:
 
 
 def _add_waits(stages: dict[str, StageCounters], run: StageRun, until: float) -> None:
-    """Add the ongoing waits of a stage to its counters; the stage itself counts only finished waits."""
+    """Add unfinished waits of a stage to its counters, because the stage itself counts only finished waits."""
     context = run.stage.context
     nodes = [*getattr(run.stage, "nodes", [run.stage.node]), *(step.node for step in run.outlet.steps)]
     counters = [stages[place] for node in nodes if (place := context.place(node)) in stages]

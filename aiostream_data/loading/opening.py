@@ -1,4 +1,4 @@
-"""Opening of a plan for one rank and worker, from a saved state, without skipped and blocked rows."""
+"""Open a plan for one rank and worker: resume from a saved state, and exclude skipped and blocked rows."""
 
 from __future__ import annotations
 
@@ -31,20 +31,22 @@ SavedStates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Arguments for opening a dataset; the loader keeps them to restart its engine.
+    """Arguments for opening a dataset. The loader keeps these arguments to restart its engine.
 
     Attributes:
         plan: The plan as the user built it.
         run: Options of the run.
-        epoch, seed: Epoch of the first pass, and the seed that the user passed. A saved state overrides both.
+        epoch, seed: Epoch of the first pass, and the seed that the user passed. A saved state overrides the epoch and
+            the seed.
         deterministic: If False, all stages run unordered.
         ranks, sharing: Rank of this process, and how ranks share the rows.
-        workers: DataLoader worker of this process, and the number of workers that share the rank's elements.
+        workers: PyTorch DataLoader worker of this process, and the number of workers that share the rank's elements.
         saved: State to resume from.
         steering: Skipped elements and blocked rows.
-        only: Emit only the elements from the first number up to the second (excluded); None emits all.
-        weights: Changes of mixture weights by row; they override those of ``saved``.
-        on_error: Error policy of stages without an ``on_error``.
+        only: Range of element numbers to emit, from the first number up to the second (exclusive); None emits all
+            elements.
+        weights: Changes of mixture weights by row. These changes override the changes in ``saved``.
+        on_error: Error policy for stages that have no ``on_error`` argument of their own.
         broadcast: Function by which rank 0 sends the file list to other ranks; None if each rank lists the files.
         prices: Prices of requests and bytes; None if costs are not computed.
     """
@@ -66,13 +68,13 @@ class Opening:
     prices: Prices | None = None
 
     def engine(self) -> Engine:
-        """Start an engine and return it.
+        """Start a new engine with these arguments, and return the engine.
 
         Raises:
-            PlanError: The plan cannot be shared among the ranks in this way.
-            RankError: The dataset has fewer rows than ranks, or a DataLoader worker would call a function meant for
+            PlanError: The ranks cannot share the plan with these options.
+            RankError: The dataset has fewer rows than ranks, or a DataLoader worker would call a function reserved for
                 ranks.
-            StateMismatchError: The state is damaged, or belongs to another rank with a separate order.
+            StateMismatchError: The state is damaged, or another rank with its own row order saved the state.
         """
         saved = self.saved
         options = EngineOptions(
@@ -113,7 +115,7 @@ class Opening:
             )
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
-        """Return the arguments for reopening the dataset at another state."""
+        """Return the arguments to reopen the dataset at another saved state."""
         # Reopening happens on this rank alone, so no other rank would take part in a broadcast.
         return replace(self, saved=saved, seed=None, weights=None, broadcast=None, **changes)
 
@@ -136,7 +138,7 @@ class Opening:
 
 
 def _resuming(options: EngineOptions, saved: Saved) -> EngineOptions:
-    """Return options that resume at a saved state."""
+    """Return engine options that resume at a saved state."""
     return replace(
         options,
         epoch=saved.epoch,
@@ -157,7 +159,7 @@ def workers_of(plan: Node, worker: tuple[int, int] | None, rank: int | None, wor
 
 
 def is_shared(plan: Node) -> bool:
-    """Return True if the environment provides ranks or a worker seed, so that processes share a dataset and its seed.
+    """Return True if processes share the dataset and its seed: the environment provides ranks or a worker seed.
 
     Raises:
         PlanError, RankError: The ranks or workers cannot be determined.
@@ -167,7 +169,10 @@ def is_shared(plan: Node) -> bool:
 
 
 def ranks_of(plan: Node, rank: int | None, world_size: int | None, replicate: int) -> Ranks:
-    """Return the rank that opens a plan. A plan with ``shard()`` ignores detected ranks, to avoid sharding twice."""
+    """Return the rank and world size of the process that opens a plan.
+
+    Detected ranks are ignored for a plan with ``shard()``, because they would shard the data a second time.
+    """
     if rank is None and world_size is None and any(isinstance(node, op.Shard) for node in walk(plan)):
         return Ranks(replicate=replicate) if replicate == 1 else choose_ranks(rank, world_size, replicate)
     return choose_ranks(rank, world_size, replicate)

@@ -1,4 +1,4 @@
-"""One component of a declared memory bound."""
+"""One item of a loader's memory bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class LoaderPart:
 
     Attributes:
         nbytes: Maximum number of bytes.
-        what: Description for the user.
+        what: Description of this memory for the user.
     """
 
     nbytes: int

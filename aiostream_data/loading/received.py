@@ -1,4 +1,4 @@
-"""Bookkeeping of received elements: their number, their rows, and the position to resume from."""
+"""Track the received elements: their number, their rows, and the position to resume from."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from aiostream_data.rows.provenance import Origin
 from aiostream_data.rows.row_ids import RowIds
 
 PARCELS_REMEMBERED = 64
-"""Number of parcels after which the engine discards history that no state can refer to."""
+"""Number of parcels (groups of elements) after which the engine discards history that no future state needs."""
 
 LAST_ELEMENT: Final = object()
-"""Sentinel for the last received element; None would be ambiguous, because an element may be None."""
+"""Default argument that means "the last received element". None is unsuitable, because an element may be None."""
 
 
 class Received:
-    """Counter of the elements received from one engine. Supports one consumer at a time.
+    """Counter of the elements received from one engine. Only one consumer may use the counter at a time.
 
-    Methods take ``left``, the iterator that feeds the consumer, because its remaining length gives the position within
-    the current parcel.
+    Methods take the consumer's iterator ``left``. Its remaining length gives the position within the current group of
+    elements.
     """
 
     def __init__(self, opening: Opening, engine: Engine) -> None:
@@ -55,7 +55,7 @@ class Received:
         return self._stop is not None and self._before + self._taken >= self._stop
 
     def wanted(self, parcel: Parcel) -> Sequence[int]:
-        """Return the positions of a new parcel's elements that are not skipped."""
+        """Return the indices of those elements of a new parcel (group of elements) that are not skipped."""
         first, count = self._before + self._taken, len(parcel.elements)
         steering, only = self._opening.steering, self._opening.only
         if not steering.skip and only is None:
@@ -65,11 +65,11 @@ class Received:
         return [number for span in spans for number in range(*span) if start <= first + number < stop]
 
     def take(self, parcel: Parcel, numbers: Sequence[int], elements: Sequence[Any]) -> Iterator[Any]:
-        """Make ``parcel`` the current parcel, and return an iterator over its emitted elements.
+        """Make ``parcel`` the current group of elements, and return an iterator over its emitted elements.
 
         Args:
-            numbers: Positions of the emitted elements, from :meth:`wanted`.
-            elements: These elements in the form that the consumer receives.
+            numbers: Indices of the emitted elements within the parcel, from :meth:`wanted`.
+            elements: The emitted elements in the form that the consumer receives.
         """
         self._parcel = parcel
         self._runs = deque(parcel.runs or ())
@@ -77,7 +77,10 @@ class Received:
         return iter(self._elements)
 
     def let_go(self) -> tuple[int, int]:
-        """Drop the fully consumed parcel; return the number of its emitted elements and its bytes."""
+        """Drop the parcel (group of elements) after the consumer received all of it.
+
+        Return its emitted element count and its bytes.
+        """
         parcel = self._parcel
         if parcel is None:
             return 0, 0
@@ -91,19 +94,19 @@ class Received:
         return given, parcel.nbytes
 
     def given(self, left: Iterator[Any]) -> int:
-        """Return the number of elements of the current parcel that the consumer received."""
+        """Return how many elements of the current parcel (group of elements) the consumer has received."""
         return len(self._elements) - operator.length_hint(left)
 
     def is_in_parcel(self, left: Iterator[Any]) -> bool:
-        """Return True if the consumer has received more than one element of the current parcel."""
+        """Return True if the consumer has received more than one element of the current parcel (group of elements)."""
         return self.given(left) > 1
 
     def number(self, left: Iterator[Any]) -> int:
-        """Return the number of the next element, counted from the start of the stream."""
+        """Return the number of the next element. Elements are numbered from the start of the stream."""
         return self._before + self._place(left)
 
     def saved(self, left: Iterator[Any]) -> Saved:
-        """Return the state after the last received element."""
+        """Return the loader state for resuming after the last received element."""
         engine, place = self._engine, self._place(left)
         ranks = self._opening.ranks
         stream = self.hash(left)
@@ -125,19 +128,19 @@ class Received:
         )
 
     def hash(self, left: Iterator[Any]) -> StreamHash:
-        """Return the stream hash over all received rows."""
+        """Return the stream hash of all received rows."""
         self._count(self.given(left))
         return self._delivered.value()
 
     def last_ids(self, left: Iterator[Any]) -> RowIds | None:
-        """Return the row ids of the last received element; None before the first element of a parcel."""
+        """Return the row ids of the last received element; None if no element of the current parcel was received."""
         given = self.given(left)
         if self._parcel is None or given == 0:
             return None
         return self._ids_of(self._parcel, self._numbers[given - 1])
 
     def origins(self, left: Iterator[Any], element: Any) -> list[Origin]:
-        """Return the origins of an element's rows; see :meth:`aiostream_data.Loader.origins`."""
+        """Return the origins (files and records) of an element's rows."""
         given = self.given(left)
         if self._parcel is None or given == 0:
             raise UnknownElementError("origins() has no element: none was received yet, or the last one was released")
@@ -151,11 +154,11 @@ class Received:
         return self._engine.state.origins_of(own, entry)
 
     def settle(self, left: Iterator[Any]) -> None:
-        """Report the consumer's final position to the engine."""
+        """Report to the engine how many elements the consumer finally received."""
         self._engine.settle(self._place(left))
 
     def freeze(self, left: Iterator[Any]) -> int:
-        """Keep only the received elements of the current parcel and return their number; discard the others."""
+        """Discard the elements of the current parcel that were not received. Return the number of received elements."""
         if self._parcel is None:
             return 0
         given, place = self.given(left), self._place(left)
@@ -165,7 +168,7 @@ class Received:
         return given
 
     def _place(self, left: Iterator[Any]) -> int:
-        """Return the number of elements of this engine up to the consumer's position."""
+        """Return how many elements of this engine precede the consumer's position."""
         given = self.given(left)
         return self._taken + (self._numbers[given - 1] + 1 if self._parcel is not None and given else 0)
 
@@ -173,7 +176,7 @@ class Received:
         self._parcel, self._elements, self._numbers, self._counted = None, (), (), 0
 
     def _count(self, given: int) -> None:
-        """Add the rows of the parcel's first ``given`` elements to the stream hash, without counting any row twice."""
+        """Add the rows of the first ``given`` elements of the parcel to the stream hash. Count each row only once."""
         parcel, numbers = self._parcel, self._numbers[self._counted : given]
         if parcel is None or not numbers:
             return
@@ -206,12 +209,12 @@ class Received:
 
 
 def _worker(workers: LoaderWorkers) -> dict[str, Any]:
-    """Return the worker's entry in a state; empty if the rank has a single process."""
+    """Return the DataLoader worker's entry for a state; empty if the rank has a single process."""
     return {} if workers.count == 1 else {"worker": [workers.number, workers.count]}
 
 
 def _delivered(opening: Opening, engine: Engine) -> Delivered:
-    """Return the stream hash of the received rows, initialized from the saved state."""
+    """Return the stream hash of the received rows. The hash starts with the value in the saved state."""
     share, shares = opening.ranks.share, opening.ranks.shares
     delivered = Delivered(RowNames(engine.state.origins), next_index=share, step=shares)
     stream = None if opening.saved is None else opening.saved.stream

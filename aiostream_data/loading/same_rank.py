@@ -1,4 +1,7 @@
-"""Check that a saved state belongs to this rank, for plans in which each rank has a separate order."""
+"""Check that this rank saved the state to resume.
+
+The check applies to plans in which each rank has its own row order.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from aiostream_data.ranks import LoaderWorkers, Policy, Ranks
 
 
 def check_same_rank(saved: Saved, plan: Node, ranks: Ranks, policy: Policy, workers: LoaderWorkers) -> None:
-    """Check that a state, or each state of a list, can be resumed by this rank and worker.
+    """Check that this rank and worker can resume a state, or each state of a list.
 
-    By row, all ranks share one order, so any rank can resume any state. By file, or with an unordered stage, a state
-    describes only the rank that saved it.
+    With policy "row", all ranks share one order, so any rank can resume any state. With policy "file", or with an
+    unordered stage, only the rank that saved a state can resume the state.
 
     Raises:
         StateMismatchError: The state belongs to another rank, to another number of ranks, or to another worker.
@@ -48,7 +51,7 @@ def _share_of_worker(stream: Mapping[str, Any]) -> list[int]:
 
 
 def _check_worker(was: list[int], now: list[int]) -> None:
-    """Raise if the state belongs to another worker: each worker has a separate position."""
+    """Raise if another worker saved the state, because each worker has its own position."""
     if was == now or max(was[1], now[1]) == 1:
         return
     then, here = ("worker {} of {} of rank {} of {}".format(*share) for share in (was, now))
@@ -68,7 +71,7 @@ _UNORDERED = (
 
 
 def _was_unordered(position: Any) -> bool:
-    """Return True if an unvalidated position contains an unordered stage."""
+    """Return True if a position contains an unordered stage. The position was not validated before."""
     pending = [position]
     while pending:
         part = pending.pop()

@@ -1,4 +1,4 @@
-"""Check that a list of saved states comes from all ranks at the same step."""
+"""Check that the saved states in a list come from different ranks at the same training step."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiostream_data.state_fields import brief
 
 
 class SavedStep(Protocol):
-    """Fields of a saved state that identify its step."""
+    """Fields of a saved state that identify its training step."""
 
     @property
     def elements(self) -> int:
-        """Elements received in the epoch."""
+        """Number of elements received in the epoch."""
 
     @property
     def epoch(self) -> int:
@@ -26,21 +26,21 @@ class SavedStep(Protocol):
 
     @property
     def stream(self) -> Mapping[str, Any] | None:
-        """Stream hash, and how ranks share the stream."""
+        """Stream hash, and the way in which ranks share the stream."""
 
     @property
     def steering(self) -> Mapping[str, Any] | None:
-        """Rows and shards that are blocked."""
+        """Rows and shards that the user blocked."""
 
 
 def check_same_step(states: Sequence[SavedStep]) -> None:
-    """Check that all states come from the same step of the same order.
+    """Check that all states come from the same training step of the same row order.
 
-    Positions are not compared, because ranks with one order may describe the same step differently. Each rank has its
-    own known record offsets and read-ahead.
+    Positions are not compared, because ranks may store different positions for the same step. For example, each rank
+    knows other record offsets and has read ahead by another amount.
 
     Raises:
-        StateMismatchError: A state is from another step than the first one.
+        StateMismatchError: A state is from another training step than the first state.
     """
     first = _step(states[0])
     for number, state in enumerate(states):

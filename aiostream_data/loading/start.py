@@ -1,4 +1,4 @@
-"""Report of the work before the first element, if that took most of the time."""
+"""Report the work before the first element, if this work took most of the run time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Shuffle
 
 LEAST_S: Final = 1.0
-"""Minimum seconds before the first element for a report."""
+"""Minimum time in seconds before the first element that is reported."""
 
 MOST: Final = 0.5
-"""Minimum share of the total time before the first element for a report."""
+"""Minimum share of the run time before the first element that is reported."""
 
 IDLE: Final = 0.2
-"""Below this share of the time before the first element, a stage counts as idle."""
+"""A stage that was busy for less than this share of the time before the first element counts as idle."""
 
 
 def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str, StageCounters], plan: Node) -> str:
-    """Describe the busiest stage before the first element; return "" if that time was short.
+    """Describe the stage that was busiest before the first element; return "" if the first element arrived early.
 
     Args:
         consumer: Counters of the consumer, with the time to the first element.
         wall_s: Seconds from opening to the last element.
-        stages: Counters by place, at the arrival of the first element.
+        stages: Counters by plan position, when the first element arrived.
         plan: The rewritten plan that the engine runs.
     """
     start_s = consumer.first_s
@@ -45,7 +45,7 @@ def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str
 
 
 def _filled_behind(place: str, stages: Mapping[str, StageCounters], plan: Node) -> str:
-    """Name the next downstream ``shuffle()`` that fills its buffer before emitting; "" if none does."""
+    """Return the call of the next downstream ``shuffle()`` that fills its buffer before it emits rows; "" if none."""
     nodes = {str(number): node for node, number in numbers_of(plan).items()}
     while (following := reader_of(place, stages)) is not None:
         place, node = following, nodes.get(following)

@@ -1,8 +1,8 @@
 """Format of a loader's saved state: its fields, checksum and parsing.
 
-A state ends with a checksum that detects damaged files. The checksum does not protect against manipulation, because an
-edited state can get a new checksum. Therefore every value is validated. This module checks values that need no plan;
-``_engine/state_against_plan.py`` checks the rest.
+A saved state contains a checksum that detects damaged files. The checksum does not protect against manipulation,
+because an attacker can compute a new checksum. Therefore the loader validates every value. This module checks values
+independently of the plan; ``_engine/state_against_plan.py`` checks the remaining values.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ CHECK = "check"
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """Saved position of a loader, as JSON-compatible data.
+    """Saved state of a loader, as JSON-compatible data.
 
     Attributes:
         elements: Number of elements that the consumer received since the start of the stream.
         epoch, seed: Epoch and seed that the loader was opened with.
         position: Position of every operator; see ``_engine/resume/position.py``.
-        rows: Ids of the rows that operators held in buffers.
+        rows: Ids of the rows that were in buffers of operators.
         weights: Mixture weights changed during the run; see ``_engine/resume/weight_changes.py``.
-        caches: Repetition in which each cache was filled.
+        caches: Number of the repetition in which each cache was filled.
         pipeline: Fingerprint of plan and shard list.
         stream: Hash of the received rows; see ``metrics/stream_hash.py``.
         steering: Skipped elements and blocked rows.
         version: Version of the state format.
-        row_checks: Precomputed checksums of ``rows``, or None; not saved.
-        of_ranks: States of all ranks if this state represents a list of them; not saved.
+        row_checks: Checksums of ``rows``, computed earlier, or None. They are not saved.
+        of_ranks: The states of all ranks, if this state was merged from a list of states; not saved.
     """
 
     elements: int
@@ -57,7 +57,10 @@ class Saved:
 
     @property
     def received(self) -> int:
-        """Approximate number of elements plus rows received. Ranks that took over from others count less."""
+        """Approximate sum of the received elements and the received rows.
+
+        The value is lower for ranks that continued the work of other ranks.
+        """
         return self.elements + (0 if self.stream is None else self.stream["next_index"] - self.stream["share"])
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,7 +73,8 @@ class Saved:
         """Parse a dict from :meth:`as_dict`, or a list with one dict per rank. Return None for None.
 
         Raises:
-            StateMismatchError: The value is not a state, is damaged, or the ranks are at different steps.
+            StateMismatchError: The value is not a state, the state is damaged, or the ranks' states are from different
+                steps.
         """
         if state is None:
             return None
@@ -80,7 +84,7 @@ class Saved:
 
     @classmethod
     def _of_ranks(cls, states: Sequence[object]) -> Self:
-        """Merge the states of all ranks into one, whose hash covers the rows of all ranks."""
+        """Merge the states of all ranks into one state. Its stream hash includes the rows of all ranks."""
         if not states:
             raise StateMismatchError(["the list of states is empty"])
         found = []
@@ -110,7 +114,7 @@ class Saved:
 
 
 def _no_state(found: Mapping[Any, Any]) -> StateMismatchError:
-    """Return the error for a dict that is not a state, such as a checkpoint that contains one."""
+    """Return the error for a dict that is not a loader state, such as a checkpoint that contains a state."""
     keys = [brief(key) for key in found]
     inside = [brief(key) for key, value in found.items() if isinstance(value, Mapping) and "version" in value]
     cure = f"Pass the state stored under the key {inside[0]}." if inside else _FROM
@@ -129,9 +133,9 @@ _NAMES = tuple(part.name for part in fields(Saved) if part.name not in ("row_che
 
 
 def joined_streams(streams: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
-    """Combine the stream hashes of all ranks; return None unless each rank's hash is known exactly once.
+    """Combine the stream hashes of all ranks. Return None unless exactly one hash is known for each rank.
 
-    The hash of a DataLoader worker is unusable: the positions of its rows depend on the other workers.
+    The hash of a DataLoader worker cannot be combined: the positions of its rows depend on the other workers.
     """
     known = [stream for stream in streams if stream is not None and "worker" not in stream]
     shares = {stream["share"] for stream in known}

@@ -1,4 +1,4 @@
-"""Validation of a loader's saved state, except plan positions: types, ranges and consistency."""
+"""Validate a loader's saved state: types, ranges and consistency. Plan positions are validated elsewhere."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_MARKS: Final = 1 << 12
 
 
 def check_saved(state: Part, names: Sequence[str]) -> None:
-    """Check the fields of a state that need no plan.
+    """Check the fields of a state that can be checked without a plan.
 
     Args:
-        names: Keys of a state.
+        names: Required keys of a state.
 
     Raises:
         DamagedStateError: A value is missing, has the wrong type, or is out of range.
@@ -43,7 +43,10 @@ def check_saved(state: Part, names: Sequence[str]) -> None:
 
 
 def check_table(state: Part) -> None:
-    """Check that the row table is a list of lists. Call this before the checksum, which is slow on malformed tables."""
+    """Check that the row table is a list of lists.
+
+    Call this function before computing the checksum, which is slow for malformed tables.
+    """
     table = state.entry("rows")
     if table.value is not None:
         rows = table.fields("spaces", "rows")["rows"]
@@ -85,7 +88,7 @@ def _check_pipeline(pipeline: Part) -> None:
 
 
 def keys_in(part: Part) -> list[int]:
-    """Return the numbers of a plan's nodes."""
+    """Return the node numbers of a plan."""
     return [key.integer() for key in part.items(1, _MAX_MARKS)]
 
 
@@ -119,7 +122,7 @@ def _check_weights(weights: Part) -> None:
 
 
 def _check_change(change: Part, first: int) -> int:
-    """Check a weight change that applies from row ``row``; return the first row at which the next change may apply."""
+    """Check one weight change, which applies from row ``row`` on. Return the first row allowed for the next change."""
     row, weights, planned = change.items(3, 3)
     number = row.integer(first)
     inputs = len(weights.items(1))

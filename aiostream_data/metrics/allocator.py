@@ -1,8 +1,8 @@
-"""Memory held by the C library's allocator, and the part of it that is in use.
+"""Memory that the C library's allocator has obtained from the system, and the part that is in use.
 
-Freed memory can stay with the process: a malloc arena returns only the memory at its end to the system, and each
-thread can have its own arena. The process then grows without a leak. This module distinguishes such fragmentation from
-a leak. Only glibc 2.33 or later reports the sizes of its arenas.
+Freed memory can stay with the process. Each thread can have its own malloc arena, which returns only the memory at its
+end. The process can therefore grow although it has no memory leak. This module distinguishes such fragmentation from a
+memory leak. Only glibc 2.33 or later reports the sizes of its arenas.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 MIB: Final = 1 << 20
 
 WIDE_NBYTES: Final = 64 * MIB
-"""Minimum free bytes in arenas for reporting fragmentation."""
+"""Fragmentation is reported only if at least this many bytes in malloc arenas are free."""
 
 WIDE_SHARE: Final = 0.5
-"""Minimum ratio of free bytes in arenas to bytes in use for reporting fragmentation."""
+"""Fragmentation is reported only above this ratio of free bytes to used bytes in malloc arenas."""
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -42,14 +42,15 @@ class _Mallinfo2(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """Memory of one process at one moment, in bytes.
+    """Allocator statistics of one process at one moment, in bytes.
 
     Attributes:
         resident: Resident set size of the process.
-        arenas: Memory that malloc's arenas obtained from the system.
+        arenas: Memory that malloc obtained from the system for its arenas.
         live: Part of ``arenas`` that is in use.
-        free: Part of ``arenas`` that was freed. Includes memory that trimming returned to the system.
-        mapped: Large blocks that are mapped individually and returned to the system when freed.
+        free: Part of ``arenas`` that was freed. This number includes memory that trimming has already returned to the
+            system.
+        mapped: Large blocks outside the arenas. Freeing such a block returns its memory to the system.
     """
 
     resident: int
@@ -60,17 +61,20 @@ class AllocatorState:
 
     @property
     def is_fragmented(self) -> bool:
-        """True if the arenas keep far more resident memory than is in use."""
+        """True if the arenas keep far more resident memory than the process uses."""
         return self.kept > max(WIDE_NBYTES, WIDE_SHARE * (self.live + self.mapped))
 
     @property
     def kept(self) -> int:
-        """Upper bound of the bytes that were freed but are still resident. Trimming returns whole pages of them."""
+        """Upper bound for memory in bytes that was freed but is still resident.
+
+        Trimming can return the complete pages of this memory to the system.
+        """
         return max(0, min(self.free, self.resident - self.mapped - self.live))
 
     @property
     def advice(self) -> str | None:
-        """Recommended allocator settings, in one sentence; None without fragmentation."""
+        """Recommended allocator settings in one sentence; None if memory is not fragmented."""
         if not self.is_fragmented:
             return None
         return (
@@ -90,7 +94,7 @@ class AllocatorState:
 
 
 def allocator_state() -> AllocatorState | None:
-    """Measure the memory of this process's allocator. Return None without glibc 2.33 or later."""
+    """Measure the memory of the allocator in this process. Return None if glibc is older than 2.33 or missing."""
     library = _glibc()
     resident = _resident_nbytes()
     if library is None or resident is None:
@@ -100,7 +104,7 @@ def allocator_state() -> AllocatorState | None:
 
 
 def trim() -> None:
-    """Return free whole pages of all arenas to the system. Does nothing without glibc."""
+    """Return the free pages of all malloc arenas to the system. Does nothing without glibc."""
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)

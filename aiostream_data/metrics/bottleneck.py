@@ -1,10 +1,10 @@
-"""Find the stage that limits a pipeline, from the work and wait times of all stages.
+"""Find the stage that limits a pipeline's speed, based on the work and wait times of all stages.
 
-How this works. Stages are connected by bounded queues. So stages after the slowest one wait for input, and stages
-before it wait for queue space. The search starts at the consumer and moves from a stage to its input while the stage
-mostly waits for input. Among several inputs, it follows the one that waits least for queue space. The search can end at
-a source that did not wait for bytes, or while all cores are in use. Then the stage with the most CPU time is the limit,
-because a reader without a core looks like a slow reader.
+How this works. Stages are connected by bounded queues. Stages after the slowest stage therefore wait for input, and
+stages before it wait for queue space. The search starts at the last stage, and moves from each stage to its input while
+the stage mostly waits for input. If a stage has several inputs, the search follows the input that waits least for queue
+space. The search may end at a source that did not wait for bytes, or while all cores are in use. In this case, the
+stage with the most CPU time is the limit: a reader without a core looks like a slow reader.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from aiostream_data.metrics.causes import cause_of, loop_share_held, uses_all_co
 from aiostream_data.metrics.window import MeasuredWindow, root_of
 
 LEAST_S = 1.0
-"""Minimum observation time in seconds before a limit is reported."""
+"""Minimum measurement time in seconds for reporting a limiting stage."""
 
 CONSUMER_WAITS = 0.10
-"""Share of its time spent waiting below which the training loop itself is the limit."""
+"""If the training loop waits for less than this share of its time, the training loop itself is the limit."""
 
 STARVED = 0.50
-"""Share of time without input above which a stage before this stage is the limit."""
+"""If a stage waits for input for more than this share of the time, an earlier stage is the limit."""
 
 SATURATED = 0.75
-"""Utilization of its workers above which a stage is the limit, even if it also waits for input."""
+"""If the workers of a stage are busier than this, the stage is the limit, even if it also waits for input."""
 
 IDLE = 0.20
-"""Share of time at work below which a stage is not the limit."""
+"""A stage that works for less than this share of the time is not the limit."""
 
 OFF_CORE = 0.10
-"""Share of its work time on a core below which a compute stage was waiting for the GIL.
+"""A compute stage that is on a core for less than this share of its work time was waiting for the GIL.
 
-Competing programs alone rarely push a stage below this share: with two cores and three other programs it still gets a
-fifth.
+Competing programs alone rarely have this effect: with two cores and three other programs, a stage still
+gets a fifth.
 """
 
 
 def find_limit(window: MeasuredWindow | None) -> Verdict:
-    """Determine the stage that limits a run, and why.
+    """Determine which stage limits the speed of a run, and why.
 
     Args:
         window: Measurements since the first element; None before the first element.
@@ -69,7 +69,7 @@ def _too_early(window: MeasuredWindow | None) -> Verdict:
 
 
 def _blocker_of_loop(window: MeasuredWindow) -> str | None:
-    """Return the stage whose coroutines block an event loop most of the time, or None."""
+    """Return the stage whose coroutines block an event loop most of the time, or None if no stage does."""
     place = max(window.stages, key=lambda each: loop_share_held(each, window))
     return place if loop_share_held(place, window) > SATURATED else None
 
@@ -86,7 +86,7 @@ def _first_not_starved(window: MeasuredWindow) -> str:
 
 
 def _limits(place: str, window: MeasuredWindow) -> bool:
-    """Return True if a stage is busy itself, rather than waiting for its inputs."""
+    """Return True if a stage itself limits the speed, rather than the stages before it."""
     stage, seconds = window.stages[place], window.seconds_of(place)
     if stage.waits_for == "cpu" and stage.cpu_s < OFF_CORE * stage.busy_s:
         return False  # the stage waited for the GIL or for a free thread
@@ -99,7 +99,7 @@ def _limits(place: str, window: MeasuredWindow) -> bool:
 
 
 def _user_of_cores(window: MeasuredWindow, source: str) -> str:
-    """Return the stage with the most CPU time if it exceeds that of source and event loop together; else the source."""
+    """Return the stage with the most CPU time if it exceeds the source and the event loop together; else the source."""
     cores = {place: stage.cpu_s / window.seconds_of(place) for place, stage in window.stages.items()}
     place = max(cores, key=cores.__getitem__)
     return place if cores[place] > cores[source] + window.loop_share_of(source) else source

@@ -1,4 +1,4 @@
-"""Result types of the limit analysis: the limiting stage, its cause, and recommended changes."""
+"""Result types of the bottleneck analysis: the limiting stage, its cause, and recommended changes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 TOO_EARLY: Final = "not enough data"
-"""Cause of a limit when the observation time is too short."""
+"""Cause that is reported if the measurement time is too short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The stage that limits a pipeline, and the cause.
+    """The stage that limits the speed of a pipeline, and the cause.
 
     Attributes:
         place: Plan position of the stage; "" if the limit is not a stage.
         stage: Name of the stage; "consumer" for the training loop, "pipeline" if unknown.
-        what: Function or files of the stage, with source line, such as ``decode (train.py:12)``.
+        what: User function or files of the stage, with the source line, such as ``decode (train.py:12)``.
         cause: Name of the cause; see :class:`Limit`.
-        detail: Detail of the cause, such as "decode" for "cpu", or "latency" for "network".
-        evidence: The measurement that supports the verdict.
+        detail: Detail of the cause, such as "decode" for the cause "cpu", or "latency" for "network".
+        evidence: Measured numbers that support the result, as text.
     """
 
     place: str = ""
@@ -35,9 +35,9 @@ class MeasuredChange:
     """A recommended option of a dataset method or of ``open()``.
 
     Attributes:
-        call: Name of the method: ``map``, ``from_tfrecord``, ``open``, ... For ``in_subprocess``, add the call at the
-            end of the chain or before ``to_device``.
-        what: Function or files of the call; "" for ``open`` and ``in_subprocess``.
+        call: Name of the method: ``map``, ``from_tfrecord``, ``open``, ... The call ``in_subprocess`` must be added at
+            the end of the chain or before ``to_device``.
+        what: User function or files of the call; "" for ``open`` and ``in_subprocess``.
         option: Name of the argument.
         value: Recommended value of the argument.
     """
@@ -53,17 +53,18 @@ class MeasuredChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """The limit of a pipeline. ``str()`` returns one sentence.
+    """The bottleneck of a pipeline, with its cause and advice. ``str()`` returns one sentence.
 
     Attributes:
-        stage: Name of the limiting stage; "consumer" for the training loop, "pipeline" if not known yet.
-        what: Function or files of the stage, with source line, such as ``decode (train.py:12)``.
+        stage: Name of the limiting stage; "consumer" for the training loop; "pipeline" before the limit is known.
+        what: User function or files of the stage, with the source line, such as ``decode (train.py:12)``.
         cause: "consumer", "cpu", "gil", "waiting", "transfer", "loop", "skew", "network", "throttle", "disk", "files",
             "memory", "device", "unclear" or "not enough data".
-        detail: Detail of the cause: the name of a computation, or "latency" or "bandwidth" for a network. Can be "".
-        evidence: The measurement that supports the result.
+        detail: Detail of the cause: the name of a computation, or "latency" or "bandwidth" for the cause "network". Can
+            be "".
+        evidence: Measured numbers that support the result, as text.
         advice: Recommended action.
-        changes: The recommended action as options. Empty if no option helps.
+        changes: Recommended changes of options. The list is empty if no option helps.
     """
 
     stage: str
@@ -76,17 +77,17 @@ class Limit:
 
     @property
     def kind(self) -> str:
-        """Cause with detail, such as ``cpu (decode)``."""
+        """Cause of the limit with its detail, such as ``cpu (decode)``."""
         return f"{self.cause} ({self.detail})" if self.detail else self.cause
 
     @property
     def title(self) -> str:
-        """Name of the stage with function and source line, such as ``map decode (train.py:12)``."""
+        """Name of the stage with its function and source line, such as ``map decode (train.py:12)``."""
         return f"{self.stage} {self.what}" if self.what else self.stage
 
     @property
     def sentence(self) -> str:
-        """Stage, cause, evidence and advice in one sentence."""
+        """One sentence with the stage, the cause, the evidence and the advice."""
         is_stage = self.cause not in (TOO_EARLY, self.stage)
         name = f"{self.title}: {self.kind}" if is_stage else self.kind
         return "; ".join(filter(None, (name, self.evidence, self.advice)))
@@ -95,7 +96,7 @@ class Limit:
         return self.sentence
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the limit as JSON-safe data."""
+        """Return the result as JSON-compatible data."""
         return asdict(self) | {"changes": [asdict(each) | {"value": _plain(each.value)} for each in self.changes]}
 
 

@@ -1,9 +1,9 @@
 """Determine why a stage is slow, from the work and wait times of its workers.
 
-How this works. Wall time alone is not sufficient: waiting for a core and waiting for a disk take the same wall time. So
-each cause needs separate evidence. A function computes if its threads were on a core, or if the system preempted them.
-Otherwise it waits. GIL contention shows in threads that acquire the GIL as soon as another thread releases it. Disk
-waits show in reads that miss the page cache.
+How this works. Wall time alone is not sufficient: a function that waits for a core takes as long as one that waits for
+a disk. Each cause therefore needs its own measurement. A function computes if its threads run on a core, or if the
+operating system preempts these threads. Otherwise it waits. The GIL is contended if another thread takes the GIL
+immediately after each release. A function waits for a disk if its reads miss the page cache.
 """
 
 from __future__ import annotations
@@ -32,73 +32,74 @@ from aiostream_data.metrics.sizes import as_size
 from aiostream_data.metrics.window import MeasuredWindow
 
 COMPUTES = 0.3
-"""Share of its time on a core above which a function with several workers counts as computing."""
+"""A function with several workers counts as computing if it is on a core for more than this share of its time."""
 
 COMPUTES_ALONE = 0.2
-"""The same threshold for one worker, which only other programs can keep from a core."""
+"""Threshold like ``COMPUTES`` for a function with one worker, which only other programs can keep from a core."""
 
 HARDLY = 0.05
-"""Share of its time on or waiting for a core below which a function counts as waiting."""
+"""A function counts as waiting if it is on a core, or waits for a core, for less than this share of its time."""
 
 USED = 0.5
-"""Share of all cores above which a function counts as computing, regardless of its number of threads."""
+"""A function counts as computing if it uses more than this share of all cores, regardless of its number of threads."""
 
 USED_BESIDE_OTHERS = 0.15
-"""The same threshold while other programs compete for the cores."""
+"""Threshold like ``USED`` while other programs compete for the cores."""
 
 USED_BETWEEN_OTHERS = 0.03
 PREEMPTED_PER_S = 15
 PREEMPTED_PER_CPU_S = 4000
-"""The same threshold for threads that are preempted often: more than ``PREEMPTED_PER_S`` times per second off a core,
-and less than ``PREEMPTED_PER_CPU_S`` times per CPU second. Waiting threads are preempted far more often per CPU second,
-because they can lose the core at each wake-up."""
+"""Threshold like ``USED`` for threads that the system often preempts. Such threads are preempted more than
+``PREEMPTED_PER_S`` times per second off a core, and less than ``PREEMPTED_PER_CPU_S`` times per CPU second.
+
+Waiting threads have far more preemptions per CPU second, because each wake-up can cause one."""
 
 ONE_CORE = 1.25
-"""Number of cores above which the threads of a function are not limited by the GIL."""
+"""If the threads of a function use more cores than this, the GIL does not limit the function."""
 
 HOLDING = 0.4
-"""Minimum share of a core, summed over threads, for a function that is limited by the GIL."""
+"""A function is limited by the GIL only if its threads together use at least this share of a core."""
 
 HOLDING_LESS = 0.05
-"""The same minimum while other programs compete for the cores."""
+"""Minimum like ``HOLDING`` while other programs compete for the cores."""
 
 TAKEN = 0.6
-"""Share of GIL probes that find the GIL taken, above which a function is limited by the GIL."""
+"""A function is limited by the GIL if more than this share of GIL probes find the GIL taken."""
 
 MANY_FOR_A_CORE = 4
 HAS_GIL = 0.8
-"""With more than ``MANY_FOR_A_CORE`` threads per core, threads limited by the GIL are on or waiting for a core for less
-than ``HAS_GIL`` of their time, because they wait for the GIL instead."""
+"""With more than ``MANY_FOR_A_CORE`` threads per core, threads that the GIL limits mostly wait for the GIL. They use or
+wait for a core for less than ``HAS_GIL`` of their time."""
 
 ENOUGH_LOOKS = 6
-"""Minimum number of GIL probes for a conclusion."""
+"""Minimum number of GIL probes for a result."""
 
 WAITED = 0.4
-"""Share of the time that readers waited for bytes, above which a source is limited by its storage."""
+"""A source is limited by its storage if its readers wait for bytes for more than this share of the time."""
 
 WAITED_FOR_MEMORY = 0.5
-"""Share of the time that readers waited for the memory limit, above which a source is limited by it."""
+"""A source is limited by memory if its readers wait for the memory limit for more than this share of the time."""
 
 MOST = 0.5
-"""Fraction above which a part of a total counts as the main part."""
+"""A part that exceeds this fraction of a total counts as the main part."""
 
 THROTTLED = 0.10
-"""Ratio of retries to requests above which the store is considered to throttle requests."""
+"""A store counts as throttling if the ratio of retries to requests exceeds this value."""
 
 SMALL_FILE_NBYTES = 128 << 10
-"""File size in bytes below which opening a file costs more than copying its contents."""
+"""For files smaller than this size in bytes, opening the file costs more than copying its contents."""
 
 LOOP_IS_BUSY = 0.6
-"""CPU share of an event loop above which the loop is the limit."""
+"""The event loop is the limit if its CPU share exceeds this value."""
 
 LOOP_IS_KEPT_BUSY = 0.3
-"""The same threshold while other programs compete for the cores."""
+"""Threshold like ``LOOP_IS_BUSY`` while other programs compete for the cores."""
 
 LOOP_IS_BLOCKED = 0.5
-"""Share of the time that coroutine steps block the event loop, above which they are the limit."""
+"""Coroutines are the limit if their steps block the event loop for more than this share of the time."""
 
 ALL_CORES = 0.85
-"""Share of all cores in use above which the pipeline lacks cores, regardless of other waits."""
+"""If more than this share of all cores is in use, the pipeline lacks cores, regardless of other waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Cause:
     Attributes:
         name: Name of the cause; see :class:`.bottleneck_result.Limit`.
         detail: Detail of the cause, such as "latency".
-        evidence: The measurement that supports the cause.
+        evidence: Measured numbers that support the cause, as text.
         is_wait: True if the workers waited for something other than a core.
     """
 
@@ -159,7 +160,7 @@ def _cause_of_function(stage: StageCounters, place: str, window: MeasuredWindow)
 
 
 def _computes(stage: StageCounters, place: str, window: MeasuredWindow) -> bool:
-    """Return True if the threads of a function were on a core, or were kept from it by preemption."""
+    """Return True if the threads of a function used a core, or were ready to run but preempted."""
     least = COMPUTES if stage.workers > 1 else COMPUTES_ALONE
     if stage.cpu_s > least * stage.busy_s:
         return True
@@ -175,7 +176,7 @@ def _computes(stage: StageCounters, place: str, window: MeasuredWindow) -> bool:
 
 
 def _share_with_core_wanted(stage: StageCounters) -> float | None:
-    """Return the share of its time that a function was on a core or waited for one; None if not measured."""
+    """Return the share of its time that a function used a core or waited for a core; None if not measured."""
     had_s = stage.extra.get(CORE_HAD, 0.0)
     if not had_s:
         return None
@@ -213,7 +214,7 @@ def _cause_of_coroutine(stage: StageCounters, place: str, window: MeasuredWindow
 
 
 def loop_share_held(place: str, window: MeasuredWindow) -> float:
-    """Return the share of the time that a stage's coroutines blocked their event loop between awaits."""
+    """Return the share of the time during which a stage's coroutines blocked their event loop."""
     stage, hosted = window.stages[place], window.host_of(place)
     looks, loops = stage.extra.get(LOOP_LOOKS, 0), 1 if hosted is None else hosted.processes
     if not looks:
@@ -259,7 +260,7 @@ def _cause_of_remote_source(stage: StageCounters, place: str, window: MeasuredWi
 
 
 def _cause_of_reading(stage: StageCounters, place: str, window: MeasuredWindow) -> Cause:
-    """Determine the cause for a source whose readers did not wait: many small files, CPU time, or unclear."""
+    """Determine the cause for a source whose readers did not wait: "files" (many small files), "cpu" or "unclear"."""
     seconds, files = window.seconds_of(place), stage.extra.get(FETCHES, 0)
     nbytes = stage.extra.get(FETCHED, 0) / max(1, files)
     if files > seconds and nbytes < SMALL_FILE_NBYTES and stage.cpu_s < MOST * seconds:
@@ -289,7 +290,7 @@ def _work(stage: StageCounters) -> str:
 
 
 def _function(stage: StageCounters) -> str:
-    """Return the name of the stage's function, or of the stage if it has no function."""
+    """Return the name of the stage's user function, or the stage name if the stage has no function."""
     name = stage.what.partition(" (")[0] if stage.waits_for == "user" else ""
     return name or stage.name.rpartition("/")[2]
 
