@@ -1,6 +1,7 @@
 """Validated arguments of ``open()`` that the engine and its worker processes need.
 
-``open()`` passes one RunOptions object to the engine, the stages and the worker processes. Add each new argument here.
+``open()`` passes one RunOptions object to the engine, the stages and the worker processes. Add each new engine argument
+of ``open()`` to RunOptions.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from aiostream_data.storage.cache.options import ShardCache
 
 @dataclass(frozen=True, kw_only=True)
 class Resuming:
-    """Accepted differences between a saved pipeline and the current one.
+    """Options for resuming: accepted differences between the saved pipeline and the current pipeline.
 
     Attributes:
-        force: True to accept every difference.
-        allow: Names of accepted differences; see :meth:`aiostream_data.Dataset.open`.
+        force: True to accept every difference between the saved and the current pipeline.
+        allow: Names of accepted pipeline differences; see :meth:`aiostream_data.Dataset.open`.
     """
 
     force: bool = False
@@ -30,7 +31,7 @@ class Failing:
 
     Attributes:
         dead_letters: Path of the log of skipped and replaced records; None for no log.
-        full_tracebacks: True to keep this package's frames in tracebacks.
+        full_tracebacks: True to keep the stack frames of this package in tracebacks.
     """
 
     dead_letters: str | None = None
@@ -42,8 +43,8 @@ class Diagnosing:
     """Options for stall reports, timeouts and profiling.
 
     Attributes:
-        stall_after_s: Seconds without an element after which the log names the stuck stage; None disables the report.
-        stage_timeout_s: Seconds without an element after which the run fails; None disables the timeout.
+        stall_after_s: Seconds without an element before the log reports the stuck stage; None disables this report.
+        stage_timeout_s: Seconds without an element before the run fails; None disables this timeout.
         profile: True to measure every copy to a device.
     """
 

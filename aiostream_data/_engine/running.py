@@ -1,4 +1,4 @@
-"""Run a plan: one task per stage in one TaskGroup. The caller reads the last channel.
+"""Run a plan: one task per stage in one TaskGroup. The caller reads the elements from the last stage's channel.
 
 How a run ends:
 
@@ -49,13 +49,16 @@ from aiostream_data.rows.row_ids import RowIds
 
 @asynccontextmanager
 async def open_plan(context: RunContext, node: Node, state: State = None) -> AsyncIterator[Receiver[Chunk]]:
-    """Start every stage of ``node`` and yield a receiver of its chunks. Its ``position`` is the position of the run.
+    """Start every stage of the plan ``node``, and yield a receiver of its chunks.
 
-    Leaving the block cancels every stage and waits for all of them.
+    The receiver's ``position`` attribute is the position of the run.
+
+    On exit, this context manager cancels every stage and waits until all stages have ended.
 
     Raises:
-        BaseException: The root failure of the run, without the follow-up errors of other stages.
-        ReceiverClosed: The block raised ReceiverClosed. A run that was left early must not look complete.
+        BaseException: The first error of the run, without the errors that it caused in other stages.
+        ReceiverClosed: The ``async with`` block raised ReceiverClosed. The caller must not treat such a run as
+            complete.
     """
     left_whole = False
     try:
@@ -126,13 +129,13 @@ def _joined_positions(stage: Stage, steps: Sequence[Step]) -> Position:
 
 
 def position_of(receiver: Receiver[Chunk]) -> Position:
-    """Return the position of the run that a receiver reads."""
+    """Return the position of the run whose rows ``receiver`` receives."""
     assert receiver.position is not None, "only a run has a place"
     return receiver.position
 
 
 async def recall(context: RunContext, node: Node, lineage: Lineage) -> Chunk:
-    """Recompute rows of ``node``, in the order of ``lineage``."""
+    """Recompute the rows of ``node`` that ``lineage`` lists, in the order of ``lineage``."""
     if not len(lineage):
         return Items([], RowIds.none())
     if type(node) in STEPS:
@@ -143,7 +146,10 @@ async def recall(context: RunContext, node: Node, lineage: Lineage) -> Chunk:
 async def supervise(
     stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str, source_of: RunContext | None
 ) -> None:
-    """Run one stage, check its row counts, and close its channels. Send a failure through the outlet after its rows."""
+    """Run one stage, check its row counts, and close its channels.
+
+    If the stage fails, send its error through the outlet after its rows.
+    """
     with ExitStack() as ends:
         for inlet in inlets:
             ends.enter_context(inlet)
@@ -164,7 +170,7 @@ async def supervise(
 
 
 def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: str) -> None:
-    """Raise CardinalityError unless rows in = rows out + rows dropped on purpose."""
+    """Raise CardinalityError unless a stage's input rows equal its output rows plus the rows dropped on purpose."""
     rows_in = sum(inlet.rows + inlet.held for inlet in inlets)
     rows_out = stage.rows_accounted(outlet)
     if rows_out is not None and rows_in != rows_out + outlet.dropped:
@@ -176,7 +182,7 @@ def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: 
 
 @contextmanager
 def _noted(node: Node) -> Iterator[None]:
-    """Add a note with the stage's name to an error of the block that has no such note."""
+    """Add the stage's name as a note to an error of the ``with`` block, unless the error has this note."""
     try:
         yield
     except Exception as error:
@@ -188,7 +194,7 @@ def _noted(node: Node) -> Iterator[None]:
 
 
 class PlanRunner:
-    """Implements :class:`~aiostream_data._engine.flow.context.Runner` for the stages of one loader."""
+    """Implementation of :class:`~aiostream_data._engine.flow.context.Runner` for the stages of one loader."""
 
     def __init__(self, inner: InnerStates) -> None:
         """Use ``inner`` to check the saved positions of data sets that user functions create."""

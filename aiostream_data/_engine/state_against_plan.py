@@ -1,9 +1,10 @@
 """Check a whole state against the current plan before any stage runs.
 
 How this works. Every stage and step class has a ``schema`` method for the part of a state that it writes. This module
-walks the plan and the state together, from the consumer to the sources. The walk is iterative because a state can be
-nested to any depth. The plan inside a data set that a user function creates is unknown. There, the operator names in
-the state select the schema, and :class:`InnerStates` checks that part again when the data set is opened.
+traverses the plan and the state together, from the last operator to the sources. The traversal is iterative, because a
+state can be nested to any depth. If a user function creates a data set, the plan of that data set is unknown before the
+run. For such a data set, the operator names in the state select the schema. :class:`InnerStates` checks that part of
+the state again when the data set is opened.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from aiostream_data.plan.rank_places import shared_nodes
 from aiostream_data.state_fields import MAX_COUNT, Part, path_of
 
 ELEMENTS_FACTOR: Final = 64
-"""Maximum rows per received element that a node without dropped rows can have emitted, over all ranks."""
+"""Maximum ratio of rows emitted by one node, over all ranks, to elements received by the consumer."""
 
 
 def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> None:
-    """Check the position in a state and all rows that the state names.
+    """Validate the position in a state, and all row ids that the state stores.
 
     Args:
         plan: The plan that the engine runs.
-        options: Engine options with the state.
-        book: The rows that the state names.
+        options: Engine options, which include the state.
+        book: Table of the rows that the state refers to.
         exact: True if the state was saved from the same plan.
-        keys: Numbers of the plan's nodes.
+        keys: Number of each plan node.
 
     Raises:
         StateMismatchError: A value is invalid; the message names its path in the state.
@@ -50,7 +51,10 @@ def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool, key
 
 
 def places_in(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> Iterator[Place]:
-    """Check and yield the place of every node in a state's position. The arguments are those of :func:`check_state`."""
+    """Validate and yield the saved place of every plan node.
+
+    The arguments are the same as for :func:`check_state`.
+    """
     most = min(MAX_COUNT, ELEMENTS_FACTOR * (options.received + 1)) if exact else MAX_COUNT
     scope = Scope(book, keys, saved_shards(options.held_against or {}), most, shared_nodes(plan), exact)
     first = Place(Part(options.state, POSITION), plan, Rows(min(1, options.received), most), scope, epoch=options.epoch)
@@ -58,11 +62,11 @@ def places_in(plan: Node, options: EngineOptions, book: Book, exact: bool, keys:
 
 
 class InnerStates:
-    """Checks the saved places of data sets that user functions create during the run.
+    """Validator for the saved places of data sets that user functions create during the run.
 
     Args:
-        state: The whole saved position that the loader was opened with.
-        book: The rows that the state names.
+        state: Complete saved position from which the loader resumes.
+        book: Table of the rows that the state refers to.
     """
 
     def __init__(self, state: Any, book: Book) -> None:
@@ -70,10 +74,10 @@ class InnerStates:
         self._book = book
 
     def check(self, plan: Node, state: Any, given: int) -> None:
-        """Check the saved place of a data set after its first ``given`` rows.
+        """Validate the saved place of a data set that has emitted ``given`` rows.
 
         Raises:
-            DamagedStateError: A value is impossible for the data set.
+            DamagedStateError: A saved value is impossible for the data set.
         """
         path = path_of(self._state, state, POSITION) if isinstance(state, dict) else None
         part = Part(state, path or f'{POSITION}...["inner"]')
@@ -86,7 +90,7 @@ class InnerStates:
 
 
 def _checked_places(first: Place) -> Iterator[Place]:
-    """Check and yield a place and all places below it."""
+    """Validate and yield a saved place and all places nested in this place."""
     pending = deque([first])
     while pending:
         place = pending.popleft()
@@ -119,7 +123,7 @@ def _by_kind(place: Place) -> type[Stage] | type[Step]:
 
 @cache
 def _kinds() -> dict[str, type[Stage] | type[Step]]:
-    """Return the stage and step classes, keyed by operator name in a state."""
+    """Return the stage and step classes, keyed by the operator name that a saved state uses."""
     classes: list[type[Stage] | type[Step]] = [CallStage, *STAGES.values(), *STEPS.values()]
     found: dict[str, type[Stage] | type[Step]] = {}
     for each in classes:

@@ -1,9 +1,10 @@
 """Run a plan one element at a time on the caller's thread, so that debuggers, prints and breakpoints work.
 
-How this works. :class:`SteppingEngine` uses the normal engine and stages, with three changes. Its event loop has no
-thread. Each ``next()`` of the consumer runs the loop until the next element, even if another loop runs in that thread.
-Executors call functions on the same thread. Channels pass one row at a time, only on request, so no stage reads ahead.
-Elements, their order and the draws of ``rng`` are the same as in any other run.
+How this works. :class:`SteppingEngine` uses the normal engine and stages, with three changes. The event loop has no
+thread of its own. Each ``next()`` call of the consumer runs this event loop until the next element, even if another
+event loop runs in that thread. Executors call user functions on the consumer's thread. Channels pass one row at a time,
+only on request, so no stage reads ahead. Elements, their order and the random numbers of ``rng`` are the same as in a
+normal run.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class SteppingEngine(Engine):
             raise
 
     def step(self) -> None:
-        """Run the loop until the next element or the end of the stream."""
+        """Run the event loop until the next element or the end of the stream."""
         loop, main = self.loop, self._main
         if loop is None or main is None or loop.is_closed():
             return
@@ -83,7 +84,10 @@ class SteppingEngine(Engine):
             main.remove_done_callback(_stop_loop)
 
     def _wind_up(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None], error: BaseException) -> None:
-        """End a run that ``error`` interrupted, in bounded time. Run cleanup code on the loop and executors first."""
+        """End a run that ``error`` interrupted, in bounded time.
+
+        First run cleanup code on the event loop and executors.
+        """
         self._stopping = True
         with outside_of_loops():
             self._cancel_main()
@@ -120,7 +124,7 @@ class SteppingEngine(Engine):
         self.wait_ready()
 
     def stop_soon(self) -> None:
-        """Stop the run before returning. During a step, only request the stop; the step then ends the run."""
+        """Stop the run before returning. During a step, only request the stop; the step ends the run afterwards."""
         loop, main = self.loop, self._main
         if not self.is_here or self._stopping or loop is None or main is None or loop.is_closed():
             return
@@ -142,10 +146,10 @@ class SteppingEngine(Engine):
 
 
 class SteppedBridge(Bridge):
-    """Bridge that delivers one element per request of the consumer.
+    """Bridge between engine and consumer that delivers one element per request.
 
     Args:
-        step: Runs the loop until the next element or the end of the stream.
+        step: Function that runs the event loop until the next element or the end of the stream.
     """
 
     def __init__(self, step: Callable[[], None]) -> None:
@@ -159,7 +163,10 @@ class SteppedBridge(Bridge):
         await self.until_asked(asyncio.get_running_loop())
 
     async def until_asked(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Stop the loop, which returns control to the caller of the step. Wait for the next :meth:`ask`."""
+        """Stop the event loop and wait for the next :meth:`ask`.
+
+        Stopping the event loop returns control to the caller of the step.
+        """
         self._asked = loop.create_future()
         loop.stop()
         await self._asked
@@ -185,7 +192,7 @@ class SteppedBridge(Bridge):
         self._waiting -= len(parcel.elements)
 
     async def until_all_taken(self) -> None:
-        """Return at once: the consumer takes each element before it requests the next."""
+        """Return immediately, because the consumer receives each element before it requests the next element."""
 
 
 def _stop_soon(loop: asyncio.AbstractEventLoop) -> None:
@@ -193,7 +200,7 @@ def _stop_soon(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _let_stops_pass(loop: asyncio.AbstractEventLoop) -> None:
-    """Run pending stop callbacks of the loop, so that they cannot stop a later run of the loop."""
+    """Run the pending stop callbacks of the event loop now, so that no callback stops a later run of the loop."""
     loop.call_soon(loop.stop)
     loop.run_forever()
 
@@ -203,19 +210,20 @@ def _stop_loop(main: asyncio.Task[None]) -> None:
 
 
 def _in_this_process(node: Node) -> Node:
-    """Remove ``in_subprocess()`` from the plan, so that all parts run in this process."""
+    """Remove ``in_subprocess()`` from the plan, so that all operators run in this process."""
     node = with_inputs(node, _in_this_process)
     return node.input if isinstance(node, InSubprocess) else node
 
 
 _running: set[SteppingEngine] = set()
-"""Engines that run; this set keeps them alive, as a thread does for a normal engine."""
+"""Stepping engines that are running. This set keeps the engines alive; the thread of a normal engine does the same."""
 
 
 def _keep_for_good() -> None:
-    """Leak the parent's engines in a forked child, which must not close their loops or warn about them.
+    """Leak the parent's engines in a forked child process, so that the child does not close the engines' event loops.
 
-    A normal engine is leaked by the stack of its thread, which does not run in the child and is never unwound.
+    A normal engine leaks without this function: its thread does not run in the child, and the thread's stack keeps the
+    engine alive.
     """
     if _running and sys.implementation.name == "cpython":
         import ctypes

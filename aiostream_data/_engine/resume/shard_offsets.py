@@ -1,4 +1,4 @@
-"""Known byte offsets of records in their shards. With them, a shard can be read from the middle."""
+"""Known byte offsets of records in their shards. With these offsets, a reader can start in the middle of a shard."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from aiostream_data._engine.resume.origins import Hint
 
 
 class ShardOffsets:
-    """Table of record numbers and byte offsets for the shards of one source; 16 bytes per chunk read.
+    """Table of record numbers and byte offsets for the shards of one source.
 
-    Safe from any thread. The table has no entries for compressed shards, which can only be read from their start.
+    Safe from any thread. The table uses 16 bytes per chunk read. It has no entries for compressed shards, because a
+    reader must decompress these shards from their start.
     """
 
     def __init__(self) -> None:
@@ -44,26 +45,26 @@ class ShardOffsets:
             offsets.insert(place, offset)
 
     def learn_all(self, hints: Iterable[Hint]) -> None:
-        """Record all offsets of a state."""
+        """Add all record offsets stored in a saved state to the table."""
         for hint in hints:
             self.learn(*hint)
 
     def before(self, split: int, ordinal: int) -> Hint:
-        """Return the last known offset at or before record ``ordinal``; the shard's start if none is known."""
+        """Return the last known offset at or before record ``ordinal``, or the start of the shard."""
         with self._lock:
             ordinals, offsets = self._known.get(split, ((), ()))
             place = bisect_right(ordinals, ordinal) - 1
             return Hint(split, ordinals[place], offsets[place]) if place >= 0 else Hint(split, 0, 0)
 
     def behind(self, split: int, ordinal: int) -> Hint | None:
-        """Return the first known offset after record ``ordinal``; None if none is known."""
+        """Return the first known byte offset of a record after record ``ordinal``, or None."""
         with self._lock:
             ordinals, offsets = self._known.get(split, ((), ()))
             place = bisect_right(ordinals, ordinal)
             return Hint(split, ordinals[place], offsets[place]) if place < len(ordinals) else None
 
     def locate(self, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Sequence[Hint]:
-        """Return the last known offset at or before each of these records, without duplicates."""
+        """Return the last known offset at or before each given record, without duplicates."""
         found: list[Hint] = []
         order = np.lexsort((ordinals, splits)) if len(splits) > 1 else np.arange(len(splits))
         splits, ordinals = splits[order], ordinals[order]

@@ -1,9 +1,10 @@
-"""History of a shuffle buffer: the rows that it held at any position that a state can still refer to.
+"""History of a shuffle buffer: its rows at every stream position that a saved state may need.
 
-How this works. The rows held at a position depend only on the rows held earlier and the rows pushed since. The history
-stores the held rows once per *era* and the ids of all pushed rows. In this module, an era is as many pushed rows as the
-buffer holds. To compute a position, a buffer of ids replays the pushes since the start of the era. If the previously
-computed position is closer, the replay starts there.
+How this works. The rows in the buffer at a position depend only on its earlier rows and the rows pushed since then. The
+history stores the ids of all pushed rows, and the ids of all buffered rows once per *era*. In this module, an era ends
+when its number of pushed rows reaches the buffer size. To compute the rows at a position, a shuffle buffer of row ids
+repeats all pushes since the start of the era. The replay starts at the previously computed position if that position is
+closer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MIN_ERA_ROWS = 1024
 
 
 SINCE_SHARE = 8
-"""A state names at most this fraction (1/8) of the buffer size as rows pushed since its base."""
+"""Limit for the rows that a state lists as pushed since its base: the buffer size divided by this number."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class _Era:
 
 
 class HeldHistory:
-    """History of one shuffle buffer. Written by the thread that pushes, read by any thread."""
+    """History of one shuffle buffer. The thread that pushes rows writes the history; any thread may read it."""
 
     def __init__(self, buffer: ShuffleBuffer) -> None:
         self._buffer = buffer
@@ -67,14 +68,14 @@ class HeldHistory:
         self._eras.add(pushed, self._era)
 
     def begin(self, pushed: int, held: Lineage) -> None:
-        """Start after ``pushed`` rows, of which the buffer holds ``held``, in the order of slots."""
+        """Start the history after ``pushed`` pushed rows; ``held`` lists the rows in the buffer by slot number."""
         self._era = _Era(0, held)
         self._eras = Log()
         self._eras.add(pushed, self._era)
         self._cursor = None
 
     def push(self, rows: Lineage) -> None:
-        """Record rows immediately before they are pushed."""
+        """Record rows immediately before the caller pushes the rows into the buffer."""
         order = self._buffer.order
         if self._era.rows >= max(order.buffer_size, MIN_ERA_ROWS):
             self._era = _Era(0, self._buffer.held())
@@ -83,13 +84,13 @@ class HeldHistory:
         self._era.rows += len(rows)
 
     def held(self, pushed: int, drained: int) -> Lineage:
-        """Return the rows held after ``pushed`` pushed and ``drained`` drained rows, in the order of slots."""
+        """Return the buffered rows, by slot number, after ``pushed`` pushed and ``drained`` drained rows."""
         return self._moment(pushed, drained).held()
 
     def written(self, pushed: int, drained: int, book: BookWriter) -> dict[str, Any]:
-        """Return the part of a state: the rows held at an earlier position (the base), and the rows pushed since.
+        """Return the saved state: the buffered rows at an earlier position (the base), and the rows pushed since then.
 
-        The rows of the base are encoded once and reused in many states.
+        The rows of the base are encoded only one time, and many saved states reuse the encoded rows.
         """
         base = self._base
         if base is None or drained or not self._eras.first <= base.pushed <= pushed <= base.pushed + self._rows_since():
@@ -102,11 +103,11 @@ class HeldHistory:
         return {"base": [base.pushed, base.drained, held_then], "since": rows_since}
 
     def _rows_since(self) -> int:
-        """Return the maximum number of rows pushed since the base that a state may name."""
+        """Return the maximum number of rows that a saved state may list as pushed since its base."""
         return self._buffer.order.buffer_size // SINCE_SHARE
 
     def _moment(self, pushed: int, drained: int) -> ShuffleBuffer:
-        """Return a buffer of ids at the given position. The next call may advance the same buffer."""
+        """Return a shuffle buffer of row ids at the given position. The next call may advance the returned buffer."""
         moment = self._cursor
         if moment is None or not self._eras.first <= moment.order.pushed <= pushed or moment.order.drained > drained:
             moment = self._begun(pushed)
@@ -138,12 +139,12 @@ class HeldHistory:
         return found
 
     def forget(self, pushed: int) -> None:
-        """Discard history before ``pushed`` pushed rows."""
+        """Discard the history before pushed row number ``pushed``."""
         self._eras.forget(pushed)
 
 
 def restored(order: ShuffleOrder, pushed: int, drained: int, held: Lineage) -> ShuffleBuffer:
-    """Create a buffer of ids at the position after ``pushed`` pushed and ``drained`` drained rows."""
+    """Create a shuffle buffer of row ids, as it is after ``pushed`` pushed and ``drained`` drained rows."""
     buffer = ShuffleBuffer(ShuffleOrder(order.buffer_size, order.key, order.growing))
     state = {"key": int(order.key), "pushed": pushed, "drained": drained}
     buffer.restore(state, [_ids_only(held)] if len(held) else [])
@@ -156,14 +157,14 @@ def _ids_only(rows: Lineage) -> Columns:
 
 
 def check_history(place: Place, fields: Mapping[str, Part], order: ShuffleOrder, growing: bool | None) -> bool:
-    """Check the saved result of :meth:`HeldHistory.written`. Return True if the buffer was growing.
+    """Validate the saved result of :meth:`HeldHistory.written`. Return True if the shuffle buffer was still growing.
 
     Args:
-        order: Shuffle order with the saved buffer size.
-        growing: True if the buffer was growing; None derives it from the number of held rows.
+        order: Shuffle order that has the buffer size of the saved state.
+        growing: True if the buffer was growing. If None, derive this value from the number of buffered rows.
 
     Raises:
-        DamagedStateError: A value is missing, of another type, or out of its range.
+        DamagedStateError: A value of the state is missing, out of range, or of the wrong type.
     """
     pushed, drained = fields["pushed"].integer(), fields["drained"].integer()
     base = fields["base"].items(3, 3)

@@ -1,4 +1,4 @@
-"""Resume a shuffle: its position in a state, the rows its buffer held there, and the validation of both."""
+"""Resume a shuffle: save, validate and restore its position and the rows in its buffer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 
 
 class ShufflePosition:
-    """Position of one shuffle: rows pushed into its buffer, rows drained, and the rows that the buffer holds.
+    """Position of one shuffle: number of rows pushed and drained, and the rows in the buffer.
 
     Attributes:
-        state: State that the run resumes from; None in a new run.
-        rows_held: Rows that the buffer held in that state, in buffer order.
+        state: Saved state from which the run resumes; None in a new run.
+        rows_held: Rows in the shuffle buffer in the saved state, in buffer order.
     """
 
     def __init__(self, buffer: ShuffleBuffer) -> None:
@@ -36,7 +36,7 @@ class ShufflePosition:
         self._earlier = 0  # input rows before the order's first row
 
     def push(self, rows: Lineage) -> None:
-        """Record rows that are about to be pushed into the buffer."""
+        """Record rows immediately before the caller pushes the rows into the shuffle buffer."""
         self._history.push(rows)
 
     def at(self, rows: int, source: Position, book: BookWriter) -> State:
@@ -58,7 +58,7 @@ class ShufflePosition:
         """Continue from ``state``, and return the state of the input.
 
         Args:
-            rows_follow: The input has more rows than in the run that saved the state, as shards were added.
+            rows_follow: True if added shards give the input more rows than in the run that saved the state.
         """
         self.state = taken_up(state, "shuffle")
         self._pushed = self.state["pushed"]
@@ -73,7 +73,7 @@ class ShufflePosition:
         return self.state["input"]
 
     def _fill_again(self, state: dict[str, Any]) -> None:
-        """Switch a draining buffer back to filling, because new shards follow."""
+        """Switch a draining shuffle buffer back to filling, because the input has new shards."""
         order, held = self._buffer.order, len(self.rows_held)
         order.key = key_of(int(order.key), "again", self._pushed)
         pushed = order.pushed_until_filled(held) if held else 0
@@ -93,10 +93,10 @@ class ShufflePosition:
 
 
 def input_place(place: Place) -> Place:
-    """Validate the saved state of a shuffle, and return the place of its input.
+    """Validate the saved state of a shuffle, and return the saved position of its input.
 
     Raises:
-        StateMismatchError: A field is missing or has an impossible value.
+        StateMismatchError: A field of the saved state is missing or has an impossible value.
     """
     names = ("pushed", "drained", "size", "key", "base", "since", "input")
     fields = place.fields("shuffle", *names, optional=("earlier",))

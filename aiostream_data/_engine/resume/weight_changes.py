@@ -1,9 +1,9 @@
 """Changes of mixture weights during a run, shared by all runs of a mixture.
 
-How this works. A mixture runs once per epoch, and the runs of consecutive epochs can overlap. A change applies to a
-current run from the next row that the run decides, and to later runs from their first row. The state stores each change
-with its epoch and row, so a resumed loader changes the weights at the same rows. ``forget`` discards changes that
-affect only rows already received.
+How this works. A mixture runs once per epoch, and the runs of consecutive epochs can overlap. A weight change applies
+to a current run from the next row without a chosen input, and to later runs from their first row. The saved state
+stores each weight change with its epoch and row. A resumed loader thus changes the weights at the same rows. ``forget``
+discards weight changes that affect only rows that the consumer has already received.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from aiostream_data.transforms.mixing import MixOrder
 from aiostream_data.weights import Schedule, Vector
 
 Run: TypeAlias = tuple[int, int]
-"""Key of a mixture in its plan, and the epoch."""
+"""A run of a mixture: the key of the mixture in its plan, and the epoch."""
 
 
 @dataclass
 class _Running:
     """One run of a mixture.
 
-    ``order`` decides the rows of the run and is None after the last one. ``schedule`` has the changes for rows not yet
-    received, and ``whole`` has all changes. ``is_over`` is True after the consumer received the last row.
+    ``order`` chooses the input of each row; ``order`` is None after the last row. ``schedule`` stores the weight
+    changes for rows not yet received; ``whole`` stores all weight changes. ``is_over`` is True after the consumer
+    received the last row.
     """
 
     schedule: Schedule
@@ -35,7 +36,7 @@ class _Running:
 
 
 class _Last(NamedTuple):
-    """Last change of a mixture. It applies to runs of ``first_epoch`` and later, which have not begun."""
+    """Last weight change of a mixture, for runs that have not begun. It applies from epoch ``first_epoch``."""
 
     change: list[Any]
     first_epoch: int
@@ -45,10 +46,10 @@ class WeightChanges:
     """Weight changes of all mixtures of one loader. Safe from any thread.
 
     Args:
-        saved: Result of :meth:`state`; None for no changes.
+        saved: Result of :meth:`state`; None if the saved state has no weight changes.
 
     Attributes:
-        lock: Hold this lock while a mixture's order decides rows.
+        lock: Hold this lock while a mixture chooses the inputs of its next rows.
 
     Raises:
         StateMismatchError: ``saved`` is damaged.
@@ -65,7 +66,7 @@ class WeightChanges:
             self._read(saved)
 
     def begin(self, run: Run, order: MixOrder) -> None:
-        """Register a run that starts or resumes, and apply past changes to its order."""
+        """Register a run of a mixture that starts or resumes, and apply earlier weight changes to this run."""
         with self.lock:
             mixture, epoch = run
             planned = order.schedule
@@ -81,7 +82,7 @@ class WeightChanges:
             self._runs[run] = _Running(order.schedule, order.schedule, order)
 
     def end(self, run: Run) -> None:
-        """Record that the order has decided all rows of a run."""
+        """Record that a run of a mixture has chosen the inputs of all its rows."""
         with self.lock:
             if run in self._runs:
                 self._runs[run].order = None
@@ -89,14 +90,15 @@ class WeightChanges:
     def set(self, mixture: int, planned: Schedule, weights: Vector, from_row: int | None = None) -> int:
         """Change the weights of a mixture. Return the first row with the new weights.
 
-        With several runs, row numbers refer to the earliest one. Later runs change at the next row that they decide.
+        If several runs of the mixture overlap, row numbers refer to the earliest run. In later runs, the new weights
+        apply from the next row without a chosen input.
 
         Args:
             planned: The mixture's schedule from the plan.
-            from_row: First row with the new weights; None for the next undecided row.
+            from_row: First row with the new weights; None for the next row without a chosen input.
 
         Raises:
-            PlanError: ``from_row`` is already decided.
+            PlanError: The mixture has already chosen the input of row ``from_row``.
         """
         with self.lock:
             rows: list[int] = []
@@ -115,7 +117,7 @@ class WeightChanges:
             return row
 
     def forget(self, run: Run, row: int) -> None:
-        """Discard changes of a run that apply only before ``row``, and end the mixture's runs of earlier epochs."""
+        """Discard weight changes of a run that apply only before ``row``. End the mixture's runs of earlier epochs."""
         with self.lock:
             mixture, epoch = run
             for known in [known for known in self._runs if known[0] == mixture and known[1] < epoch]:
@@ -126,15 +128,15 @@ class WeightChanges:
                 self._runs[run].schedule = self._runs[run].schedule.since(row)
 
     def known_elsewhere(self, mixtures: frozenset[int], state: dict[str, Any] | None) -> None:
-        """Store the :meth:`state` of the worker process that runs these mixtures."""
+        """Store the result of :meth:`state` from the worker process that runs some of the mixtures."""
         with self.lock:
             self._elsewhere[mixtures] = state
 
     def state(self, from_the_beginning: bool = False) -> dict[str, Any] | None:
-        """Return the changes for rows not yet received as JSON-compatible data; None without changes.
+        """Return the weight changes for rows not yet received as JSON-compatible data, or None.
 
         Args:
-            from_the_beginning: True to include changes for all rows since the loader was opened.
+            from_the_beginning: True to include all weight changes since the loader was opened.
         """
         here = self._state_here(from_the_beginning)
         if not self._elsewhere:

@@ -1,5 +1,5 @@
 """Read rows from shards, memory and Python iterables.
 
-Input: listed shards, byte ranges from stores, arrays and iterators.
-Output: chunks of rows with their ids, byte offsets and losses.
+Input of a source: listed shards, byte ranges from stores, arrays, or iterators.
+Output of a source: chunks of rows with their row ids, byte offsets and losses (skipped records).
 """

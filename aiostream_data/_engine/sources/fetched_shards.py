@@ -1,4 +1,4 @@
-"""Find the shard of a row that is fetched by its origin, even if the shard list has changed."""
+"""Find the shard that contains a row with a known origin, even if the shard list has changed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aiostream_data.rows.row_ids import SPLIT_BITS, SPLIT_MASK
 
 
 def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str) -> None:
-    """Map the shard number in a row's origin to the current list, if the shard's number has changed.
+    """Map the shard number in a row's origin to the shard's number in the current shard list.
 
     Args:
-        rows: Lineage of the rows from the origin.
+        rows: Lineage (row ids) of the rows, taken from the row origin.
         name: Name of the object from which the first row was read.
 
     Raises:
-        StateMismatchError: The object is no longer listed.
+        StateMismatchError: The shard list no longer contains the object.
     """
     services, listed = context.services, context.services.features.of(ListedShards)
     splits = [split for split, _ in rows.ids.pairs_of(0) if split >> SPLIT_BITS > 0]

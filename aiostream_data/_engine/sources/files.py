@@ -51,11 +51,11 @@ from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
 
 SHARDS_AT_ONCE = 32
-"""Maximum number of shards from which a recall reads records at once."""
+"""Maximum number of shards that a recall (recomputing single rows) reads concurrently."""
 
 
 class _EraRun(NamedTuple):
-    """One era of a run: the streams of its shards, and the log of their merge."""
+    """One era (the shards of one shard list) of a run: the streams of its shards, and their merge log."""
 
     era: Era
     streams: ShardStreams
@@ -64,7 +64,7 @@ class _EraRun(NamedTuple):
 
 
 class _Offsets(dict[tuple[int, int, int | None], ShardOffsets]):
-    """Byte offsets of records, keyed by source and by the numbering of its shards."""
+    """Byte offsets of records. The key is the source and the numbering of the source's shards."""
 
 
 @dataclass
@@ -222,7 +222,7 @@ class ReadFilesSource(Stage):
         return _in_the_order_of(lineage, concat([parts[number].result() for number in known]))
 
     def _learn(self, lineage: Lineage) -> None:
-        """Copy known record offsets from the state with which the loader was opened."""
+        """Copy the known byte offsets of records from the state from which the loader resumes."""
         spaces = {space.base: space for space in outermost(lineage, self.context.services.origins)}
         nothing = np.empty(0, np.int64)
         for space in spaces.values():
@@ -254,12 +254,12 @@ class ReadFilesSource(Stage):
 
 
 def _work_of(node: ReadFiles) -> str:
-    """Return the kind of CPU work of a source for reports. The reader reports decompression itself."""
+    """Return the kind of CPU work of a source, for reports. The shard reader reports decompression separately."""
     return "parse" if node.decoders and not node.format.whole else "cut records"
 
 
 def _era_in(fields: Mapping[str, Part], eras: Sequence[Era] | None) -> Era | None:
-    """Return the era of a saved position, or None if the eras are unknown."""
+    """Return the era (group of shards listed together) of a saved position, or None if the eras are unknown."""
     number = fields["era"].integer(1, 0 if eras is None else len(eras) - 1) if "era" in fields else 0
     return None if eras is None else eras[number]
 

@@ -26,7 +26,10 @@ from aiostream_data.state_fields import MAX_COUNT
 
 @dataclass
 class ListFilesSource(NumberedRows):
-    """Stage of a ``ListFiles`` node. Its saved position counts shards, including removed ones, which emit no row."""
+    """Stage of a ``ListFiles`` node.
+
+    The saved position counts shards, including removed shards, for which the stage emits no row.
+    """
 
     kind: ClassVar[str] = "names"
 

@@ -1,4 +1,4 @@
-"""Shards that the sources of one loader read, and their changes since the state was saved."""
+"""Shards that the sources of one loader read, and shard list changes since the state was saved."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class ListedShards:
 
     Attributes:
         resolved: Shards of each source that was listed before the run.
-        numbers: Shard numbers of epochs that began before the list changed, by source key, earliest epoch first.
-        gained: Keys of sources that read new shards after their saved position, and of mixtures with new inputs.
+        numbers: Shard numbers in epochs that began before the shard list changed, by source key. The earliest epoch is
+            first.
+        gained: Keys of sources with new shards after their saved position, and keys of mixtures with new inputs.
     """
 
     def __init__(self) -> None:
@@ -26,14 +27,14 @@ class ListedShards:
 
 
 def shard_numbers(context: RunContext, node: Node) -> ShardNumbers | None:
-    """Return the shard numbers of a source in this epoch, or None if they equal the list indices."""
+    """Return the shard numbers of a source in this epoch, or None if the numbers equal the shard list indices."""
     listed = context.services.features.of(ListedShards)
     known = () if context.path else listed.numbers.get(context.keys[node], ())
     return next((numbers for numbers in known if context.epoch <= numbers.epoch), None)
 
 
 def gains_rows(context: RunContext, node: Node) -> bool:
-    """Return True if ``node`` emits rows of shards or mixture inputs added since the state was saved."""
+    """Return True if ``node`` emits rows of shards or mixture inputs that were added after the state was saved."""
     gained = context.services.features.of(ListedShards).gained
     if context.path or not gained:
         return False

@@ -19,11 +19,14 @@ from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.copy_element import fresh
 
 FIRST_ROWS = 256
-"""Rows of the first chunk; small, so that the first element is delivered early."""
+"""Number of rows in the first chunk. A small first chunk delivers the first element early."""
 
 
 def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk]:
-    """Yield the chunks of an in-memory source from row ``skip`` on. Each folded repetition has a separate split."""
+    """Yield the chunks of an in-memory source from row ``skip`` on.
+
+    The row ids of each repetition have their own split number.
+    """
     if isinstance(node, TensorSlices):
         first, row = divmod(skip, max(1, node.rows))
         for split in repetitions(node.times if node.rows else 0, first):
@@ -44,8 +47,8 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
     """Return single rows of an in-memory source.
 
     Args:
-        splits: Repetition of each row.
-        ordinals: Index of each row in its repetition.
+        splits: Number of the repetition to which each row belongs.
+        ordinals: Index of each row within its repetition.
 
     Raises:
         StateMismatchError: An index is out of range.
@@ -65,7 +68,7 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
 
 
 def rows_per_split(node: Node) -> int:
-    """Return the number of rows of one repetition."""
+    """Return the number of rows in one repetition of an in-memory source."""
     if isinstance(node, TensorSlices):
         return node.rows
     if isinstance(node, Range):
@@ -74,7 +77,7 @@ def rows_per_split(node: Node) -> int:
 
 
 def repetitions(times: int | None, first: int) -> Iterator[int]:
-    """Yield repetition numbers from ``first`` to ``times - 1``, or without end if ``times`` is None."""
+    """Yield the repetition numbers from ``first`` to ``times - 1``, or forever if ``times`` is None."""
     number = first
     while times is None or number < times:
         yield number
@@ -82,7 +85,7 @@ def repetitions(times: int | None, first: int) -> Iterator[int]:
 
 
 def spans(node: TensorSlices | Range, start: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of each chunk of one repetition, from row ``start`` on."""
+    """Yield the row range (start, stop) of each chunk in one repetition, from row ``start`` on."""
     if isinstance(node, Range):
         return _spans(len(node.numbers), node.dtype.itemsize, start)
     return _spans(node.rows, sum(leaf.nbytes for leaf in node.leaves) / max(1, node.rows), start)

@@ -1,4 +1,4 @@
-"""Shards of one run of a source, by number."""
+"""Shards that one run of a source reads, indexed by shard number."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aiostream_data.safe_url import safe_url
 
 @dataclass(frozen=True)
 class NumberedShards:
-    """Shards of one run of a source, numbered as in the state.
+    """Shards of one run of a source, with the shard numbers of the saved state.
 
     Attributes:
         by_number: Shards by number; None for a shard that is no longer listed.
-        eras: Eras of the epoch, in reading order.
+        eras: Eras (groups of shards listed at the same time) of the epoch, in reading order.
         changed: Numbers of shards whose content changed after their rows were read.
-        has_gaps: True if shards may be missing from the list.
+        has_gaps: True if the shard list may lack shards of the saved state.
     """
 
     by_number: Sequence[ShardRef | None]
@@ -30,10 +30,10 @@ class NumberedShards:
 
     @classmethod
     def of(cls, shards: Sequence[ShardRef], numbers: ShardNumbers | None) -> NumberedShards:
-        """Number the shards of the current list.
+        """Assign shard numbers to the shards of the current shard list.
 
         Args:
-            numbers: Shard numbers of the epoch; None if they equal the list indices.
+            numbers: Shard numbers of the epoch; None if these numbers equal the indices in the shard list.
         """
         if numbers is None:
             return cls(shards, [Era(0, 0, len(shards))])
@@ -44,22 +44,22 @@ class NumberedShards:
 
     @property
     def present(self) -> Sequence[ShardRef]:
-        """Shards that are still listed."""
+        """Shards that the current shard list still contains."""
         if not self.has_gaps:
             return cast(Sequence[ShardRef], self.by_number)
         return [shard for shard in self.by_number if shard is not None]
 
     def name(self, number: int) -> str:
-        """Return the URL of a shard, or a placeholder for a shard that is no longer listed."""
+        """Return the URL of a shard, or a placeholder if the shard list no longer contains the shard."""
         shard = self.by_number[number]
         return f"<shard {number}, which is no longer listed>" if shard is None else shard.url
 
     def read_before(self, number: int) -> ShardRef:
-        """Return a shard whose rows a state refers to.
+        """Return a shard that contains rows referred to by a saved state.
 
         Raises:
             ShardGoneError: The shard is no longer in the list.
-            StateMismatchError: The shard was replaced, or its number is out of range.
+            StateMismatchError: The shard was replaced, or the shard number is out of range.
         """
         if not 0 <= number < len(self.by_number):
             raise StateMismatchError([f"the state has rows of shard number {number}, and there are {len(self)}"])
@@ -76,7 +76,7 @@ class NumberedShards:
         return shard
 
     def _described(self, number: int) -> str:
-        """Describe an unlisted shard by its neighbour in the list: a state does not store shard names."""
+        """Describe an unlisted shard by its neighbor in the shard list, because a state stores no shard names."""
         before = [shard for shard in self.by_number[:number] if shard is not None]
         behind = [shard for shard in self.by_number[number:] if shard is not None]
         if before:

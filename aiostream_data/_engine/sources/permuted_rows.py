@@ -1,4 +1,4 @@
-"""Emit the rows of an in-memory source in a full random permutation, computed by index without a shuffle buffer."""
+"""Emit all rows of an in-memory source in random order, without a shuffle buffer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiostream_data.transforms.permutation import IndexPermutation
 
 @dataclass
 class PermutedRows:
-    """Chunks of a permuted in-memory source. Not thread-safe: use from one thread at a time."""
+    """Chunks of a permuted in-memory source. This class is not thread-safe: use it from one thread at a time."""
 
     node: TensorSlices | Range
     context: RunContext
@@ -27,7 +27,7 @@ class PermutedRows:
     _order: IndexPermutation | None = None
 
     def parts(self, skip: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (repetition, start, stop) of every chunk from row ``skip`` on."""
+        """Yield the repetition number and the row range (start, stop) of every chunk, from row ``skip`` on."""
         node = self.node
         rows = rows_per_split(node)
         first, row = divmod(skip, max(1, rows))
@@ -37,7 +37,7 @@ class PermutedRows:
             row = 0
 
     def chunk(self, repetition: int, start: int, stop: int) -> Chunk:
-        """Return rows ``start`` to ``stop`` of a repetition's permutation."""
+        """Return rows ``start`` to ``stop`` in the random order of one repetition."""
         if self._order is None or self._repetition != repetition:
             self._order = IndexPermutation(self._key(repetition), rows_per_split(self.node))
             self._repetition = repetition

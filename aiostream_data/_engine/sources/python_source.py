@@ -37,10 +37,13 @@ from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import collate
 
 PASSED_PER_HOP = 1024
-"""Elements skipped in one hop when resuming. A run can be cancelled between two hops."""
+"""Number of elements that one hop (call on a worker thread) skips when resuming.
+
+A run can be cancelled between two hops.
+"""
 
 PULL_S = 0.005
-"""Maximum seconds to collect elements for one chunk."""
+"""Maximum time for collecting the elements of one chunk, in seconds."""
 
 _begun: weakref.WeakSet[Node] = weakref.WeakSet()
 """One-shot iterables that a run has started to read."""
@@ -50,8 +53,9 @@ _begun: weakref.WeakSet[Node] = weakref.WeakSet()
 class PythonSource(NumberedRows):
     """Stage of a ``Generator`` or ``PythonIterable`` node.
 
-    A sync iterator runs and is closed on a dedicated thread, so it may block. An async iterator is awaited on the
-    engine's event loop. On resume, the iterator runs again from its beginning, and already delivered rows are skipped.
+    A dedicated thread runs and closes a sync iterator, so the iterator may block. The engine's event loop awaits an
+    async iterator. On resume, the stage runs the iterator again from its beginning and skips the rows already
+    delivered.
     """
 
     refills: ClassVar[bool] = True  # skipped rows of a one-shot iterable are kept for recalls
@@ -178,7 +182,10 @@ class PythonSource(NumberedRows):
     async def _pass_over(
         self, thread: ThreadExecutor, iterator: Iterator[Any], count: int, keep: Collection[int]
     ) -> dict[int, Any]:
-        """Skip ``count`` elements in several hops. Return the skipped elements whose numbers are in ``keep``."""
+        """Skip ``count`` elements of the iterator, in several hops (calls on a worker thread).
+
+        Return those skipped elements whose numbers are in ``keep``.
+        """
         kept: dict[int, Any] = {}
         for start in range(0, count, PASSED_PER_HOP):
             stop = min(start + PASSED_PER_HOP, count)
@@ -194,7 +201,7 @@ class PythonSource(NumberedRows):
         return node.factory if isinstance(node, Generator) else lambda: node.iterable
 
     def _wanted(self) -> set[int]:
-        """For a one-shot iterable, return the row numbers that the state refers to; else an empty set."""
+        """For a one-shot iterable, return the row numbers referred to by the state. Otherwise return an empty set."""
         if not getattr(self.node, "one_shot", False):
             return set()
         return set(self.context.services.book.ordinals_of(self.context.keys[self.node]).tolist())
@@ -227,7 +234,10 @@ def _begin_once(node: PythonIterable) -> None:
 def _pull(
     iterator: Iterator[Any], count: int, split: int, first: int, signature: Any, name: str
 ) -> tuple[Chunk, bool, BaseException | None]:
-    """Pull up to ``count`` elements. Return a chunk, True at the end of the iterator, and the error, if any."""
+    """Pull up to ``count`` elements from the iterator.
+
+    Return a chunk, a flag that is True at the end of the iterator, and the iterator's error, if any.
+    """
     elements: list[Any] = []
     nbytes, ended, failure = 0, False, None
     deadline = perf_counter() + PULL_S
@@ -286,7 +296,7 @@ def _pass_over(
 
 
 async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Collection[int]) -> dict[int, Any]:
-    """Skip ``count`` elements. Return the skipped elements whose numbers are in ``keep``."""
+    """Skip ``count`` elements. Return those skipped elements whose numbers are in ``keep``."""
     kept: dict[int, Any] = {}
     for row in range(count):
         try:
@@ -302,7 +312,7 @@ async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Colle
 
 
 async def _to_its_end(closing: Awaitable[None]) -> None:
-    """Await the user's clean-up to its end, even if the waiting task is cancelled again."""
+    """Wait until the user's cleanup code has ended, even if the waiting task is cancelled again."""
     task = asyncio.ensure_future(closing)
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
@@ -319,7 +329,10 @@ def _too_short(rows: int, needed: int) -> StateMismatchError:
 
 
 def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> tuple[Chunk, AiostreamError | None]:
-    """Collate the elements up to the first that violates the signature. Return the chunk and the error, if any."""
+    """Collate the elements before the first element that violates the signature.
+
+    Return the chunk and the error, if any.
+    """
     wrong = None
     for row, element in enumerate(elements if signature is not None else ()):
         try:

@@ -1,8 +1,8 @@
 """Check the checksums of a compressed shard before any of its rows are delivered.
 
-gzip, zlib and zstd store their checksums at the end of a member, stream or frame. So a checked shard is read and
-decompressed twice: once here, discarding the output, and once by its reader. The check needs memory for one range and
-for the output of one decompression step.
+A gzip, zlib or zstd stream stores its checksums after the data. A checked shard is therefore read and decompressed
+twice. The check discards the output; the shard's reader then reads the shard again. The checksum check needs memory for
+one byte range and for the output of one decompression step.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from aiostream_data.storage.ranges import FIRST_NBYTES, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 
 PIECES_PER_HOP: Final = 16
-"""Maximum number of pieces, of at most 256 KiB each, decompressed in one hop."""
+"""Maximum number of pieces decompressed in one hop (call on a worker thread). A piece has at most 256 KiB."""
 
 Room: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
-"""Function that returns an async context manager, which reserves a number of bytes of the memory limit."""
+"""Function that returns an async context manager. The context manager reserves bytes of the memory limit."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class ShardCheck:
     """Checksum check for the shards of one source.
 
     Attributes:
-        offsets: Shard data of the run; records which shard versions were checked, so that each is checked once.
-        hop: Runs a function on a worker thread.
-        room: Reserves bytes of the memory limit.
+        offsets: Shard data of the run, including the shard versions that have already passed the check.
+        hop: Function that runs another function on a worker thread.
+        room: Function that reserves bytes of the memory limit.
         memory: Reservation for the memory of the decompressor.
         step_nbytes: Size of each range request in bytes.
     """
@@ -59,8 +59,8 @@ class ShardCheck:
             shard: Shard of known size.
 
         Raises:
-            CorruptRecordError: The compressed data is damaged.
-            ChecksumError: The bytes do not match the store's checksum.
+            CorruptRecordError: The compressed data of the shard is damaged.
+            ChecksumError: The bytes of the shard do not match the store's checksum.
             StorageError: The shard cannot be read.
         """
         if not self.node.checks_first or self.offsets.was_checked(number, shard.version):
@@ -101,7 +101,10 @@ class ShardCheck:
 
 
 def _drop_some(pieces: Iterator[bytes]) -> bool:
-    """Decompress and discard pieces up to ``PIECES_PER_HOP`` or an empty one. Return False at the end of the stream."""
+    """Decompress and discard at most ``PIECES_PER_HOP`` pieces; stop at an empty piece.
+
+    Return False at the end of the stream.
+    """
     for _ in range(PIECES_PER_HOP):
         piece = next(pieces, None)
         if not piece:

@@ -1,4 +1,4 @@
-"""Separate damage of one shard, which an error policy may skip, from errors that affect all shards."""
+"""Distinguish damage of one shard from errors that affect all shards. An error policy may skip a damaged shard."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from aiostream_data.errors import ChecksumError, CorruptRecordError, ObjectNotFo
 def damage_of(
     error: BaseException, *, delivers_later: bool
 ) -> CorruptRecordError | ObjectNotFoundError | ChecksumError | None:
-    """Return the damage that ended the reading of a shard, or None if the error is not damage of this shard.
+    """Return the error if it is damage of the shard that was being read, else None.
 
-    Network errors, denied access and a missing bucket affect all shards, and a replaced object invalidates the row
-    numbers of the run. None of these counts as damage.
+    Network errors, denied access and a missing bucket affect all shards. A replaced object invalidates the row numbers
+    of the run. None of these errors counts as damage of the shard.
 
     Args:
-        delivers_later: True if no row of the shard was delivered yet; a checksum error then counts as damage.
+        delivers_later: True if no row of the shard was delivered yet. If True, a checksum error counts as damage.
     """
     found = errors_of(error)
     for one in found:

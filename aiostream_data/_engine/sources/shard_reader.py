@@ -1,9 +1,10 @@
-"""Read one shard: fetch its ranges ahead, cut them into records, decode the records, and send chunks.
+"""Read one shard: prefetch its byte ranges, split the ranges into records, decode the records, and send chunks.
 
 Memory accounting: The reader reserves bytes for a range before requesting it, and bytes for each step before it
-decompresses or cuts. A step makes at most one block and one column (:class:`.stream.StreamStep`), so its size is known.
-The reservation ends after the hop. Each chunk then holds leases on the block that its rows refer to, and on its own
-index, ids and arrays. The reader is charged for partially received records, and for the decompressor and its window.
+decompresses or cuts. One step creates at most one block and one column (:class:`.stream.StreamStep`), so the memory of
+a step is known. The reservation ends after the hop (call on a worker thread). Each chunk then holds memory leases on
+the block that contains its rows, and on its own index, ids and arrays. Partially received records, the decompressor and
+its window count as memory of the reader.
 """
 
 from __future__ import annotations
@@ -83,16 +84,16 @@ from aiostream_data.storage.read_ahead import ReadAhead, most_ahead
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM = HEADROOM_NBYTES
-"""Scratch space in bytes before each range."""
+"""Size in bytes of the free space in front of each range in its buffer."""
 
 WHOLE_SHARE = 0.25
-"""A single-record object above this fraction of the memory limit is read while no other large record is in memory."""
+"""A single-record object above this fraction of the memory limit must be the only large record in memory."""
 
 SMALL_CHUNK_NBYTES = 64 << 10
-"""Chunks below this size in bytes are merged with adjacent chunks if skipped records split them."""
+"""If skipped records split chunks, the reader merges chunks below this size in bytes."""
 
 WRONG_ATTEMPTS = 3
-"""Maximum attempts to read a whole object whose bytes do not match its checksum."""
+"""Maximum number of attempts to read an object whose bytes do not match its checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,10 @@ class _Block:
 
 
 class _Lease:
-    """Charge of a buffer, and the exclusive permit of a large record. Both end with the last chunk that holds them."""
+    """Memory charge of a buffer, and the exclusive permit of a large record.
+
+    The charge and the permit end when the last chunk that refers to the buffer is deleted.
+    """
 
     __slots__ = ("__weakref__", "_alone", "_charge")
 
@@ -120,14 +124,15 @@ class ShardReader:
     Attributes:
         number: Number of the shard in its source.
         split: Split number of the rows' ids.
-        siblings: Other shards of the source; used if this shard is too short to show its compression.
-        offsets: Known byte offsets of records. The reader adds those that it finds.
-        losses: Receives the skipped records.
+        siblings: Other shards of the source. The reader uses these shards if this shard is too short to detect its
+            compression.
+        offsets: Known byte offsets of records. The reader adds the offsets of records that it finds.
+        losses: Object that receives the skipped records.
         handling: Error policy for damage.
         first: Number of the first record to send.
         open_at_once: Number of shards that are read at the same time and share the memory limit.
-        is_wanted: Returns True if the merge waits for this shard. The reader may then exceed a full memory limit,
-            because all rows that fill it are queued behind this shard.
+        is_wanted: Function that returns True if the merge of the shards waits for this shard. The reader may then
+            exceed the memory limit, because all buffered rows must wait for this shard.
     """
 
     node: ReadFiles
@@ -162,13 +167,14 @@ class ShardReader:
         self._skips = self.handling.kind == "skip" and not self.handling.retries
 
     async def run(self, outlet: Outlet) -> None:
-        """Send the rows of the shard from number ``first`` on, in order.
+        """Send the rows of the shard, in order, starting with row number ``first``.
 
         Raises:
             CorruptRecordError: The shard is damaged.
             ExampleParseError: A record cannot be parsed.
             StorageError: The shard cannot be read.
-            ChecksumError: The bytes do not match the store's checksum. Raised before the last rows are sent.
+            ChecksumError: The bytes do not match the store's checksum. The reader raises this error before it sends the
+                last rows.
         """
         self._waiting, self._memory = self.budget.charge(0, RECORDS), DecompressorMemory(self.budget, self.is_wanted)
         try:
@@ -182,7 +188,7 @@ class ShardReader:
             self._memory.release()
 
     async def _has_sent_all(self, outlet: Outlet) -> bool:
-        """Read the shard from row ``first``. Return False if it must be read again."""
+        """Read the shard from row ``first``. Return False if the shard must be read again."""
         try:
             if self.shard.nbytes is None:
                 began = perf_counter()
@@ -199,10 +205,10 @@ class ShardReader:
         return True
 
     async def _is_done_with(self, damage: DataError | StorageError, error: Exception) -> bool:
-        """Apply the error policy to damage. Return True to skip the rest of the shard, False to read it again.
+        """Apply the error policy to damage. Return True to skip the rest of the shard, False to read the shard again.
 
         Raises:
-            Exception: ``error``, if the policy is to raise.
+            Exception: The given ``error``, if the error policy is to raise.
         """
         if self._row > self.first:
             self._attempts = 0
@@ -240,7 +246,7 @@ class ShardReader:
             )
 
     def _step(self) -> StreamStep:
-        """Compute the sizes of a step from the shard's share of the memory limit."""
+        """Compute the sizes of a decompression step from the shard's share of the memory limit."""
         limit, at_once = self.budget.limit, self.open_at_once
         nbytes = block_nbytes(limit, at_once)
         self._large_nbytes = large_record_nbytes(limit, at_once)
@@ -313,7 +319,7 @@ class ShardReader:
         return most_ahead(self.budget.limit, self.open_at_once, self._sizes()[1])
 
     def _sizes(self) -> tuple[int, int]:
-        """Return the sizes in bytes of the first range and of later ranges, from measurements of the store."""
+        """Return the sizes in bytes of the first range request and of later ones, from measurements of the store."""
         part_nbytes = self.stores.part_nbytes(self.shard.url)
         return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
 
@@ -385,7 +391,7 @@ class ShardReader:
                 await outlet.send_mark(records_chunk(no_records(), RowIds.none()))
 
     def _tell_losses(self) -> None:
-        """Report the records that the last hop skipped, before later rows are sent."""
+        """Report the records skipped in the last hop (call on a worker thread), before sending later rows."""
         for ordinal, loss in self._lost:
             self.losses.add(ordinal, loss)
         self._lost.clear()
@@ -393,7 +399,8 @@ class ShardReader:
     async def _until_it_may_gather(self, stream: RecordStream) -> None:
         """Wait for memory before receiving more of a record that is larger than the shard's share of the limit.
 
-        Reserve memory for a record of known size if it fits. Otherwise wait until no other large record is in memory.
+        If the record's size is known and fits into the memory limit, reserve memory for the record. Otherwise wait
+        until no other large record is in memory.
 
         Raises:
             CorruptRecordError: The record declares a length beyond the end of the shard.
@@ -411,14 +418,14 @@ class ShardReader:
         return max(stream.record_nbytes, stream.held_nbytes) > self._large_nbytes
 
     def _settle(self, stream: RecordStream) -> None:
-        """Update the charge for the partial record that the stream holds."""
+        """Update the memory charge for the partially received record in the stream."""
         if not self._is_large(stream) or not stream.held_nbytes:
             self._alone, self._reserved_nbytes = None, 0
         self._waiting.resize(max(stream.held_nbytes, self._reserved_nbytes))
         self.budget.leave_free(COPIES_OF_A_ROW * stream.record_nbytes)
 
     def _step_nbytes(self, stream: RecordStream, block: _Block | None) -> int:
-        """Return the maximum number of bytes that one step allocates: a block, a column index, and a larger window."""
+        """Return the maximum number of bytes that one decompression step allocates."""
         index = ROW_NBYTES * stream.step.rows
         if stream.is_compressed or stream.is_unknown:  # a zstd block is never split
             made = max(stream.step.nbytes, MAX_BLOCK_NBYTES)
@@ -430,14 +437,14 @@ class ShardReader:
         return hop_nbytes(self.budget.limit, self.open_at_once, self._step_nbytes(stream, block))
 
     def _fed(self, stream: RecordStream, block: _Block) -> Iterator[VarColumn]:
-        """Update the checksum with the bytes of a block, then yield its pieces."""
+        """Update the checksum with the bytes of a block, then yield the record columns of the block."""
         self._check.take(block.start, block.data.data[block.headroom :])
         yield from stream.feed(block.data, block.headroom)
 
     # -- on a worker thread
 
     def _lend(self, nbytes: int) -> NDArray[np.uint8]:
-        """Allocate and charge memory for a decompressed block."""
+        """Allocate memory for a decompressed block, and charge this memory to the budget."""
         data = self.blocks.lend(nbytes)
         self._block = (data, self.budget.charge(nbytes, DECODED))
         self._made += nbytes
@@ -446,7 +453,7 @@ class ShardReader:
     def _frame_and_decode(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
     ) -> tuple[deque[Chunk], bool]:
-        """Run :meth:`_cut_and_decode`, and merge small chunks that were split at skipped records."""
+        """Run :meth:`_cut_and_decode`, then merge small chunks that skipped records have split."""
         chunks, more = self._cut_and_decode(stream, pieces, block, room_nbytes)
         if not self._lost:
             return chunks, more
@@ -462,14 +469,14 @@ class ShardReader:
     def _cut_and_decode(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
     ) -> tuple[deque[Chunk], bool]:
-        """Advance the stream while its steps fit into ``room_nbytes``, and decode the records into chunks.
+        """Read records from the stream while its steps fit into ``room_nbytes``, and decode the records into chunks.
 
         Returns:
-            The chunks, and True if the stream may yield more.
+            The chunks, and True if the stream may yield more records.
 
         Raises:
-            CorruptRecordError: The stream is damaged. Earlier calls returned all chunks before the damage.
-            ExampleParseError: A record cannot be parsed. Earlier calls returned all chunks before it.
+            CorruptRecordError: The stream is damaged. Previous calls have returned all chunks before the damage.
+            ExampleParseError: A record cannot be parsed. Previous calls have returned all chunks before that record.
         """
         chunks: deque[Chunk] = deque()
         step, held = self._step_nbytes(stream, block), stream.held_nbytes
@@ -494,7 +501,10 @@ class ShardReader:
         return chunks, True
 
     def _next_column(self, pieces: Iterator[VarColumn], had_some: bool) -> VarColumn | None:
-        """Return the next column, or None at the end. Raise damage only after all earlier chunks were returned."""
+        """Return the next column, or None at the end of the stream.
+
+        Raise a damage error only after all chunks before the damage were returned.
+        """
         if self._damage is not None:
             raise self._damage
         try:
@@ -506,13 +516,13 @@ class ShardReader:
             return None
 
     def _lose(self, loss: Loss) -> None:
-        """Assign a record number to a loss, and record it unless it precedes the first record to send."""
+        """Assign the next record number to a skipped record. Record the loss unless the number is below ``first``."""
         ordinal, self._row = self._row, self._row + 1
         if ordinal >= self.first:
             self._lost.append((ordinal, loss))
 
     def _leased(self, chunk: Chunk, column: VarColumn, block: _Block | None) -> Chunk:
-        """Return a chunk with leases on the buffer that its rows refer to and on its own arrays."""
+        """Return the chunk with memory leases on its own arrays and on the buffer that contains its rows."""
         shares = [
             isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, column.values) for leaf in _leaves(chunk)
         ]
@@ -527,7 +537,7 @@ class ShardReader:
         return chunk.with_lease((self._buffer_lease(column.values, block), self.budget.charge(own, DECODED)))
 
     def _buffer_lease(self, values: NDArray[np.uint8], block: _Block | None) -> object:
-        """Return the lease of the buffer of ``values``: a range, a decompressed block, or a joined record."""
+        """Return the memory lease of the range, decompressed block or joined record that contains ``values``."""
         if block is not None and np.may_share_memory(values, block.data):
             return block.lease
         if self._block is not None and np.may_share_memory(values, self._block[0]):
@@ -544,13 +554,13 @@ class ShardReader:
         return lease
 
     def _lease_of_joined(self, values: NDArray[np.uint8]) -> _Lease | None:
-        """Return the lease of the last joined record if ``values`` is its buffer and a chunk still holds the lease."""
+        """Return the memory lease of the last joined record, if ``values`` is its buffer and the lease still exists."""
         if self._joined is None or self._joined[0]() is not values:
             return None
         return self._joined[1]()
 
     def _chunks(self, column: VarColumn) -> Sequence[Chunk]:
-        """Decode the rows of a column in order, up to the first that cannot be decoded."""
+        """Decode the rows of a column in order. Stop at the first row that cannot be decoded."""
         first, self._row = self._row, self._row + len(column)
         if first < self.first:  # sent before the state was saved
             left_out = min(self.first - first, len(column))
@@ -567,7 +577,10 @@ class ShardReader:
 
 
 def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterator[list[Chunk]]:
-    """Group consecutive small chunks of the same layout, up to ``most_rows`` rows. Yield larger chunks alone."""
+    """Group consecutive small chunks of the same layout.
+
+    A group has at most ``most_rows`` rows. Yield larger chunks alone.
+    """
     group: list[Chunk] = []
     rows = 0
     for chunk in chunks:
@@ -585,7 +598,7 @@ def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterato
 
 
 async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:
-    """Read a whole object into ``buffer``, which has the object's length. Read large objects in parallel parts.
+    """Read a complete object into ``buffer``, which has the object's length. Read large objects in parallel parts.
 
     Raises:
         ChecksumError: The bytes did not match the store's checksum in ``WRONG_ATTEMPTS`` attempts.
@@ -604,10 +617,11 @@ async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> 
 def stream_before(
     node: ReadFiles, shard: ShardRef, hint: Hint, step: StreamStep | None = None, report: Report | None = None
 ) -> tuple[RecordStream, int]:
-    """Return a stream that begins at a record of known offset, and the number of that record.
+    """Return a record stream that begins at a record with a known byte offset, and the number of that record.
 
     Args:
-        report: Receives damaged records, which are skipped. If None, the stream raises on damage.
+        report: Function that receives each damaged record, which the stream skips. If None, the stream raises an error
+            on damage.
     """
     offset, ordinal = (0, 0) if node.format.whole or not hint.offset else (hint.offset, hint.ordinal)
     what = node.format, shard.url, node.compression, offset, step
@@ -617,7 +631,7 @@ def stream_before(
 
 
 def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chunk:
-    """Apply row-wise decoders to framed records, in order."""
+    """Apply the row-wise decoders, in order, to records split from the shard."""
     for decoder in decoders:
         if not isinstance(chunk, Columns):
             raise TypeError("decoders need framed records")

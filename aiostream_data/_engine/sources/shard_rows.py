@@ -1,8 +1,8 @@
-"""Read single records of a shard, each from the nearest preceding record of known offset.
+"""Read single records of a shard. Each read starts at the nearest preceding record with a known byte offset.
 
-For each known record, the reader requests one short range, which ends at the estimated end of the last wanted record.
-One request reads ranges that are close to each other (:mod:`aiostream_data.storage.merging`). If a range ends too
-early, the reader continues after it.
+The reader requests one short byte range for each start record. The range ends at the estimated end of the last
+requested record. One request reads ranges that are close to each other (:mod:`aiostream_data.storage.merging`). If a
+range ends before the last requested record, the reader continues after that range.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REQUESTS_AT_ONCE: Final = 4
 """Maximum number of concurrent range requests per shard."""
 
 MARGIN: Final = 1.25
-"""Safety factor on the estimated size of a range, which assumes records of equal size."""
+"""Safety factor for the estimated size of a byte range. The estimate assumes records of equal size."""
 
 
 @dataclass
@@ -48,9 +48,10 @@ class ShardRows:
     Attributes:
         number: Number of the shard in its source.
         split: Split number of the rows' ids.
-        hop: Runs a function on a worker thread.
+        hop: Function that runs another function on a worker thread.
         most_nbytes: Maximum size of a merged request in bytes.
-        budget: Counts the bytes in flight. Reads do not wait for the memory limit, which could cause a deadlock.
+        budget: Memory budget that counts the bytes in flight. Reads never wait for free memory, because waiting could
+            cause a deadlock.
     """
 
     node: ReadFiles
@@ -118,7 +119,7 @@ class ShardRows:
             charge.end()
 
     def _groups(self, ordinals: NDArray[np.int64]) -> Iterator[tuple[Hint, NDArray[np.int64]]]:
-        """Yield each record of known offset with the requested records that are found from it."""
+        """Yield each start record with a known offset, and the requested records to read from there."""
         while len(ordinals):
             hint = self.offsets.before(self.number, int(ordinals[0]))
             near = _those_after(hint, ordinals, self.offsets)
@@ -126,20 +127,20 @@ class ShardRows:
             ordinals = ordinals[len(near) :]
 
     def _range_of(self, hint: Hint, ordinals: NDArray[np.int64]) -> ByteRange:
-        """Estimate the byte range from a known record to the last of ``ordinals``."""
+        """Estimate the byte range from a record with a known offset to the last record in ``ordinals``."""
         behind = self.offsets.behind(self.number, int(ordinals[-1]))
         return probable_range(hint, int(ordinals[-1]), behind, self.shard.nbytes or 0, self._step_nbytes)
 
     @property
     def _step_nbytes(self) -> int:
-        """Size of each range request in bytes, if the end of the records is unknown."""
+        """Size in bytes of each range request, if the byte offset after the requested records is unknown."""
         return min(FIRST_NBYTES, self.most_nbytes)
 
     async def _read_from(self, hint: Hint, ordinals: NDArray[np.int64], first: NDArray[np.uint8]) -> Chunk:
-        """Return the requested records after a known one.
+        """Return the requested records that follow a record with a known offset.
 
         Args:
-            first: Bytes of the shard from the known record on; more are read if needed.
+            first: Bytes of the shard from that record on. The method reads more bytes if needed.
         """
         stream, picking = self._stream(hint, ordinals)
         window = self.budget.charge(0, WINDOWS)
@@ -182,14 +183,17 @@ class ShardRows:
     async def _picked(
         self, stream: RecordStream, window: Charge, pieces: Iterator[VarColumn], picking: _Picking
     ) -> None:
-        """Run :meth:`_pick` in a hop, then charge the memory of the decompressor. Raise damage of a wanted record."""
+        """Run :meth:`_pick` on a worker thread, then charge the memory of the decompressor.
+
+        If a requested record is damaged, raise its error.
+        """
         await self.hop(self._pick, pieces, picking)
         window.resize(stream.window_nbytes)
         if picking.damage is not None:
             raise picking.damage
 
     def _pick(self, pieces: Iterator[VarColumn], picking: _Picking) -> None:
-        """Collect the wanted records of some pieces."""
+        """Collect the requested records from some pieces of the stream."""
         for column in pieces:
             row, ordinals = picking.row, picking.ordinals
             wanted = ordinals[(ordinals >= row) & (ordinals < row + len(column))]
@@ -205,7 +209,7 @@ class ShardRows:
 
 @dataclass
 class _Picking:
-    """Progress of the search for records in one stream.
+    """Progress of the search for the requested records in one stream.
 
     Attributes:
         row: Number of the next record in the stream.
@@ -230,14 +234,14 @@ class _Picking:
         return self.row > self.last
 
     def lose(self, loss: Loss) -> None:
-        """Skip a damaged record. Store its error if the record was requested."""
+        """Skip a damaged record. Store the record's error if the record was requested."""
         if self.damage is None and self.row in self.ordinals:
             self.damage = CorruptRecordError(self.url, loss.offset, loss.reason)
         self.row += 1
 
 
 def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:
-    """Return the maximum request size in bytes, so that all concurrent requests use at most a share of the limit."""
+    """Return the maximum request size in bytes. All concurrent requests then use only a share of the memory limit."""
     return max(LEAST_NBYTES, min(NEXT_NBYTES, memory_limit // (OPEN_SHARE * REQUESTS_AT_ONCE * shards_at_once)))
 
 
@@ -245,9 +249,10 @@ def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step
     """Estimate the byte range from the known record ``hint`` to the end of record ``last``.
 
     Args:
-        behind: Next known record after ``last``. The estimate assumes records of similar size between the two.
+        behind: Next record after ``last`` with a known offset. The estimate assumes that all records up to ``behind``
+            have similar sizes.
         nbytes: Size of the object in bytes.
-        step_nbytes: Size of the range in bytes if ``behind`` is None.
+        step_nbytes: Size of the byte range if ``behind`` is None.
     """
     if behind is None:
         return ByteRange(hint.offset, max(hint.offset, min(nbytes, hint.offset + step_nbytes)))
@@ -257,7 +262,7 @@ def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step
 
 
 def _those_after(hint: Hint, ordinals: NDArray[np.int64], offsets: ShardOffsets) -> NDArray[np.int64]:
-    """Return the leading records for which ``hint`` is the nearest preceding record of known offset."""
+    """Return the first of the records, up to one for which ``hint`` is not the nearest preceding known offset."""
     for count, ordinal in enumerate(ordinals.tolist()):
         if offsets.before(hint.split, ordinal) != hint:
             return ordinals[:count]

@@ -1,8 +1,8 @@
-"""Find the shards of a source, from its index or by listing the matches of its patterns.
+"""Find the shards of a source: read the source's index, or list the matches of its patterns.
 
-A state stores a summary of the shards of each source in the plan. Shard lists of inner datasets, and lists of files
-named by other rows, are known only at run time. For such a list, the state stores a digest instead of a summary, and
-the list must be the same on resume.
+A state stores a summary of the shards of each source in the plan. Some shard lists are known only at run time: lists of
+inner datasets, and lists of files named by other rows. For a shard list known only at run time, the state stores a
+digest. On resume, the list must be unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import has_magic
 
 ASKED_AT_OPEN = 64
-"""Maximum number of URLs without wildcards to check at open; the others are checked when they are read."""
+"""Maximum number of URLs without wildcards that ``open()`` checks.
+
+The other URLs are checked when the loader reads their objects.
+"""
 
 
 def names_shards(node: ListFiles | ReadFiles) -> bool:
@@ -34,7 +37,7 @@ def names_shards(node: ListFiles | ReadFiles) -> bool:
 
 
 async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
-    """Return the shards of a source. Reuse the listing made when the loader was opened, if any."""
+    """Return the shards of a source. Reuse the list made when the loader was opened, if that list exists."""
     resolved = context.services.features.of(ListedShards).resolved.get(node)
     return await search_shards(context, node) if resolved is None else resolved
 
@@ -42,13 +45,15 @@ async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[
 async def listed_digest(
     context: RunContext, node: ListFiles | ReadFiles, shards: Sequence[ShardRef], saved: str
 ) -> str:
-    """Return the digest of a shard list, or "" if the state has a summary of it or the plan names all its URLs.
+    """Return the digest of a shard list.
+
+    Return "" if the state stores a summary of the shard list, or if the plan contains all its URLs.
 
     Args:
-        saved: Digest stored in the state; empty without a state.
+        saved: Digest stored in the saved state; empty if the run does not resume.
 
     Raises:
-        StateMismatchError: The digest differs from ``saved``.
+        StateMismatchError: The digest of the shard list differs from ``saved``.
     """
     is_known = context.path == 0 and names_shards(node)
     if is_known or (names_shards(node) and node.index_url is None and not any(map(has_magic, node.patterns))):
@@ -61,10 +66,10 @@ async def listed_digest(
 
 
 def check_listed(lineage: Lineage, context: RunContext, node: ListFiles | ReadFiles, listed: str) -> None:
-    """Check that rows of a state refer to the current shard list.
+    """Check that the rows in a saved state refer to the current shard list.
 
     Raises:
-        StateMismatchError: The rows refer to a different list.
+        StateMismatchError: The rows refer to a different shard list.
     """
     for space in set(outermost(lineage, context.services.origins)):
         if space.listed and space.listed != listed:
@@ -87,7 +92,7 @@ async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> lis
     """Read the index or list the patterns of a source. Return its shards in order.
 
     Raises:
-        NoMatchError: A pattern matches nothing.
+        NoMatchError: A pattern matches no object.
         IndexFileError: The index file is invalid.
         StorageError: A store request failed.
     """
@@ -106,8 +111,10 @@ async def _list(stores: StoreSet, patterns: tuple[str, ...], skips: bool, is_inn
     """Return the shards that match the patterns, in pattern order.
 
     Args:
-        skips: If True, keep missing files without wildcards in the list; reading them counts as a loss.
-        is_inner: If True, accept that all files are missing. If False, raise, since the URLs are probably wrong.
+        skips: If True, keep missing files whose URLs have no wildcards in the list. Reading a missing file counts as a
+            loss.
+        is_inner: If True, accept that all files are missing. If False, raise an error in this case, because the URLs
+            are probably wrong.
     """
     literal = [pattern for pattern in patterns if not has_magic(pattern)]
     known = {url: ShardRef(url) for url in literal[ASKED_AT_OPEN:]}

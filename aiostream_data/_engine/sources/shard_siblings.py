@@ -1,4 +1,4 @@
-"""Infer the compression of a very short shard from other shards of its source."""
+"""Infer the compression of a very short shard from the other shards of the same source."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
 
 SIBLINGS = 3
-"""Maximum number of other shards whose first bytes are read."""
+"""Maximum number of other shards whose first bytes are read to detect the compression."""
 
 SIZES_ASKED = 16
-"""Maximum number of size requests for shards of unknown size."""
+"""Maximum number of requests that ask the store for the size of a shard."""
 
 
 @dataclass
 class ShardSiblings:
     """Compression of a source's shards, by file suffix.
 
-    The first sufficiently long shards with the same suffix decide, so the result depends only on the shard list.
+    The first sufficiently long shards with the same suffix determine the result. The result thus depends only on the
+    shard list.
 
     Attributes:
         may_be_missing: If True, skip shards that do not exist.
@@ -39,10 +40,10 @@ class ShardSiblings:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def evidence(self, url: str) -> Evidence | None:
-        """Return the compression of the shards with the same suffix as ``url``, or None if one is uncompressed.
+        """Return the compression of the shards with the same suffix as ``url``, or None if one of them is uncompressed.
 
         Raises:
-            StorageError: One of these shards cannot be read.
+            StorageError: One of the shards with the same suffix cannot be read.
         """
         suffix = suffix_of(url)
         async with self._lock:
@@ -61,7 +62,7 @@ class ShardSiblings:
         return compressed
 
     async def _beginnings(self, suffix: str) -> list[tuple[ShardRef, bytes]]:
-        """Return the first shards with ``suffix`` that are long enough, each with its first bytes."""
+        """Return the first shards with ``suffix`` that are long enough, and the first bytes of each shard."""
         asked = 0
         found: list[tuple[ShardRef, bytes]] = []
         for shard in self.shards:

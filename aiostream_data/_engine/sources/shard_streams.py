@@ -1,4 +1,4 @@
-"""Open the shards of one era in order, some ahead of time, each with a task that reads it."""
+"""Open the shards of one era (the shards listed at one time) in order. One task reads each shard."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class SourceRun:
     """Objects shared by all shard readers in one run of a source.
 
     Attributes:
-        outlet: Receives the rows of all shards.
-        group: Runs one task for each open shard.
+        outlet: Outlet to which the source sends the rows of all shards.
+        group: Task group with one task for each open shard.
         handling: Error policy for damaged and missing shards.
     """
 
@@ -63,7 +63,7 @@ class SourceRun:
         return node.cycle_length + ahead
 
     def open(self, number: int, open_at_once: int, given: int = 0, lost: int = 0) -> Stream:
-        """Start reading a shard after the ``given`` rows already emitted and the ``lost`` records already skipped."""
+        """Start reading a shard after ``given`` emitted rows and ``lost`` skipped records."""
         shard = self.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         budget = self.context.services.budget
@@ -100,12 +100,12 @@ class SourceRun:
 
 @dataclass
 class ShardStreams:
-    """Streams of the shards of one era, to be merged.
+    """Streams of the shards of one era. The source merges the rows of these streams.
 
     Attributes:
-        turns: Shard numbers in the order in which the shards are opened.
-        first: Number of shards of the era before ``turns``.
-        at_once: Maximum number of shards read at the same time.
+        turns: Shard numbers, in the order in which the source opens the shards.
+        first: Number of shards of the era that come before the shards in ``turns``.
+        at_once: Maximum number of shards that the source reads concurrently.
     """
 
     run: SourceRun
@@ -124,15 +124,15 @@ class ShardStreams:
 
     @property
     def has_more(self) -> bool:
-        """True if the merge has not opened all shards."""
+        """True if some shards of the era have not been opened yet."""
         return self._next < len(self._places)
 
     def turns_for(self, given: int) -> int:
-        """Return the position in the era's shard order after this run opened ``given`` streams."""
+        """Return the position in the era's shard order at the time when this run had opened ``given`` streams."""
         return self.first + (self._places[given - 1] + 1 if given else 0)
 
     def left(self, given: int) -> list[int]:
-        """Return the shards not yet opened after this run opened ``given`` streams."""
+        """Return the shards that were not yet opened when this run had opened ``given`` streams."""
         return [self.turns[place] for place in self._places[given:]]
 
     async def again(self, state: State, given: int) -> Stream | None:
@@ -159,7 +159,7 @@ class ShardStreams:
         return self._opened.popleft()
 
     def drop(self) -> None:
-        """Release all references to rows. The object can still compute positions."""
+        """Release all references to rows. This object can still compute stream positions."""
         self._opened.clear()
         del self.run
 
@@ -175,7 +175,7 @@ class ShardStreams:
 
 @dataclass(frozen=True)
 class _ShardPlace:
-    """Position of one shard: its number, the nearest record of known offset, and the number of skipped records."""
+    """Position in one shard: shard number, nearest record with a known offset, and number of skipped records."""
 
     number: int
     offsets: ShardOffsets

@@ -1,4 +1,4 @@
-"""Order in which a source reads the shards of one era, and the shards still to read."""
+"""Order in which a source reads the shards of one era (shards listed at one time), and the shards still to read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiostream_data.transforms.randomness import permutation
 from aiostream_data.transforms.shard_order import even_cycle, shard_order
 
 LEFT: Final = "left"
-"""State key of the shards not yet opened, for orders that cannot be recomputed if another shard is removed."""
+"""Key in the saved state for the shards not yet opened, if a removed shard would change the shard order."""
 
 
 def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
@@ -41,7 +41,7 @@ def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | N
     """Return the shard numbers of an era, including removed shards, in the order in which this rank reads them.
 
     Args:
-        shards: Shards by number; used only if ``node.spread`` is set, for an order that depends on shard sizes.
+        shards: Shards by number. Their sizes determine the order only if ``node.spread`` is set.
 
     Raises:
         RankError: The source has fewer shards than ranks.
@@ -60,12 +60,12 @@ def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | N
 
 
 def cycle_of(node: ReadFiles, turns: int) -> int:
-    """Return the number of shards of an era to interleave."""
+    """Return the number of shards of an era whose rows are interleaved at the same time."""
     return even_cycle(turns, node.cycle_length) if node.spread else max(1, min(node.cycle_length, turns))
 
 
 def turns_left(turns: list[int], state: dict[str, Any] | None) -> tuple[int, list[int]]:
-    """Return the number of shards of an era already opened in a state, and the shards not yet opened."""
+    """Return the number of opened shards of an era according to a saved state, and the shards not yet opened."""
     if state is None:
         return 0, turns
     first: int = state["next"]
@@ -77,8 +77,8 @@ def turns_left(turns: list[int], state: dict[str, Any] | None) -> tuple[int, lis
 def needs_turns_left(node: ReadFiles, era: Era) -> bool:
     """Return True if the saved position of a source lists the shards not yet opened.
 
-    With ``node.spread``, the order depends on the sizes of all shards, so it cannot be recomputed if one is removed.
-    Lists of more than ``MAX_MARKED`` shards can only gain shards at the end.
+    With ``node.spread``, the shard order depends on the sizes of all shards. If a shard is removed, this order cannot
+    be recomputed. In a list of more than ``MAX_MARKED`` shards, the only accepted change is new shards at the end.
     """
     return node.spread and era.count <= MAX_MARKED
 
@@ -89,10 +89,10 @@ def packed_turns(left: list[int]) -> Packed:
 
 
 def check_left(part: Part, era: Era | None) -> None:
-    """Validate the shards not yet opened in a saved position.
+    """Validate the list of shards not yet opened in a saved position.
 
     Raises:
-        DamagedStateError: The value is not a list of distinct shards of the era.
+        DamagedStateError: The saved value is not a list of distinct shards of the era.
     """
     try:
         left = unpack(part.value, columns=1, max_values=MAX_MARKED)[:, 0].tolist()

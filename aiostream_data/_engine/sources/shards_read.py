@@ -1,4 +1,4 @@
-"""Find in a state which shards each source has read, and which operators count their rows."""
+"""Find the shards that each source has read and the operators that count their rows, from a saved state."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ROW_BY_ROW: Final = (op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefet
 
 @dataclass
 class SourceRead:
-    """Use of one source in a state.
+    """Shards and epochs of one source that a saved state refers to.
 
     Attributes:
         places: Saved positions of the source in the epoch in progress.
         finished: Epochs in which the source emitted all its rows and is not read again.
-        held: Epochs of rows that the state refers to or counts.
+        held: Epochs whose rows the saved state refers to or counts.
     """
 
     places: list[Place] = field(default_factory=list)
@@ -51,11 +51,12 @@ class SourceRead:
 
 
 class Counting(NamedTuple):
-    """Operator that reads some rows again on resume and skips the elements that it had already emitted.
+    """Operator that, on resume, reads some rows again and skips the elements already emitted.
 
     Attributes:
         what: Description of the operator's saved state, for error messages.
-        allows: Shard changes that keep these elements the same: "none", "later" rows, or all but "replaced" shards.
+        allows: Shard changes that do not change the skipped elements: "none", "later" rows, or all but "replaced"
+            shards.
     """
 
     node: Node
@@ -64,17 +65,17 @@ class Counting(NamedTuple):
 
 
 class ShardsRead:
-    """Use of all sources of a plan in a state.
+    """Shards and epochs of all sources of a plan that a saved state refers to.
 
     Args:
         context: Run context of the state's epoch.
-        places: Saved positions of the state.
+        places: Positions of the plan nodes in the saved state.
         book: Rows that the state refers to.
 
     Attributes:
-        sources: Use of each source, keyed by plan node.
-        counting: Operators that count rows of upstream sources.
-        mixtures: Mixtures with fewer inputs in the state than in the plan.
+        sources: One :class:`SourceRead` per source, keyed by plan node.
+        counting: Operators whose saved state counts rows of upstream sources.
+        mixtures: Mixtures that have fewer inputs in the saved state than in the plan.
         finished: Nodes that are not read again in the epoch in progress.
     """
 
@@ -117,7 +118,7 @@ class ShardsRead:
             self.counting.append(Counting(node, "stands between windows that share rows", "replaced"))
 
     def begun(self, node: Source, is_over: bool = False) -> set[int]:
-        """Return the indices, in the state's shard list, of shards opened before the source's saved position.
+        """Return the indices (in the saved shard list) of the shards opened before the source's saved position.
 
         Args:
             is_over: If True, exclude shards that are still open.
@@ -155,7 +156,7 @@ def is_row_by_row(node: Node) -> bool:
 
 
 def _sources_below(node: Node, epochs: range) -> Iterator[tuple[Source, range]]:
-    """Yield the sources that a node reads, each with its epochs during ``epochs`` of the node."""
+    """Yield the sources that a node reads. Yield each source with its own epochs during the node's ``epochs``."""
     if isinstance(node, (ListFiles, ReadFiles)):
         yield node, epochs
     if isinstance(node, op.Repeat):

@@ -1,4 +1,4 @@
-"""Find the shards of all sources of a plan, on each rank or on one rank that broadcasts them."""
+"""Find the shards of all sources of a plan. Either each rank lists the shards, or one rank broadcasts its list."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ Sources = Sequence["ListFiles | ReadFiles"]
 
 
 async def find_all_shards(context: RunContext, sources: Sources) -> list[list[ShardRef]]:
-    """List the shards of all sources concurrently. Return one list per source.
+    """List the shards of all sources concurrently. Return one shard list per source.
 
-    With ``list_once``, one rank lists and broadcasts the result or its error, so no rank waits forever.
+    With ``list_once``, only one rank lists the shards. That rank broadcasts its shard lists or its error, so no rank
+    waits forever.
 
     Raises:
-        NoMatchError: A pattern matches nothing.
+        NoMatchError: A pattern matches no object.
         IndexFileError: An index file is invalid.
         StorageError: A store request failed.
         RankError: The broadcast message is invalid or does not match the sources.
@@ -46,7 +47,7 @@ async def _hear(context: RunContext, sources: Sources, once: ListOnce) -> list[l
 
 
 async def _broadcast(context: RunContext, sources: Sources, once: ListOnce, message: bytes | None) -> object:
-    """Call the user's broadcast function on a worker thread, because it blocks until the other ranks call it."""
+    """Call the user's broadcast function on a worker thread. The function blocks until all ranks have called it."""
     answer: object = await hop(context.counters(sources[0]), context.services.pool.submit(once.broadcast, message))
     return answer
 

@@ -20,7 +20,8 @@ def check_signature(element: Any, signature: Any, number: int) -> None:
         number: Index of the item, for the error message.
 
     Raises:
-        SignatureError: The item does not match. The message names the leaf, the expected and the found type.
+        SignatureError: The item does not match the signature. The message names the leaf, the expected type and the
+            actual type.
     """
     structure = structure_of(signature, ArraySpec)
     try:

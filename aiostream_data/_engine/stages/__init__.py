@@ -1,5 +1,5 @@
 """Stages and steps of operators.
 
-Input: chunks from inlets, and a node of the plan.
-Output: chunks for an outlet, and the operator's part of a state.
+Input of a stage: a plan node, and chunks of rows from inlets.
+Output of a stage: chunks of rows for an outlet, and the operator's part of a saved state.
 """

@@ -96,7 +96,10 @@ class BatchStep(Step):
         return self._batched
 
     def _as_items(self, batches: list[batching.FullBatch]) -> Items | None:
-        """Return batches as elements. Each has the id of its first row, and all its row ids in its lineage."""
+        """Return batches as elements.
+
+        Each batch has the id of its first row; its lineage lists the ids of all its rows.
+        """
         if not batches:
             return None
         self._batched += sum(map(len, batches))

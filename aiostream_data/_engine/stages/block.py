@@ -50,7 +50,7 @@ class BlockStage(Stage):
         yield place.of_input(place.part, rows=place.rows.or_more)
 
     def _blocked(self, ids: RowIds) -> NDArray[np.bool_]:
-        """Return a mask of the rows with at least one blocked source row."""
+        """Return a boolean mask of the rows that were made from at least one blocked source row."""
         blocked = np.zeros(len(ids), bool)
         for pair in ids.pairs():
             for split in np.unique(pair.splits).tolist():

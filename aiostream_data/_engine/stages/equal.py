@@ -1,4 +1,4 @@
-"""Equalize the number of elements over ranks that read different files."""
+"""Make ranks that read different files emit the same number of elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ FILL_ROWS = 256
 
 @dataclass
 class FilledUp(Stage):
-    """Base of stages that emit their input's rows and, if needed, repeat some of the last rows as fillers."""
+    """Base class of stages that emit their input's rows.
+
+    If needed, the stage repeats some of the last rows as fillers.
+    """
 
     kind: ClassVar[str]
 
@@ -55,7 +58,10 @@ class FilledUp(Stage):
         raise NotImplementedError
 
     async def _rows(self, inlet: Inlet) -> AsyncIterator[Chunk]:
-        """Yield the rows not emitted before the state was saved. Keep the last rows of the input for fillers."""
+        """Yield the rows that were not emitted before the state was saved.
+
+        Keep the last rows of the input as fillers.
+        """
         async for chunk in inlet:
             if self._order.window:
                 self._last = await self.hop(_last_rows, self._last, chunk, self._order.window)
@@ -100,7 +106,7 @@ class FilledUp(Stage):
 
 @dataclass
 class EqualRowsStage(FilledUp):
-    """Stage of an ``EqualRows`` node. The stage stops its input after the last row that it needs."""
+    """Stage of an ``EqualRows`` node. The stage stops its input after the last required row."""
 
     kind: ClassVar[str] = "equal_rows"
 
@@ -126,7 +132,10 @@ class EqualRowsStage(FilledUp):
 
 @dataclass
 class AgreeStage(FilledUp):
-    """Stage of an ``Agree`` node. It calls the user's consensus function once per element, on a dedicated thread."""
+    """Stage of an ``Agree`` node.
+
+    The stage calls the user's consensus function for each element, on a dedicated thread.
+    """
 
     kind: ClassVar[str] = "agree"
 
@@ -162,7 +171,7 @@ class AgreeStage(FilledUp):
 
 
 def _last_rows(last: Chunk | None, chunk: Chunk, window: int) -> Chunk:
-    """Copy the last ``window`` rows of ``last`` followed by ``chunk``."""
+    """Concatenate ``last`` and ``chunk``, and copy the last ``window`` rows."""
     chunks = [chunk] if last is None or len(chunk) >= window else [last, chunk]
     sizes = np.array([len(part) for part in chunks])
     which = np.repeat(np.arange(len(chunks), dtype=np.int32), sizes)[-window:]
@@ -171,7 +180,7 @@ def _last_rows(last: Chunk | None, chunk: Chunk, window: int) -> Chunk:
 
 
 def _copied(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
-    """Gather rows like ``gather()``, with deep copies of Python objects: the consumer owns emitted objects."""
+    """Gather rows like ``gather()``, but copy Python objects deeply, because the consumer owns emitted objects."""
     picked = gather(chunks, which, rows)
     if isinstance(picked, Items):
         return Items([deepcopy(value) for value in picked.values], picked.ids, None, picked.made_of)

@@ -1,4 +1,4 @@
-"""Run the inner datasets that a user function makes from elements, several at a time."""
+"""Run inner datasets, several at a time. A user function creates one inner dataset from each element."""
 
 from __future__ import annotations
 
@@ -50,23 +50,24 @@ from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
 
 CALLS_PER_HOP = 64
-"""Maximum number of elements for which one hop calls the function."""
+"""Maximum number of elements for which one hop (one call on a worker thread) calls the user function."""
 
 NOTHING = PythonIterable(iterable=(), one_shot=False)
-"""Empty dataset of a row that is skipped because the function failed."""
+"""Empty dataset for a row that the stage skips because the user function failed."""
 
 SMALL_ROWS = 8192
 """Inner in-memory datasets of at most this many rows are read without a separate run."""
 
 _INNER_RECORD = re.compile(r"record: from_iterable\(.*\) record (\d+)")
-"""Pattern of the note that names the failed record of an iterable."""
+"""Regular expression for the error note that names the failed record of an iterable."""
 
 
 @dataclass
 class InterleaveStage(Stage):
     """Stage of an ``Interleave`` node, which also implements ``flat_map`` with one slot.
 
-    The ids of a row are its ids in the inner dataset, followed by the ids of the outer row.
+    The row ids of an emitted row are its ids in the inner dataset, followed by the ids of the outer row (the input
+    element).
     """
 
     kind: ClassVar[str] = "interleave"
@@ -88,11 +89,11 @@ class InterleaveStage(Stage):
             await merge.run(outlet)
 
     async def nodes_of(self, rows: Chunk) -> list[Node]:
-        """Call the user's function for every row and return its plans. Skipped rows get an empty plan.
+        """Call the user's function for every row and return the resulting plans. A skipped row gets an empty plan.
 
         Raises:
-            PartlyDone: The function failed, or failed on more rows than allowed. ``done`` holds the plans of the rows
-                before.
+            PartlyDone: The user's function failed, or failed on more rows than allowed. The ``done`` attribute contains
+                the plans of all rows before the failure.
         """
         node: Interleave = self.node
         results = await self._results(rows, handling_of(node.on_error))
@@ -117,7 +118,7 @@ class InterleaveStage(Stage):
         return nodes
 
     async def nodes_made_before(self, rows: Chunk) -> list[Node]:
-        """Call the function again for rows that were not skipped in an earlier run. Return its plans."""
+        """Call the user's function again, for rows that an earlier run did not skip. Return its plans."""
         results = await self._results(rows, handling_of(self.node.on_error).of_given_rows)
         return [self._node_made_for(rows, row, result) for row, result in enumerate(results.checked())]
 
@@ -141,7 +142,7 @@ class InterleaveStage(Stage):
             raise
 
     def context_of(self, inner: Node, outer: Lineage) -> RunContext:
-        """Return the run context of an inner plan. The context depends only on the plan and the outer row."""
+        """Return the run context of an inner plan. The context depends only on the inner plan and the outer row."""
         mine = self.context
         row = expression(outer.ids.tolist()[0], mine.services.origins.stable)
         return replace(
@@ -194,7 +195,7 @@ class InterleaveStage(Stage):
         yield place.of_input(fields["input"], rows=place.rows.any)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Recompute rows, grouped by outer row."""
+        """Recompute rows of inner datasets, grouped by outer row."""
         inner_ids, outer_ids = lineage.ids.split()
         entries = [_two_of(lineage.of(row)) for row in range(len(lineage))]
         inner = Lineage(inner_ids, [entry[0] for entry in entries])
@@ -219,7 +220,8 @@ class InterleaveStage(Stage):
     def namespace_of_small(self, inner: Node) -> Namespace:
         """Return the namespace shared by all small in-memory inner datasets of the same operator.
 
-        Row ids also contain the outer row, so ids stay unique. Millions of datasets would need too many namespaces.
+        The row ids stay unique, because each id also contains the outer row. One namespace for each of millions of
+        datasets would be too many.
         """
         label = str(inner.label)
         if label not in self._namespaces:
@@ -233,7 +235,10 @@ class InterleaveStage(Stage):
 
 @dataclass
 class _InnerStreams:
-    """Streams of inner datasets: calls the user's function for each element and opens the result."""
+    """Streams of inner datasets.
+
+    This class calls the user's function for each element and opens the returned dataset.
+    """
 
     stage: InterleaveStage
     inlet: Inlet
@@ -284,7 +289,7 @@ class _InnerStreams:
             self._opened.append(self._open(*self._made.popleft()))
 
     async def _has_made_more(self) -> bool:
-        """Call the function for the next elements. Return True if inner datasets are ready to open."""
+        """Call the user's function for the next elements. Return True if inner datasets are ready to open."""
         if self._failure is None:
             try:
                 await self._make_more()
@@ -327,7 +332,7 @@ class _InnerStreams:
         return Stream(receiver, place)
 
     def _name_inner(self, error: BaseException, inner: Node, outer: Lineage) -> None:
-        """Add notes with the outer row and the user function to an error of an inner dataset."""
+        """Add notes that name the outer row and the user function to an error of an inner dataset."""
         node: Interleave = self.stage.node
         record = self.stage.context.services.origins.describe(outer.ids, 0)
         name = function_name(node.function)
@@ -353,11 +358,11 @@ class _InnerPlace:
     """Position of one inner dataset.
 
     Attributes:
-        outer: Outer row from which the dataset was made.
-        first: Number of rows emitted before this run opened the dataset.
-        state: State from which the dataset was resumed, or None.
-        book: Rows that ``state`` refers to.
-        position: Position of the dataset's run; None for small in-memory datasets, which need only a row number.
+        outer: Outer row (input element) from which the inner dataset was made.
+        first: Number of rows that were emitted before this run opened the inner dataset.
+        state: Saved state from which the inner dataset was resumed, or None.
+        book: Table of the rows that ``state`` refers to.
+        position: Position of the inner dataset's run. None for small in-memory datasets, which need only a row number.
     """
 
     outer: Lineage
@@ -379,7 +384,7 @@ class _InnerPlace:
 
 
 def _made_for(rows: Chunk, nodes: Sequence[Node]) -> list[tuple[Node, Lineage]]:
-    """Pair each plan with the row from which it was made."""
+    """Pair each inner plan with the outer row from which the plan was made."""
     return [(inner, lineage_of(rows.slice(row, row + 1))) for row, inner in enumerate(nodes)]
 
 
@@ -391,7 +396,7 @@ def _with_outer(chunk: Chunk, outer: Lineage) -> Chunk:
 
 
 def _two_of(entry: MadeOf | None) -> tuple[MadeOf | None, MadeOf | None]:
-    """Return the lineage entries of the inner and of the outer row."""
+    """Split a lineage entry into the entry of the inner row and the entry of the outer row."""
     return (entry.of(0), entry.of(1)) if isinstance(entry, Beside) else (None, None)
 
 
@@ -422,7 +427,7 @@ def _is_small(node: Node) -> bool:
 
 
 def _could_skip(inner: Node, error: BaseException) -> bool:
-    """Return True if ``error`` is damage that ``on_error`` of a source in the inner plan could have skipped."""
+    """Return True if ``error`` is damage that an ``on_error`` policy of a source in the inner plan could skip."""
     notes = getattr(error, "__notes__", [])
     return damage_of(error, delivers_later=False) is not None and any(
         isinstance(part, ReadFiles) and part.noted in notes and handling_of(part.on_error).kind == "raise"
@@ -458,7 +463,7 @@ async def _forward(
 
 @contextmanager
 def _named(name: Callable[[BaseException], None]) -> Iterator[None]:
-    """Call ``name`` on an error raised by the block, except on ReceiverClosed."""
+    """Call the function ``name`` with an error that the ``with`` block raises, except ReceiverClosed."""
     try:
         yield
     except ReceiverClosed:

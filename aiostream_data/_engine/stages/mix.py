@@ -33,9 +33,10 @@ from aiostream_data.weights import UNIT
 
 @dataclass
 class TakesTurns(MergeLoop, Stage):
-    """Base of stages that take rows from several inputs, in the sequence computed by an order object.
+    """Base class of stages that take rows from several inputs. An order object computes the sequence of inputs.
 
-    The log stores the steps of the order, so the position after any row can be recomputed from a step and a row count.
+    The log stores the steps of the order object. The stage recomputes the position after any row from a step and a row
+    count.
     """
 
     kind: ClassVar[str]
@@ -48,20 +49,23 @@ class TakesTurns(MergeLoop, Stage):
 
     @property
     def order(self) -> MixOrder | ChooseOrder:
-        """Order object, restored from the state if resuming; created on first access."""
+        """Object that computes the sequence of inputs.
+
+        The first access creates this object, from the saved state when resuming.
+        """
         raise NotImplementedError
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the inputs that supply rows."""
+        """Names of the inputs that supply rows to the output."""
         raise NotImplementedError
 
     def rows_taken(self, order: dict[str, Any]) -> list[int]:
-        """Return the number of rows taken from each inlet at a saved state of the order."""
+        """Return the number of rows taken from each inlet, according to a saved state of the order object."""
         raise NotImplementedError
 
     def decide(self, max_rows: int) -> MixStep | ChooseStep:
-        """Advance the order by at most ``max_rows`` rows."""
+        """Choose the inputs of the next rows, at most ``max_rows`` rows."""
         return self.order.advance(max_rows)
 
     def load(self, slot: int, chunk: Chunk) -> None:
@@ -101,7 +105,7 @@ class TakesTurns(MergeLoop, Stage):
         self._unsent += np.bincount(step.which, minlength=len(self.names))
 
     async def sent(self, sending: Awaitable[None]) -> None:
-        """Await the sending, and count its rows per input if the outlet counted them, also after a stop."""
+        """Await ``sending``. Then update the row counts per input if the outlet counted the rows, even after a stop."""
         before = self.counters.rows
         rows, self._unsent = self._unsent, 0
         try:
@@ -145,19 +149,25 @@ class TakesTurns(MergeLoop, Stage):
         return [*states[:at], *[None] * new, *states[at:]]
 
     def _revived(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Return the order's saved state, with exhausted inputs that gained new shards marked as not exhausted."""
+        """Return the order object's saved state.
+
+        Exhausted inputs that gained new shards are no longer marked as exhausted.
+        """
         nodes = self.node.nodes
         over = [number for number in order[self.exhausted] if not gains_rows(self.context, nodes[number])]
         return {**order, self.exhausted: over}
 
     exhausted: ClassVar[str]
-    """Key of the exhausted inputs in the order's saved state."""
+    """Key of the list of exhausted inputs in the order object's saved state."""
 
     own_inputs: ClassVar[int] = 0
-    """Number of additional inputs, after the inputs that supply rows."""
+    """Number of additional inputs that supply no rows (such as choices). They follow the other inputs."""
 
     def with_inputs(self, order: dict[str, Any], new: int) -> dict[str, Any]:
-        """Return the order's saved state with ``new`` inputs appended, each at its beginning."""
+        """Return the order object's saved state with ``new`` appended inputs.
+
+        Each new input starts at its beginning.
+        """
         return {**order, "given": [*order["given"], *[0] * new]}
 
     @classmethod
@@ -182,7 +192,7 @@ class TakesTurns(MergeLoop, Stage):
 
     @classmethod
     def order_schema(cls, place: Place, part: Part, inputs: int) -> list[int]:
-        """Validate the saved state of the order. Return the number of rows that it took from each inlet."""
+        """Validate the saved state of the order object. Return the number of rows taken from each inlet."""
         raise NotImplementedError
 
     async def recall(self, lineage: Lineage) -> Chunk:
@@ -218,7 +228,7 @@ class MixStage(TakesTurns):
 
     @cached_property
     def _changes(self) -> WeightChanges:
-        """Weight changes made during the run. Mixtures in inner datasets have none, as no name refers to them."""
+        """Weight changes made during the run. Weights of mixtures in inner datasets cannot change."""
         return self.context.services.features.of(WeightChanges) if self.context.path == 0 else WeightChanges()
 
     @property
@@ -267,7 +277,7 @@ class MixStage(TakesTurns):
 
 @dataclass
 class ChooseStage(TakesTurns):
-    """Stage of a ``Choose`` node. The last inlet receives the choices."""
+    """Stage of a ``Choose`` node. The last inlet receives the stream of choices."""
 
     kind: ClassVar[str] = "choose"
     exhausted: ClassVar[str] = "dead"
@@ -307,11 +317,11 @@ class ChooseStage(TakesTurns):
 
 
 MAX_LAG: Final = 1 << 60
-"""Maximum number of units that an input can lag behind its weighted share."""
+"""Maximum lag of an input: the difference between its weighted share of rows and its emitted rows, in units."""
 
 
 def fewer_inputs(saved: int, now: int) -> StateMismatchError:
-    """Build the error for a mixture with fewer inputs than in the state."""
+    """Build the error for a mixture that now has fewer inputs than in the saved state."""
     return StateMismatchError(
         [f"the saved mixture has {saved} inputs, this one has {now}"],
         "Add the missing inputs again. Give them the weight 0 if no more of their rows are wanted.",

@@ -1,4 +1,4 @@
-"""Buffer chunks in a deeper channel, so that the input runs ahead; the depth of every channel."""
+"""Buffer chunks for ``prefetch()``, and compute the capacity of the channel between two stages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARCEL_ELEMENTS = 2
 
 @dataclass
 class PrefetchStage(OneToOne):
-    """Stage of a ``Prefetch`` node: passes chunks to a channel of :func:`channel_items` chunks."""
+    """Stage of a ``Prefetch`` node. It forwards chunks to a channel with a capacity of :func:`channel_items` chunks."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         async for chunk in inlets[0]:
@@ -34,7 +34,7 @@ def channel_items(node: Node) -> int:
 
 
 def waiting_elements(plan: Node) -> int:
-    """Return the number of finished elements that wait for the consumer: the depth of a final ``prefetch()``."""
+    """Return the maximum number of finished elements that wait for the consumer, as set by a final ``prefetch()``."""
     node = plan.input if isinstance(plan, ToDevice) else plan
     if isinstance(node, Prefetch) and isinstance(node.buffer_size, int):
         return max(1, node.buffer_size)

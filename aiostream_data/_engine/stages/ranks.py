@@ -31,8 +31,8 @@ from aiostream_data.transforms.ranks import RankOrder
 class RankShardStep(Step):
     """Step of a ``RankShard`` node.
 
-    The saved position is the input position after the last complete group of rows. So the position is the same on every
-    rank, and for any number of ranks.
+    The saved position is the input position after the last complete group of rows. The saved position is therefore the
+    same on every rank, and for any number of ranks.
     """
 
     makes_own_rows: ClassVar[bool] = True
@@ -85,7 +85,7 @@ class RankShardStep(Step):
         yield place.of_input(place.part, rows=place.rows.of_all_ranks)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Recompute rows of any rank. Padding rows keep their mark."""
+        """Recompute rows of any rank. Padding rows keep their padding mark."""
         plain = Lineage(without_padding(lineage.ids), lineage.made_of)
         return marked(await self.context.recall(self.node.input, plain), padding_rows(lineage.ids))
 
@@ -93,7 +93,7 @@ class RankShardStep(Step):
         return self.rows_out - self._fillers
 
     def _picked(self, chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
-        """Copy rows from the held rows followed by ``chunk``, by number."""
+        """Concatenate the buffered rows and ``chunk``, and copy the rows with the given numbers."""
         if self._held is None:
             return gather([chunk], np.zeros(len(rows), np.int32), rows)
         held = len(self._held)

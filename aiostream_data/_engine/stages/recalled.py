@@ -1,4 +1,4 @@
-"""Emit single rows recalled from a log, then optionally all rows of the input."""
+"""Recompute and emit single rows listed in a log. Then, optionally, emit all rows of the input."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from aiostream_data.plan.replaying import Recalled
 from aiostream_data.rows.lineage import Lineage, concat_lineages
 
 ROWS_AT_ONCE = 256
-"""Number of rows recalled together."""
+"""Number of rows that the stage recomputes together."""
 
 
 @dataclass
 class RecalledStage(Stage):
-    """Stage of a ``Recalled`` node. On resume, it recalls its rows again and skips those already emitted."""
+    """Stage of a ``Recalled`` node. On resume, the stage recomputes its rows and skips the rows already emitted."""
 
     kind: ClassVar[str] = "recalled"
 

@@ -1,4 +1,4 @@
-"""Run plans one after another: epochs of ``repeat`` and inputs of ``concatenate``."""
+"""Run several plans one after another: the epochs of ``repeat``, or the inputs of ``concatenate``."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from aiostream_data.state_fields import MAX_COUNT
 
 @dataclass
 class Turn:
-    """One run of a plan in the sequence.
+    """One run of a plan in a sequence of runs.
 
     Attributes:
-        number: Index of the run, counted from the beginning of the stream.
-        state: State from which the run resumes; None at its beginning.
-        rows_before: Rows that the run had emitted when the state was saved.
-        position: Position of the plan; None until the run has started.
+        number: Index of this run, counted from the beginning of the stream.
+        state: Saved state from which this run resumes; None if the run starts from the beginning.
+        rows_before: Number of rows that this run had emitted when the state was saved.
+        position: Position of the plan; None until this run has started.
     """
 
     number: int
@@ -43,14 +43,14 @@ class Turn:
     position: Position | None = None
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return the state of the plan after ``rows`` rows of this run."""
+        """Return the state of the plan after this run has emitted ``rows`` rows."""
         if self.position is None:
             return self.context.services.book.carried_over(self.state, book)
         return self.position.at(rows, book)
 
 
 class _Begun(NamedTuple):
-    """Started turn, with its task and the channel of its rows."""
+    """Started run of a plan, with its task and the channel of its rows."""
 
     turn: Turn
     receiver: Receiver[Chunk]
@@ -59,10 +59,10 @@ class _Begun(NamedTuple):
 
 @dataclass
 class InTurns(Stage):
-    """Base of stages that run one plan after another.
+    """Base class of stages that run one plan after another.
 
-    The next plan opens as soon as the sources of the current plan have read their last row, so epochs follow without a
-    pause.
+    The next plan opens when the sources of the current plan have read their last row. Thus no pause occurs between
+    epochs.
     """
 
     kind: ClassVar[str]
@@ -72,7 +72,7 @@ class InTurns(Stage):
     _state: State = None
 
     def turns(self, first: int) -> Iterator[tuple[int, Node, RunContext]]:
-        """Yield (number, plan, context) of each turn from number ``first`` on."""
+        """Yield (number, plan, context) of each plan run, starting with run number ``first``."""
         raise NotImplementedError
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -146,23 +146,23 @@ class InTurns(Stage):
 
     @classmethod
     def turns_of(cls, node: Any) -> int | None:
-        """Return the number of turns, or None if infinite."""
+        """Return the number of plan runs, or None if the number is infinite."""
         raise NotImplementedError
 
     @classmethod
     def node_of(cls, node: Any, turn: int) -> Node:
-        """Return the plan of a turn."""
+        """Return the plan of run number ``turn``."""
         raise NotImplementedError
 
     @classmethod
     def epoch_of(cls, node: Any, epoch: int, turn: int) -> int:
-        """Return the epoch of a turn's plan."""
+        """Return the epoch of run number ``turn``."""
         return epoch
 
 
 @dataclass
 class RepeatStage(InTurns):
-    """Stage of a ``Repeat`` node. Rows of different epochs never mix.
+    """Stage of a ``Repeat`` node. The stage never mixes rows of different epochs.
 
     An epoch without rows ends an infinite repetition, as in tf.data.
     """
@@ -237,7 +237,7 @@ async def _play(turn: Turn, after: Drained | None, sender: Sender[Chunk]) -> Non
 
 
 async def _pass_on(receiver: Receiver[Chunk], sender: Sender[Chunk]) -> int:
-    """Forward all chunks and return their number of rows."""
+    """Forward all chunks, and return the total number of rows in these chunks."""
     rows = 0
     async for chunk in receiver:
         rows += len(chunk)

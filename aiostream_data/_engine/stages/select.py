@@ -25,7 +25,7 @@ from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, Skip
 
 @dataclass
 class TakeStage(Stage):
-    """Stage of a ``Take`` node. The stage stops its input after the last row that it needs."""
+    """Stage of a ``Take`` node. The stage stops its input after the last required row."""
 
     kind: ClassVar[str] = "take"
 

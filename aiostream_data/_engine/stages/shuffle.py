@@ -23,7 +23,7 @@ from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill
 
 FIRST_PIECE_ROWS = 64
-"""Rows of the first recall when refilling a buffer that may exceed memory, to measure the size of a row."""
+"""Number of rows in the first recall that refills a large shuffle buffer. This recall measures the size of a row."""
 
 
 @dataclass
@@ -69,7 +69,10 @@ class ShuffleStep(Step):
             yield shuffled
 
     def _rows_of_a_chunk(self, rows: int, nbytes: int) -> int:
-        """Return the number of rows per chunk while draining. Rows read back from a file count as new memory."""
+        """Return the number of rows per chunk while draining the buffer.
+
+        Rows read back from a file count as new memory.
+        """
         at_once = rows_of_a_chunk(rows, nbytes)
         if not self._buffer.nbytes_on_disk:
             return at_once
@@ -105,7 +108,7 @@ class ShuffleStep(Step):
         self.rows_in += len(rows_held)
 
     async def _refill_in_pieces(self, state: State, rows_held: Lineage, most_nbytes: int) -> None:
-        """Recall rows that may exceed memory, in reading order and in pieces of about ``most_nbytes`` bytes."""
+        """Recompute the buffered rows in reading order, in pieces of about ``most_nbytes`` bytes each."""
         order = rows_held.ids.order()
         await self._hop(self._buffer.begin_restore, state, order)
         first, rows = 0, FIRST_PIECE_ROWS
@@ -124,7 +127,7 @@ class ShuffleStep(Step):
         await hop(self.counters, self.context.services.pool.submit(work, *args))
 
     def _note_held(self) -> None:
-        """Report the rows held in memory and the size of the file."""
+        """Report the memory used by the buffered rows and the size of the spill file."""
         self._held.resize(self._buffer.nbytes)
         on_disk = self._buffer.nbytes_on_disk
         if on_disk != self._on_disk:

@@ -17,8 +17,8 @@ from aiostream_data.plan.take_while import TakeWhile
 class TakeWhileStage(Stage):
     """Stage of a ``TakeWhile`` node. The stage stops its input at the first row for which the predicate is False.
 
-    The saved position is the position of its input. A run that resumes at the end calls the predicate again for the row
-    that ended the stream.
+    The saved position of ``take_while`` is the position of its input. A run that resumes at the end of the stream calls
+    the predicate again for the row that ended the stream.
     """
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:

@@ -1,4 +1,4 @@
-"""Split batches, and other elements with a first axis, into rows."""
+"""Split batches, and other elements whose arrays have a first axis, into rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aiostream_data.transforms.unbatch import split_rows
 
 
 class _Cut(NamedTuple):
-    """Log entry of one push: number of its first element, rows of each element, and their lineage if needed."""
+    """Log entry of one push: number of the first element, row count per element, and the rows' lineage if needed."""
 
     first: int
     sizes: list[int]
@@ -36,8 +36,8 @@ class _Cut(NamedTuple):
 class UnbatchStep(Step):
     """Step of an ``Unbatch`` node.
 
-    The saved position is an element and the number of its rows already emitted. If the input order is not
-    deterministic, the same element may not come again, so the state stores the lineage of its remaining rows instead.
+    The saved position consists of an element number and the number of rows already emitted from that element. If the
+    input order is not deterministic, the state instead stores the lineage of the element's remaining rows.
     """
 
     kind: ClassVar[str] = "unbatch"
@@ -59,7 +59,7 @@ class UnbatchStep(Step):
         return made
 
     def _pushed(self, chunk: Chunk, split: list[tuple[Chunk, list[int]]]) -> Chunk:
-        """Log the split elements and return their rows, without rows emitted before a resume."""
+        """Record the split elements in the log. Return their rows, except rows that were emitted before the resume."""
         rows, sizes = concat([rows for rows, _ in split]), [size for _, sizes in split for size in sizes]
         self._given += len(self._rest) if self._refilled is not None else 0
         names = lineage_of(rows) if self._names_rows else None
@@ -121,10 +121,11 @@ class UnbatchStep(Step):
             self._refilled = await self.recall(self._rest)
 
     def _place(self, rows: int) -> tuple[int, int, Lineage | None]:
-        """Return the position after ``rows`` rows.
+        """Return the position after this run has emitted ``rows`` rows.
 
         Returns:
-            Completed elements, emitted rows of the next element, and its other rows if the state must name them.
+            Number of completed elements; number of emitted rows of the next element; and lineage of that element's
+            other rows, if the state must store the lineage.
         """
         found = self._log.find(rows)
         if found is None:
@@ -137,7 +138,7 @@ class UnbatchStep(Step):
         return first + element, skip, rest
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Recompute rows by splitting the elements in their lineage again."""
+        """Recompute rows: recall the elements in the rows' lineage, and split these elements again."""
         index = lineage.ids.last_ordinals()
         elements, numbers = _elements_of(lineage)
         whole = await self.context.recall(self.node.input, elements)
@@ -150,7 +151,7 @@ class UnbatchStep(Step):
 
 
 def _elements_of(lineage: Lineage) -> tuple[Lineage, NDArray[np.int64]]:
-    """Return the distinct elements from which rows were cut, and the index of the element of each row."""
+    """Return the distinct elements from which the rows were split, and the element index of each row."""
     known: dict[Any, int] = {}
     elements: list[Lineage] = []
     numbers = np.empty(len(lineage), np.int64)

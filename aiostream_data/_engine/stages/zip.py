@@ -1,4 +1,4 @@
-"""Zip several inputs into tuples of one element of each."""
+"""Zip several inputs into tuples. Each tuple contains one element of each input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiostream_data.rows.structure import Structure
 
 @dataclass
 class ZipStage(Stage):
-    """Stage of a ``Zip`` node. Row ids begin with those of the first input."""
+    """Stage of a ``Zip`` node. The ids of an output row begin with the row ids of the first input."""
 
     kind: ClassVar[str] = "zip"
 
@@ -66,7 +66,7 @@ class ZipStage(Stage):
 
 
 def _made_of_input(lineage: Lineage, number: int) -> list[MadeOf | None] | None:
-    """Return the lineage entries for the rows of one input."""
+    """Return the parts of the lineage entries that belong to one input."""
     if lineage.made_of is None:
         return None
     return [entry.of(number) if isinstance(entry, Beside) else None for entry in lineage.made_of]

@@ -1,5 +1,5 @@
 """Run ``cache()``: keep the rows of the first pass in memory and replay them.
 
-Input: chunks of the first pass, or kept rows.
-Output: the same chunks, with the row ids of the current epoch.
+Input of the cache: chunks of rows in the first pass, cached rows in later passes.
+Output of the cache: the input chunks, with row ids of the current epoch.
 """

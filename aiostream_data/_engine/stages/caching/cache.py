@@ -40,12 +40,12 @@ HOLDER = "cache"
 """Name under which the memory budget counts cached rows."""
 
 ROWS_AT_ONCE = 256
-"""Number of rows recalled together."""
+"""Number of rows recomputed in one recall."""
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """Rows of a completed pass, with the origins and the epoch of their ids.
+    """Cached rows of a completed pass, with the origins and the epoch of their row ids.
 
     Attributes:
         order: Unique name of the row order; None if every pass over the input has the same order.
@@ -59,19 +59,22 @@ class _Kept:
 
 
 _complete: weakref.WeakKeyDictionary[CacheToken, _Kept] = weakref.WeakKeyDictionary()
-"""Completed passes of this process. An entry is removed with the last dataset that holds its token."""
+"""Completed cache passes of this process.
+
+An entry is removed when the last dataset with the entry's token is deleted.
+"""
 
 
 @dataclass
 class CacheStage(Stage):
     """Stage of a ``Cache`` node.
 
-    Iterators share the cached rows. An incomplete pass is discarded, as in tf.data. A second run of the same loader
-    waits for a first pass in progress instead of reading the input again.
+    All iterators share the cached rows. The stage discards an incomplete first pass, as in tf.data. If a first pass is
+    in progress, a second run of the same loader waits for that pass.
 
-    If the input order is not deterministic, a row count identifies rows only within one pass. The state then stores the
-    name of the pass order. For processes without the rows, the state also stores the input position during the first
-    pass, or the lineage of the remaining rows during a replay.
+    If the input order is not deterministic, the row order differs between passes. The saved state then stores the name
+    of the pass's row order. Other processes may not have the cached rows. For these processes, a state saved in the
+    first pass also stores the input position. A state saved in a replay stores the lineage of the remaining rows.
     """
 
     kind: ClassVar[str] = "cache"
@@ -88,7 +91,7 @@ class CacheStage(Stage):
 
     @property
     def _key(self) -> tuple[int, int]:
-        """Key of the cached input, equal for all nodes that read the same cache."""
+        """Key of the cached input. All nodes that read the same cache have the same key."""
         return self.context.path, self.context.keys[self.node.input]
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -128,14 +131,17 @@ class CacheStage(Stage):
         return None if gives_one_order(self.node.input) else uuid.uuid4().hex
 
     def _kept(self) -> _Kept | None:
-        """Return the rows of a completed pass, if this run can resume in their order."""
+        """Return the rows of a completed cache pass, if this run can resume in the order of these rows."""
         kept = _complete.get(self.node.token)
         if kept is None or self._given == 0 or kept.order == self._state.get("order"):
             return kept
         return None
 
     async def _gone_on(self, outlet: Outlet) -> bool:
-        """Emit the rest of a pass from another process. Return False if the state has only a row count."""
+        """Emit the remaining rows of a cache pass begun in another process.
+
+        Return False if the saved state stores only a row count.
+        """
         if self._state["input"] is not None:
             await self._read_rest(self.node, outlet)
         elif "left" in self._state:
@@ -174,7 +180,7 @@ class CacheStage(Stage):
         return [lineage_of(self._marked(chunk)) for chunk in chunks]
 
     def _charge(self, kept: _Kept) -> None:
-        """Charge rows that another loader read to this loader's budget."""
+        """Charge cached rows that another loader has read to the memory budget of this loader."""
         services = self.context.services
         if kept.held.budget is not services.budget:
             services.features.of(FilledElsewhere).setdefault(
@@ -186,7 +192,7 @@ class CacheStage(Stage):
         return _with_origins(chunk, self.context.services.origins, then, moved, self._name_now)
 
     def _name_now(self, known: Namespace) -> Namespace:
-        """Return the current epoch's namespace for a namespace of the epoch that filled the cache."""
+        """Convert a namespace of the epoch that filled the cache to the namespace of the current epoch."""
         context = self.context
         if known.source != source_of(context.path, known.number):
             return known  # namespace of an inner dataset: the outer row identifies the epoch
@@ -203,11 +209,11 @@ class CacheStage(Stage):
 
     @property
     def _name(self) -> int:
-        """Number of this cache node: equal in every run, and small enough for exact JSON."""
+        """Number of this cache node. The number is the same in every run, and small enough for exact JSON."""
         return source_of(self.context.path, self.context.keys[self.node]) & MAX_COUNT
 
     def _marked(self, chunk: Chunk) -> Chunk:
-        """Append this node's key to the row ids if several nodes read the same cache."""
+        """If several nodes read the same cache, append this node's key to the row ids."""
         if not self._is_shared:
             return chunk
         return chunk.with_ids(chunk.ids.with_pair(CACHED, self.context.keys[self.node]))
@@ -217,14 +223,17 @@ class CacheStage(Stage):
         return self.context.path == 0 and self.node.token in self.context.services.features.of(SharedCaches)
 
     async def _send_rest(self, chunk: Chunk, outlet: Outlet) -> None:
-        """Send the rows of a chunk that were not emitted before the state was saved."""
+        """Send only the rows of a chunk that the saved run had not emitted yet."""
         cut = min(self._skip, len(chunk))
         self._skip -= cut
         rest = chunk.slice(cut, len(chunk)) if cut else chunk
         await outlet.send(self._marked(await self._copy(rest)))
 
     async def _read_rest(self, node: Cache, outlet: Outlet) -> None:
-        """Resume the first pass of another process. A resumed pass cannot fill the cache, so the next pass does."""
+        """Resume the first pass of another process.
+
+        A resumed pass cannot fill the cache, so the next pass fills the cache.
+        """
         moved: dict[int, int] = {}
         self._order = self._new_order()
         async with self._reading().open(node.input, self._state["input"]) as receiver:
@@ -238,7 +247,7 @@ class CacheStage(Stage):
             receiver.check(rows)
 
     async def _make_again(self, left: Lineage, outlet: Outlet) -> None:
-        """Resume a replay of rows that another process cached, by recalling the remaining rows."""
+        """Resume a replay of rows cached by another process: recompute the remaining rows."""
         if any(getattr(node, "one_shot", False) for node in walk(self.node.input)):
             raise StateMismatchError(
                 [
@@ -254,7 +263,7 @@ class CacheStage(Stage):
             await outlet.send(rows)
 
     def _reading(self) -> RunContext:
-        """Return the run context for reading the input, in the epoch that fills the cache."""
+        """Return the run context for reading the input in the epoch that fills the cache."""
         if self._read_epoch == self.context.epoch:
             return self.context
         return self.context.for_epoch(self._read_epoch)
@@ -296,7 +305,7 @@ class CacheStage(Stage):
             yield replace(place.of_input(fields["input"], rows=Rows(given, given)), epoch=epoch)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Recompute rows in the epoch that filled the cache."""
+        """Recompute rows with the run context of the epoch that filled the cache."""
         node: Cache = self.node
         if self._is_shared:
             lineage = Lineage(lineage.ids.without_pair(), lineage.made_of)
@@ -310,7 +319,7 @@ class CacheStage(Stage):
         return await self.hop(_copied, chunk) if isinstance(chunk, Items) else chunk
 
     async def _read(self, node: Cache, first: CachePass) -> Charge:
-        """Read and keep every row of the input. Return the charge for the rows."""
+        """Read and cache every row of the input. Return the memory charge for the rows."""
         budget = self.context.services.budget
         held = Charge(budget, 0, HOLDER)
         async with self._reading().open(node.input) as receiver:

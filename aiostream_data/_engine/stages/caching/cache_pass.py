@@ -1,4 +1,4 @@
-"""First pass over the input of a cache: keeps rows as they are read and sends them at the consumer's pace."""
+"""First pass over the input of a cache. The pass caches each row and sends rows at the consumer's speed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from aiostream_data.rows.records import Chunk
 
 
 class CachePass:
-    """Synchronization of the reading task, the sending task and runs that wait for the pass.
+    """Synchronization of a cache's reading task, its sending task, and runs that wait for the end of the pass.
 
-    Not thread-safe: use only on the event loop's thread. Reading keeps pace with sending until another run waits for
-    the end of the pass. From then on, reading does not wait for the consumer, which may itself wait for that run, as in
-    ``zip(cached, cached)``. All rows stay in memory in either case.
+    Not thread-safe: use this class only on the event loop's thread. The reader waits for each chunk to be sent, unless
+    another run waits for the end of the pass. When another run waits, the reader no longer waits for the consumer. The
+    consumer may itself wait for that other run, as in ``zip(cached, cached)``. The pass keeps all rows in memory,
+    whether another run waits or not.
     """
 
     def __init__(self) -> None:
@@ -26,16 +27,16 @@ class CachePass:
         self._changed = asyncio.Event()
 
     async def keep(self, chunk: Chunk) -> None:
-        """Add a chunk. Wait until it was sent or another run waits for the end of the pass."""
+        """Add a chunk. Wait until the chunk was sent, or until another run waits for the end of the pass."""
         self.kept.append(chunk)
         self._notify()
         await self._until(lambda: self._hurried or self._sent == len(self.kept))
 
     async def to_send(self) -> Chunk | None:
-        """Wait for the next chunk to send. Return None after the last.
+        """Wait for the next chunk to send. Return None after the last chunk.
 
         Raises:
-            Exception: The error of the reader, after all rows before it were sent.
+            Exception: The error of the reader, raised after all rows before the error were sent.
         """
         await self._until(lambda: self._over or self._failure is not None or self._sent < len(self.kept))
         if self._sent < len(self.kept):
@@ -50,17 +51,17 @@ class CachePass:
         self._notify()
 
     def fail(self, error: Exception) -> None:
-        """End the pass with an error of the reader."""
+        """End the cache pass with an error of the reader."""
         self._failure = error
         self._notify()
 
     def end(self) -> None:
-        """Mark the pass as completed or abandoned. Idempotent."""
+        """Mark the cache pass as completed or abandoned. Idempotent."""
         self._over = True
         self._notify()
 
     async def wait_over(self) -> None:
-        """Wait until the pass is completed or abandoned."""
+        """Wait until the cache pass is completed or abandoned."""
         self._hurried = True
         self._notify()
         await self._until(lambda: self._over)

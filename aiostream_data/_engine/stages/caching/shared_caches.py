@@ -1,4 +1,4 @@
-"""Caches that several nodes of a plan, or several loaders, read."""
+"""Caches that are read by several nodes of a plan, or by several loaders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SharedCaches(frozenset[CacheToken]):
 
 
 class FilledElsewhere(dict[CacheToken, Charge]):
-    """Charges of one loader for caches that other loaders filled."""
+    """Memory charges of one loader for caches that other loaders have filled."""
 
 
 def shared_caches(plan: Node) -> SharedCaches:

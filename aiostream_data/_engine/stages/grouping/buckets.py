@@ -74,7 +74,7 @@ class BucketStep(SortingStep[BucketOrder]):
             return made
 
     def _own_shares(self, groups: Sequence[Bucketful], share: tuple[int, int]) -> Chunk:
-        """Build this rank's share of each group as a batch."""
+        """Build one batch from this rank's share of each group of rows."""
         shares = [share_of_batch(len(group.rows), *share, self.node.tail) for group in groups]
         own = [group.rows[share.rows] for group, share in zip(groups, shares, strict=True)]
         parts = zip(rows_of_groups(self._rows, own), shares, strict=True)

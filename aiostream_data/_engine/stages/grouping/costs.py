@@ -30,7 +30,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Ends of the batches made by one push.
+    """Ends of the batches that one push of rows completed.
 
     Attributes:
         first: Number of input rows up to the end of the batch before this push.
@@ -45,8 +45,8 @@ class _Ends:
 class CostBatchStep(GroupStep):
     """Step of a ``CostBatch`` node.
 
-    Batches hold consecutive rows and do not depend on earlier batches. So the saved position is the input position
-    after the last emitted batch.
+    Batches contain consecutive rows and do not depend on earlier batches. The saved position is therefore the input
+    position after the last emitted batch.
     """
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class CostBatchStep(GroupStep):
         return self._order.given
 
     def _costs(self, chunk: Chunk) -> Numbers:
-        """Return the cost of each row. For a leaf padded to a fixed length, the cost is at least that length."""
+        """Return the cost of each row. If a leaf is padded to a fixed length, each cost is at least that length."""
         node: CostBatch = self.node
         describe = self.context.services.origins.describe
         if callable(node.cost):
@@ -111,7 +111,10 @@ class CostBatchStep(GroupStep):
         return costs if not shape or shape[0] is None else np.maximum(costs, shape[0])
 
     def _admitted(self, chunk: Chunk, costs: Numbers) -> Numbers:
-        """Apply ``on_too_large`` to rows above ``max_cost``. Return the indices of the rows to batch."""
+        """Apply the ``on_too_large`` policy to rows that cost more than ``max_cost``.
+
+        Return the indices of the rows to batch.
+        """
         node: CostBatch = self.node
         too_large = costs > node.max_cost
         if node.on_too_large == "raise" and too_large.any():
@@ -131,7 +134,7 @@ class CostBatchStep(GroupStep):
         return ends.first if batches == start else int(ends.stops[batches - start - 1])
 
     def _elements(self, rows: HeldRows, batches: Sequence[Numbers]) -> Items | None:
-        """Build one element per batch and log the ends of the batches."""
+        """Build one element per batch, and record the end of each batch in the log."""
         if batches:
             ends = _Ends(self._last_end, np.array([batch[-1] + 1 for batch in batches], np.int64))
             self._ends.add(self._given, ends)

@@ -1,4 +1,7 @@
-"""Base classes of steps that combine several rows into one element and hold rows until it is complete."""
+"""Base classes of steps that combine several rows into one element.
+
+A step buffers rows until an element is complete.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class GroupStep(Step):
-    """Base of grouping steps: holds rows, charged to the memory budget."""
+    """Base class of grouping steps. It buffers rows and charges the rows to the memory budget."""
 
     makes_own_rows: ClassVar[bool] = True
 
@@ -42,20 +45,20 @@ class GroupStep(Step):
         self._held.end()
 
     def keep(self, numbers: Numbers) -> None:
-        """Release all held rows except those with the given numbers, which must be ascending."""
+        """Release all buffered rows except the rows with the given numbers. The numbers must be ascending."""
         self._rows.keep(numbers)
         self._held.resize(self._rows.nbytes)
 
     def lend(self, chunk: Chunk) -> None:
-        """Hold the rows of a chunk until the next :meth:`keep`."""
+        """Buffer the rows of a chunk until the next call of :meth:`keep`."""
         self._rows.push(chunk)
         self._passes_nbytes = max(self._passes_nbytes, self.context.services.budget.passes(chunk))
 
     def check_memory(self) -> None:
-        """Check that the held rows fit the memory limit, plus one row that may exceed it.
+        """Check that the buffered rows fit into the memory limit. One additional row may exceed the limit.
 
         Raises:
-            MemoryBudgetError: The held rows are larger.
+            MemoryBudgetError: The buffered rows need more memory.
         """
         limit = self.context.services.budget.limit
         if self._rows.nbytes > limit + self._passes_nbytes:
@@ -66,10 +69,11 @@ class GroupStep(Step):
             )
 
     def one_by_one(self, make: Callable[[Any], Chunk | None], groups: Sequence[Any]) -> Chunk | None:
-        """Build elements one at a time, after building them together failed.
+        """Build elements one at a time, after the attempt to build all elements together has failed.
 
         Raises:
-            PartlyDone: An element cannot be built. ``done`` holds the elements before it.
+            PartlyDone: An element cannot be built. The ``done`` attribute contains the elements before the failed
+                element.
         """
         made: list[Chunk] = []
         for group in groups:
@@ -90,7 +94,7 @@ class GroupStep(Step):
         return found.take(places)
 
     async def recall_groups(self, lineage: Lineage) -> tuple[HeldRows, list[Numbers]]:
-        """Recompute the rows of elements. Return all rows, and the row numbers of each element.
+        """Recompute the rows from which elements were made. Return all rows, and the row numbers of each element.
 
         Raises:
             StateMismatchError: The lineage of an element does not list its rows.
@@ -103,10 +107,10 @@ class GroupStep(Step):
 
 
 def rows_of_element(made_of: Any) -> Lineage:
-    """Return the lineage of the rows in an element.
+    """Return the lineage of the rows from which an element was made.
 
     Raises:
-        StateMismatchError: The lineage entry does not list rows.
+        StateMismatchError: The lineage entry of the element does not list rows.
     """
     if made_of is None or isinstance(made_of, (CutFrom, Beside)) or not len(made_of):
         raise StateMismatchError(["these ids do not say which rows the element was made of"])
@@ -118,7 +122,10 @@ O = TypeVar("O", bound=GroupOrder)  # noqa: E741
 
 @dataclass
 class SortingStep(GroupStep, Generic[O]):
-    """Base of steps whose groups are not consecutive rows, so that the state must name the held rows."""
+    """Base class of steps whose groups are not consecutive rows.
+
+    The saved state must list the buffered rows of such a step.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,19 +136,19 @@ class SortingStep(GroupStep, Generic[O]):
         self._accounted = 0
 
     def order(self) -> O:
-        """Return the grouping order, at the beginning of the stream."""
+        """Return the grouping order of this step for the beginning of the stream."""
         raise NotImplementedError
 
     def lengths(self, chunk: Chunk) -> Numbers:
-        """Return the length of each row, by which the order groups rows."""
+        """Return the length of each row. The order groups rows by length."""
         raise NotImplementedError
 
     def elements(self, rows: HeldRows, groups: Sequence[Any]) -> Chunk:
-        """Build one element per group. ``groups`` must not be empty."""
+        """Build one element per group of rows. ``groups`` must not be empty."""
         raise NotImplementedError
 
     def rows_done(self, group: Any) -> int:
-        """Return the number of input rows that this group completes."""
+        """Return the number of input rows whose last part is in this group."""
         raise NotImplementedError
 
     def push(self, chunk: Chunk) -> Chunk | None:
@@ -198,7 +205,7 @@ class SortingStep(GroupStep, Generic[O]):
 
     @classmethod
     def order_schema(cls, place: Place, part: Part) -> int:
-        """Validate the saved state of the order. Return the number of rows that it held."""
+        """Validate the saved state of the grouping order. Return the number of rows in its buffer."""
         raise NotImplementedError
 
     async def refill(self) -> None:

@@ -29,7 +29,8 @@ Numbers = NDArray[np.int64]
 class PackStep(SortingStep[PackOrder]):
     """Step of a ``Pack`` node.
 
-    The lineage of a packed row lists its rows. A row that was split has an additional id pair with the piece number.
+    The lineage of a packed row lists the input rows in the packed row. If an input row was split, its id has an
+    additional pair with the piece number.
     """
 
     kind: ClassVar[str] = "pack"
@@ -92,7 +93,7 @@ class PackStep(SortingStep[PackOrder]):
         )  # number 0 is the first of several pieces
 
     def _packed(self, rows: Chunk, bins: Sequence[Bin]) -> Chunk:
-        """Build one packed row per bin; ``rows`` holds one row per piece."""
+        """Build one packed row per bin. ``rows`` contains one row for each piece of an input row."""
         node: Pack = self.node
         describe = self.context.services.origins.describe
         arrays = pack_rows(

@@ -29,7 +29,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class WindowStep(GroupStep):
-    """Step of a ``Window`` node. Held rows are read again on resume, so the state stores no rows."""
+    """Step of a ``Window`` node. On resume, the step reads its buffered rows again, so the state stores no rows."""
 
     kind: ClassVar[str] = "window"
 
@@ -43,11 +43,11 @@ class WindowStep(GroupStep):
 
     @classmethod
     def order_of(cls, node: Any) -> WindowOrder | CycleOrder:
-        """Return the order of a node, at the beginning of the stream."""
+        """Return the window order of a plan node for the beginning of the stream."""
         return WindowOrder(node.size, node.shift, node.stride, node.drop_remainder)
 
     def make(self, rows: Chunk, describe: DescribeRow) -> Any:
-        """Build the element of one window."""
+        """Build the element from the rows of one window."""
         return stack_rows(rows, describe)
 
     def push(self, chunk: Chunk) -> Chunk | None:
@@ -108,12 +108,12 @@ class WindowStep(GroupStep):
 
     @classmethod
     def counted_alone(cls, place: Place) -> Place:
-        """Return the saved position with the row counts that this step can verify."""
+        """Return the saved position, with the row counts that this step can verify."""
         return place
 
     @classmethod
     def rows_of_input(cls, rows: Rows) -> Rows:
-        """Return the possible row counts of the input, given the rows that the step took."""
+        """Return the possible row counts of the input, given the number of rows that the step has received."""
         return rows
 
     async def recall(self, lineage: Lineage) -> Chunk:
@@ -130,9 +130,10 @@ class WindowStep(GroupStep):
         return node.shift >= node.span
 
     def _pushed_for(self, windows: int) -> int:
-        """Return the number of input rows from which the stream resumes after ``windows`` windows of this run.
+        """Return the input row number at which the stream resumes after ``windows`` windows of this run.
 
-        The count ends at the last window, because the upstream stage may not have logged later rows yet.
+        The row number is at most the number of rows received so far, because the upstream stage may not have logged
+        later rows yet.
         """
         return min(self._order.rows_behind(self._given + windows), self._order.pushed)
 
@@ -184,5 +185,5 @@ class RebatchStep(WindowStep):
 
 
 def _agree(given: int, pushed: int, order: WindowOrder | CycleOrder) -> bool:
-    """Return True if ``given`` windows and ``pushed`` rows are consistent for this order."""
+    """Return True if ``given`` emitted windows and ``pushed`` input rows are consistent for this order."""
     return pushed == 0 if not given else order.begins(given - 1) < pushed <= order.begins(given)

@@ -1,5 +1,5 @@
-"""Run ``to_device()``: write batches into slots and copy them to the device.
+"""Run ``to_device()``: write batches into host memory slots and copy the batches to the device.
 
-Input: batches in host memory.
-Output: batches in device slots, in order.
+Input of ``to_device()``: batches in host memory.
+Output of ``to_device()``: batches in device memory slots, in the same order.
 """

@@ -20,7 +20,10 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.randomness import key_of
 
 Prepare = Callable[[TakenApart], TakenApart]
-"""Function that transforms the leaves of a batch before they are written into a slot, on the writing thread."""
+"""Function that transforms the arrays of a batch.
+
+The writing thread calls it before it writes the batch into a slot.
+"""
 
 
 class CastRows:
@@ -35,11 +38,11 @@ class CastRows:
         self._key = key_of(seed, "image_cast", context.epoch)
 
     def prepare(self, ids: RowIds, made_of: Sequence[MadeOf | None] | None) -> Prepare | None:
-        """Return the function that prepares one batch, or None without a transform.
+        """Return the function that prepares one batch, or None if the node has no transform.
 
         Args:
             ids: Row id of the batch.
-            made_of: Lineage of the batch, as a list of one entry, or None.
+            made_of: List with one entry, the lineage (row ids) of the batch; or None.
         """
         cast = self._cast
         if cast is None:
@@ -57,7 +60,7 @@ class CastRows:
 
 
 def row_keys(origins: Origins, ids: RowIds, key: np.uint64) -> NDArray[np.uint64]:
-    """Return a random 64-bit key per row. The keys depend only on ``key`` and on each row's source, epoch and number.
+    """Return a random 64-bit key per row. Each key depends only on ``key`` and on the row's source, epoch and number.
 
     Args:
         ids: Ids of the source rows.

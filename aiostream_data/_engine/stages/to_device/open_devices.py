@@ -1,4 +1,4 @@
-"""Devices of one loader, keyed by ``to_device`` node."""
+"""Devices used by one loader, keyed by ``to_device`` plan node."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from aiostream_data.plan.base import Node
 
 
 class Devices(dict[Node, DeviceStage]):
-    """Devices of one loader, keyed by node; see :class:`~aiostream_data._engine.flow.features.Features`."""
+    """Devices used by one loader, keyed by plan node; see :class:`~aiostream_data._engine.flow.features.Features`."""

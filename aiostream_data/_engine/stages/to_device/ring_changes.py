@@ -1,4 +1,4 @@
-"""Let coroutines wait for changes of a device's slots that any thread makes."""
+"""Let coroutines wait until any thread changes the state of a device's memory slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 class RingChanges:
-    """Notifier that wakes coroutines of one event loop. Use it on the loop's thread, except :meth:`changed`."""
+    """Notifier that wakes coroutines of one event loop.
+
+    Use this class only on the event loop's thread, except :meth:`changed`.
+    """
 
     def __init__(self, state: RingState) -> None:
         self._loop = asyncio.get_running_loop()
@@ -23,12 +26,14 @@ class RingChanges:
     async def until(
         self, attempt: Callable[[], T | None], waits: AbstractContextManager[object], look_again_s: float | None = None
     ) -> T:
-        """Call ``attempt`` now and after every change until its result is not None. Return the result.
+        """Call ``attempt`` now and after every change, until ``attempt`` returns a result other than None.
+
+        Return that result.
 
         Args:
             attempt: Function that must not block. Exceptions of ``attempt`` propagate.
-            waits: Context manager entered while waiting.
-            look_again_s: Maximum seconds between two attempts, even without a change.
+            waits: Context manager that is active while this method waits.
+            look_again_s: Maximum time between two attempts in seconds, even without a change.
         """
         changes, found = self._state.changes, attempt()
         if found is not None:
@@ -54,7 +59,7 @@ class RingChanges:
                 timer.cancel()
 
     def changed(self) -> None:
-        """Wake all waiters. Any thread may call this, with the ring's lock held."""
+        """Wake all waiters. Any thread that holds the ring's lock may call this method."""
         if self._waiters:
             with suppress(RuntimeError):  # the loop is closed, so no coroutine waits
                 self._loop.call_soon_threadsafe(self._wake)
@@ -68,7 +73,7 @@ class RingChanges:
 
 @contextmanager
 def changes_of(state: RingState) -> Iterator[RingChanges]:
-    """Yield a :class:`RingChanges` for the running loop, registered with the ring for the duration of the block."""
+    """Yield a :class:`RingChanges` for the running event loop, registered with the slot ring until the block ends."""
     changes = RingChanges(state)
     state.on_change = changes.changed
     try:

@@ -1,10 +1,10 @@
 """Write batches into host slots and copy them to a device, in order.
 
-Each batch waits for a host slot in the stage's coroutine, which blocks no thread. Pool threads write several batches at
-once into different slots. A dedicated thread then submits the copies in batch order; it never blocks, because the stage
-calls it only when a device slot is free. The device's waiter thread releases host slots. A
-:class:`~aiostream_data.device.filling.Filling` owns each slot until the batch was sent, so no slot is lost if the run
-ends.
+The stage's coroutine waits for a free host slot for each batch, without blocking a thread. Threads of a pool write
+several batches concurrently, each batch into its own host slot. A dedicated thread then submits the device copies in
+batch order. This thread never blocks, because the stage calls it only when a device slot is free. The device's waiter
+thread releases host slots after their copies. A :class:`~aiostream_data.device.filling.Filling` owns each slot until
+the batch was sent, so no slot is lost if the run ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import RowIds
 
 LOOK_AGAIN_S: Final = 0.05
-"""Seconds between checks of a full device that lends batches; a garbage-collected batch sends no notification."""
+"""Seconds between checks for free slots on a device that lends batches.
+
+The checks are needed because a garbage-collected batch sends no notification.
+"""
 
 
 @dataclass
@@ -95,7 +98,7 @@ class _Sending:
         return self.stage.counters
 
     async def _rows(self, inlet: Inlet) -> AsyncIterator[_Row]:
-        """Yield each batch with a free host slot."""
+        """Yield each batch together with a free host slot."""
         while (chunk := await self._received(inlet)) is not None:
             for row, batch in enumerate(chunk.elements()):
                 filling = await self._slot_for(batch, chunk.lease)
