@@ -1,10 +1,10 @@
-"""Resume with a shard list that differs from the saved one: decide which shards each source reads, or raise an error.
+"""Resume when the shard list has changed: decide which shards each source reads, or raise an error.
 
-How this works. The remaining rows of an epoch belong to old shards that are still listed and to new shards. An epoch
-in progress keeps its shard numbers (:mod:`~aiostream_data._engine.resume.shard_numbers`) and reads new shards after
-the old ones. This is exact unless the state counts rows that the new list cannot identify. Examples are rows of a
-shard whose content changed, rows of a partly delivered element, and rows of a cache. In these cases resuming raises
-StateMismatchError.
+How this works. The remaining rows of an epoch come from old shards that are still listed, and from new shards. An epoch
+in progress keeps its shard numbers (:mod:`~aiostream_data._engine.resume.shard_numbers`) and reads new shards after the
+old shards. The remaining rows are exact unless the state counts rows that cannot be identified in the new list.
+Examples of such rows are rows of a changed shard, rows of a partly delivered element, and rows of a cache. For such
+rows, resuming raises StateMismatchError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from aiostream_data.safe_url import safe_url
 
 
 class ChangedShards:
-    """The shards of all sources of a resumed plan.
+    """The shards that each source of a resumed plan reads.
 
     Args:
         plan: The plan that the engine runs.
@@ -42,11 +42,12 @@ class ChangedShards:
         state: Engine state restored from the options.
 
     Attributes:
-        numbers: Shard numbers for epochs that began before the list changed, keyed by source key.
+        numbers: For each source key, the shard numbers for epochs that began before the list changed.
         gained: Keys of sources that read new shards after their saved position, and of mixtures with new inputs.
 
     Raises:
-        StateMismatchError: The remaining rows cannot be determined. The message names shards and a remedy.
+        StateMismatchError: The remaining rows cannot be determined. The error message names the shards and suggests a
+            solution.
     """
 
     def __init__(self, plan: Node, context: RunContext, options: EngineOptions, state: EngineState) -> None:
@@ -69,7 +70,7 @@ class ChangedShards:
                 self._take_over(node, key, shards, saved[key])
 
     def _check_mixture(self, mixture: Node) -> None:
-        """Raise StateMismatchError if the mixture has a new input and cannot deliver all rows of that input."""
+        """Raise StateMismatchError if the mixture has a new input and cannot deliver all rows of the new input."""
         counting = [each for each in self._read.counting if mixture in walk(each.node)]
         if self._force or (not counting and mixture not in self._read.finished):
             return
@@ -143,7 +144,7 @@ class ChangedShards:
 
 
 def _numbers_after(saved: SavedShards, match: ShardMatch, read: SourceRead) -> list[ShardNumbers]:
-    """Return a source's shard numbers after a change of the list, for each epoch that the state refers to."""
+    """Return a source's shard numbers after the shard list changed, for each epoch that the state refers to."""
     epochs = read.epochs
     current = epochs[-1] + 1 if read.in_progress is None else read.in_progress
     numbers = [each for each in saved.numbered if each.epoch >= epochs[0]]
@@ -165,7 +166,7 @@ def _after(numbers: ShardNumbers, match: ShardMatch, count: int, current: int) -
 
 
 def _has_more_eras(place: Place, numbers: Sequence[ShardNumbers]) -> bool:
-    """Return True if the shard list has an era that the source had not started at its saved position."""
+    """Return True if the source has an era (shards added by one list change) not started at its saved position."""
     eras = next((each.eras for each in numbers if place.epoch <= each.epoch), None)
     if eras is None:
         return False

@@ -1,4 +1,4 @@
-"""Map each plan node type to the stage or step class that runs it."""
+"""Map each type of plan node to the stage or step class that runs nodes of this type."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
     WorkerShard: WorkerShardStep,
     LoaderShard: LoaderShardStep,
 }
-"""Nodes that run as steps in the hops of the stage before them, without their own task."""
+"""Step classes by node type. A step needs no task of its own: it runs in the hops (calls) of the previous stage."""
 
 
 def build(node: Node, context: RunContext, counters: StageCounters, fused: Sequence[op.Call] = ()) -> Stage:
     """Create the stage that runs ``node``.
 
     Args:
-        fused: Nodes below ``node`` that run in the same stage, in stream order; from :func:`fused_below`.
+        fused: Earlier nodes that run in the same stage, in stream order; from :func:`fused_below`.
     """
     if fused:
         return RowwiseStage(node, context, counters, fused=fused)
@@ -114,7 +114,7 @@ def build(node: Node, context: RunContext, counters: StageCounters, fused: Seque
 
 
 def fused_below(node: Node) -> tuple[op.Call, ...]:
-    """Return the nodes below ``node`` whose functions run in the hops of ``node``, in stream order."""
+    """Return the nodes before ``node`` whose functions run in the same hops as ``node``, in stream order."""
     fused: list[op.Call] = []
     while isinstance(node, op.Call) and isinstance(node.input, op.Call) and _run_alike(node, node.input):
         node = node.input
@@ -130,7 +130,7 @@ def _run_alike(node: op.Call, lower: op.Call) -> bool:
 
 
 def steps_after(node: Node, context: RunContext) -> tuple[Node, list[Step]]:
-    """Return the node that runs as a stage, and the steps between that stage and ``node``, in stream order."""
+    """Return the node that runs as a stage, and the steps that follow this stage up to ``node``, in stream order."""
     steps: list[Step] = []
     while type(node) in STEPS:
         assert isinstance(node, Operator)

@@ -1,4 +1,4 @@
-"""The engine of one loader: a private event loop that runs on its own thread until the loader is closed."""
+"""Engine of one loader: runs a private event loop on its own thread until the loader is closed."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ from aiostream_data.state_fields import naming
 
 
 class Engine:
-    """Runs one plan from open to close, independent of the loader that reads the elements.
+    """Engine that runs one plan from open to close, independent of the loader that reads the elements.
 
     Attributes:
-        plan: The plan after all rewrites.
-        bridge: Queue of parcels for the consumer.
-        state: Origins of rows, and positions from which the plan can resume.
+        plan: Plan that the engine runs, after all rewrites.
+        bridge: Queue through which the consumer receives elements.
+        state: Origins of rows, and the positions from which the plan can be resumed.
         resources: Executors, stores, devices, memory budget, and stage counters.
         hosting: Worker processes that run parts of the plan; None without ``in_subprocess()``.
-        thread, loop: The engine's thread and event loop; ``loop`` is None until the thread has started.
+        thread, loop: Thread and event loop of the engine; ``loop`` is None until the thread has started.
         pid: ID of the process that created the engine.
-        loop_cpu_s: CPU seconds of the event loop at its last hand-over to the consumer.
-        has_thread: True if the engine runs on its own thread, False if it runs on the caller's.
+        loop_cpu_s: CPU seconds that the event loop had used when it last passed elements to the consumer.
+        has_thread: True if the engine runs on its own thread, False if the engine runs on the caller's thread.
     """
 
     has_thread: ClassVar[bool] = True
@@ -95,9 +95,9 @@ class Engine:
         self._start()
 
     def _check_schema(self) -> None:
-        """Raise an error for a damaged state before any stage runs.
+        """Raise an error if the saved state is damaged, before any stage runs.
 
-        A state of another pipeline is rejected later, with a list of the differences.
+        A state of another pipeline is rejected later, with a list of the differences between the pipelines.
         """
         options, resuming = self.options, self.options.run.resuming
         if options.held_against is None:
@@ -137,7 +137,10 @@ class Engine:
         )
 
     def _give_up(self, waited_s: float) -> None:
-        """End the run with a StageTimeoutError that names the blocking stage. Runs on the watchdog's thread."""
+        """End the run with a StageTimeoutError that names the blocking stage.
+
+        The watchdog's thread calls this method.
+        """
         limit_s = self.options.run.diagnosing.stage_timeout_s
         assert limit_s is not None
         stage, sentence = self._what_is_stuck()
@@ -169,7 +172,10 @@ class Engine:
 
     @property
     def is_here(self) -> bool:
-        """True if the engine runs in this process. A forked child has neither its threads nor its connections."""
+        """True if the engine runs in this process.
+
+        A forked child process has neither the threads nor the connections of the engine.
+        """
         return os.getpid() == self.pid
 
     def check_process(self) -> None:
@@ -181,7 +187,10 @@ class Engine:
             )
 
     def wait_ready(self) -> None:
-        """Block until files are listed and devices are open. Raise the error if opening failed."""
+        """Block until files have been listed and devices have been opened.
+
+        Raise the error if listing files or opening a device failed.
+        """
         self.check_process()
         if not self._ready.happened:
             with self.bridge.consumer_waits():
@@ -190,7 +199,7 @@ class Engine:
             raise self._open_error
 
     async def wait_ready_async(self) -> None:
-        """Await :meth:`wait_ready` on the caller's event loop."""
+        """Perform :meth:`wait_ready` without blocking the caller's event loop."""
         self.check_process()
         if not self._ready.happened:
             with self.bridge.consumer_waits():
@@ -198,7 +207,9 @@ class Engine:
         self.wait_ready()
 
     def settle(self, elements: int) -> None:
-        """Save the position after ``elements`` elements and the statistics of worker processes; then release them."""
+        """Save the position after ``elements`` elements and the worker processes' statistics; then release the
+        processes.
+        """
         if self.hosting is not None:
             self.hosting.hurry()
             self.state.keep_place(elements)
@@ -206,7 +217,10 @@ class Engine:
             self.hosting.let_go()
 
     def stats_elsewhere(self) -> list[Mapping[str, Any]]:
-        """Copy the stage counters of worker processes to the board. Return the processes' other statistics."""
+        """Copy the stage counters of worker processes to the engine's counters.
+
+        Return the other statistics of the worker processes.
+        """
         if self.hosting is None:
             return []
         self.hosting.show(self.resources.board, {node: number for number, node in enumerate(walk(self.plan))})
@@ -219,7 +233,10 @@ class Engine:
         return dump_of(self)
 
     def stop_soon(self) -> None:
-        """Request cancellation of all stages; do not wait. Idempotent; callable from any thread and finalizers."""
+        """Request that all stages are cancelled; do not wait.
+
+        The method is idempotent and can be called from any thread and from finalizers.
+        """
         if not self.is_here or self._stopping:
             return
         self._stopping = True
@@ -231,9 +248,10 @@ class Engine:
                 loop.call_soon_threadsafe(self._cancel_main)
 
     def stop(self) -> None:
-        """Stop the engine and wait for its thread, at most ``2 * CLOSE_S`` seconds, and for its worker processes.
+        """Stop the engine. Wait at most ``2 * CLOSE_S`` seconds for its thread, then for its worker processes.
 
-        Return without waiting if a user function that the engine runs makes the call: waiting would deadlock.
+        If a user function that the engine runs calls this method, return without waiting, because waiting would
+        deadlock.
         """
         self.stop_soon()
         if self.is_here and threading.current_thread() not in (self.thread, *self.resources.workers.threads()):
@@ -242,7 +260,7 @@ class Engine:
                 self.hosting.wait_closed(CLOSE_S)
 
     async def stop_async(self) -> None:
-        """Await :meth:`stop` on the caller's event loop."""
+        """Perform :meth:`stop` without blocking the caller's event loop."""
         self.stop_soon()
         if self.is_here:
             await self._done.wait_async()
@@ -257,7 +275,7 @@ class Engine:
             self._abandoning = self.loop.call_later(CLOSE_S, self._abandon)
 
     def _abandon(self) -> None:
-        """Stop the loop although a cancelled user coroutine still runs."""
+        """Stop the event loop even though a cancelled user coroutine is still running."""
         if self.loop is not None:
             self._stuck = True
             self.loop.stop()
@@ -288,7 +306,10 @@ class Engine:
             self._main.cancel()
 
     def _end(self, loop: asyncio.AbstractEventLoop | None, failure: BaseException | None) -> None:
-        """Release all resources and report the ending to the consumer. The loop has stopped before this call."""
+        """Release all resources and send the ending (success or an error) to the consumer.
+
+        The event loop has already stopped when this method is called.
+        """
         error = self._error_of(failure)
         if self._abandoning is not None:  # otherwise this timer stops the loop during close_loop()
             self._abandoning.cancel()
@@ -311,7 +332,7 @@ class Engine:
             self._done.announce()
 
     def _error_of(self, failure: BaseException | None) -> BaseException | None:
-        """Return the error that the consumer receives for the run's failure."""
+        """Return the error that the consumer receives when the run has failed."""
         if failure is None:
             return None
         if isinstance(failure, asyncio.CancelledError):
@@ -324,7 +345,10 @@ class Engine:
         return error
 
     async def _until_asked(self) -> None:
-        """Wait until the consumer requests an element. Return at once in this class, which reads ahead."""
+        """Wait until the consumer requests an element.
+
+        In this class the method returns immediately, because the engine reads ahead.
+        """
 
     async def _work(self) -> None:
         resources = self.resources
@@ -374,7 +398,7 @@ class Engine:
             await self._until_slots_are_free()
 
     async def _until_slots_are_free(self) -> None:
-        """With devices, wait until the consumer has taken every batch: closing a device frees its slots."""
+        """With devices, wait until the consumer has taken every batch: closing a device frees the memory of batches."""
         if self.resources.devices:
             await self.bridge.until_all_taken()
 
@@ -389,7 +413,7 @@ class Engine:
             await self._take_over_shards(context)
 
     async def _take_over_shards(self, context: RunContext) -> None:
-        """Resume with the listed shards, which can differ from the shards of the state."""
+        """Resume with the listed shards, which can differ from the shards in the saved state."""
         from aiostream_data._engine.changed_shards import ChangedShards  # needed for resuming only
 
         shards = value_of(await self.resources.pool.submit(ChangedShards, self.plan, context, self.options, self.state))
@@ -406,7 +430,10 @@ def _has_stopped(engine: weakref.ref[Engine]) -> None:
 
 
 def _weakly(question: Callable[[], bool]) -> Callable[[], bool]:
-    """Wrap a bound method without keeping its object alive. The wrapper returns True once the object is deleted."""
+    """Wrap a bound method without keeping the method's object alive.
+
+    When the object has been deleted, the wrapper returns True.
+    """
     method = weakref.WeakMethod(question)
 
     def asked() -> bool:

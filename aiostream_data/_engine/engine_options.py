@@ -19,23 +19,23 @@ class EngineOptions:
 
     Attributes:
         run: Options that the user passed to ``open()``.
-        epoch: Number of the first epoch. Random draws depend on it.
+        epoch: Number of the first epoch. Random draws depend on the epoch.
         root_seed: Seed for operators without their own seed; drawn at random if None.
-        state: Position to resume from; None starts at the beginning.
-        book: Rows that the state names.
-        weights: Changes of mixture weights made before the state was saved.
-        caches: Epoch in which each cache first read its rows.
-        written: Plan as the user wrote it; None if it equals the plan that the engine runs.
-        world_size: Number of ranks that share the rows.
-        held_against: Description of the saved pipeline, compared with the current one.
-        received: Approximate number of rows and elements that the consumer had received at the state.
-        of_ranks: Options with the state of each rank, if the user passed a list of states. All are checked.
+        state: Saved position to resume from; None starts at the beginning.
+        book: Rows that the saved state names, in encoded form.
+        weights: Changes of mixture weights that were made before the state was saved.
+        caches: For each cache, the epoch in which the cache first read its rows.
+        written: Plan as the user wrote it; None if the engine runs the plan unchanged.
+        world_size: Number of ranks (training processes) that share the rows.
+        held_against: Description of the saved pipeline, to be compared with the current pipeline.
+        received: Approximate number of rows and elements that the consumer had received when the state was saved.
+        of_ranks: If the user passed a list of states, the options with the state of each rank. All are checked.
         given_seed: Seed that the user passed in addition to a state.
         fetch: True to recompute only the rows of ``book``, in the order of its first entry.
         fetched_from: URL or source name of the first row to fetch.
-        keys: Node numbers of the plan and of any operators after it; None numbers the nodes from 0.
-        current_gpu: GPU selected in the thread that opened the loader; None if none was selected.
-        list_once: Rank that lists the files for all ranks; None if each rank lists them.
+        keys: Numbers of the plan's nodes and of any operators after the plan; None numbers the nodes from 0.
+        current_gpu: GPU that was selected in the thread that opened the loader; None if no GPU was selected.
+        list_once: Rank that lists the files for all ranks; None if each rank lists the files itself.
     """
 
     run: RunOptions
@@ -58,5 +58,5 @@ class EngineOptions:
     list_once: ListOnce | None = None
 
     def states(self) -> list[tuple[str, EngineOptions]]:
-        """Return each state to resume from, with its name in error messages."""
+        """Return the name and the options of each saved state to resume from; errors use the name."""
         return [(f"state[{number}]", each) for number, each in enumerate(self.of_ranks)] or [(STATE, self)]

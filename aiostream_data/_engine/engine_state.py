@@ -31,27 +31,27 @@ if TYPE_CHECKING:
 
 
 class EngineState:
-    """Computes saved states and row origins on the consumer's thread while the stages run.
+    """Provider of saved states and row origins, used on the consumer's thread while the stages run.
 
     Attributes:
         root_seed: Seed for operators without their own seed.
-        origins: Sources of the rows of every run.
-        book: Rows that the state of ``open()`` names.
-        weights: Changes of mixture weights.
-        cached_epochs: Epoch in which each cache first read its rows.
-        identity: Fingerprint of the data set, compared with that of a state.
+        origins: Table of the sources of all rows.
+        book: Rows named in the state that was passed to ``open()``.
+        weights: Changes of mixture weights during the run.
+        cached_epochs: For each cache, the epoch in which the cache first read its rows.
+        identity: Fingerprint of the data set, compared with the fingerprint in a saved state.
         keys: Numbers of the plan's nodes.
         mixtures_with_gained: Mixtures that gained inputs after the state was saved.
-        position: Position of the run; None until the run has started.
+        position: Current position of the run; None until the run has started.
         hosting: Worker processes that run parts of the plan; None without ``in_subprocess()``.
     """
 
     def __init__(self, plan: Node, options: EngineOptions) -> None:
-        """Restore the state in ``options``, or start a new one.
+        """Restore the saved state in ``options``, or start from the beginning.
 
         Args:
             plan: The plan that the engine runs.
-            options: Engine options with ``written`` set.
+            options: Engine options whose attribute ``written`` is set.
 
         Raises:
             StateMismatchError: The state in ``options`` is damaged.
@@ -73,13 +73,13 @@ class EngineState:
         self._spaces = Spaces(self.origins)
 
     def keep_keys(self, saved: Mapping[str, Any]) -> None:
-        """Keep the saved node numbers if mixtures gained inputs after the state was saved.
+        """Keep the saved numbers of the nodes if mixtures gained inputs after the state was saved.
 
         Args:
             saved: Description of the saved pipeline.
 
         Raises:
-            StateMismatchError: A new input precedes an old input of the mixture.
+            StateMismatchError: A new input of a mixture comes before an old input.
         """
         gained, known = self.identity.gained_inputs(saved) or (), saved.get("keys")
         if gained or known is not None:
@@ -88,12 +88,12 @@ class EngineState:
             self.mixtures_with_gained = mixtures_with_gained(self._plan, gained)
 
     def read_caches_first(self, epochs: Mapping[int, int]) -> None:
-        """Set the epoch in which each cache first reads its rows, unless the state has set it."""
+        """Set the epoch in which each cache first reads its rows, unless the saved state contains this epoch."""
         for key, epoch in epochs.items():
             self.cached_epochs.setdefault((0, key), epoch)
 
     def place(self, elements: int) -> dict[str, Any]:
-        """Return the parts of a state saved after this run's first ``elements`` elements.
+        """Return the parts of a saved state that describe the position after this run's first ``elements`` elements.
 
         Raises:
             WorkerDiedError: A worker process that ran part of the plan has died.
@@ -111,23 +111,26 @@ class EngineState:
         return {"weights": self.weights.state(), "caches": caches or None}
 
     def keep_place(self, elements: int) -> None:
-        """Store the result of :meth:`place` before the worker processes end. Do nothing if one of them has died."""
+        """Compute and store the result of :meth:`place` before the worker processes end.
+
+        Do nothing if a worker process has died.
+        """
         with suppress(WorkerDiedError):
             self._kept = elements, self.place(elements)
 
     def forget(self, elements: int) -> None:
-        """Discard history before element ``elements``."""
+        """Discard the history before element ``elements``, which no saved state will need."""
         if elements and self.position is not None:
             self.position.forget(elements)
 
     def origins_of(self, own: RowIds, made_of: MadeOf | None) -> list[Origin]:
-        """Return the origin of each row of an element."""
+        """Return the origin (URL and position) of each row of an element."""
         found = origins_of(own, made_of, self.origins, self.root_seed)
         keys = self.identity.keys
         return found if keys is None else [replace(each, row={**each.row, "keys": keys}) for each in found]
 
     def set_weights(self, weights: Weights, from_row: int | None) -> int:
-        """Change the weights of the selected mixture; see :meth:`aiostream_data.Loader.set_weights`."""
+        """Change the weights of a mixture; see :meth:`aiostream_data.Loader.set_weights`."""
         mixture = mixture_meant(self._plan, weights)
         vector = vector_of(weights, mixture.schedule.names)
         key = self.keys[mixture]
@@ -136,14 +139,14 @@ class EngineState:
         return self.weights.set(key, mixture.schedule, vector, from_row)
 
     def weights_so_far(self) -> Any:
-        """Return all weight changes since the engine started, for a replay of the same rows."""
+        """Return all weight changes since the engine started; with them, another run can reproduce the same rows."""
         if self.hosting is not None:
             self.hosting.tell_weights(self.weights, self.keys)
         return self.weights.state(from_the_beginning=True)
 
 
 def _keys(plan: Node, known: Sequence[int] | None) -> dict[Node, int]:
-    """Return the numbers of a plan's nodes: the first of the ``known`` numbers, or numbers from 0 if None."""
+    """Return a number for each node of a plan: from ``known``, or counted from 0 if ``known`` is None."""
     plain = keys_of(plan)
     if known is None:
         return plain

@@ -9,13 +9,14 @@ CLOSE_S = 2.0
 """Time limit in seconds for closing a loader."""
 
 LEFTOVERS_S = 0.5
-"""Seconds that background tasks, such as those of a client library, have to end after their cancellation."""
+"""Seconds that background tasks, such as the tasks of a client library, have to end after they are cancelled."""
 
 
 def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return the event loop factory: uvloop's if it is installed, else asyncio's.
+    """Return the event loop factory of uvloop if uvloop is installed, otherwise the factory of asyncio.
 
-    Call this on the thread that opens the loader: another thread cannot import uvloop while the interpreter exits.
+    Call this function on the thread that opens the loader, because no other thread can import uvloop while the
+    interpreter exits.
     """
     try:
         import uvloop
@@ -26,12 +27,13 @@ def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def close_loop(loop: asyncio.AbstractEventLoop, *, of_thread: bool = True) -> None:
-    """Cancel the remaining tasks of ``loop``, wait for them a bounded time, and close ``loop``.
+    """Cancel the remaining tasks of ``loop``, wait a limited time for them, and close ``loop``.
 
-    Call this on the loop's own thread.
+    Call this function on the thread of the event loop.
 
     Args:
-        of_thread: True if ``loop`` is set as the thread's event loop; the thread then has none afterwards.
+        of_thread: True if ``loop`` is the current event loop of the thread. Afterwards, the thread has no current event
+            loop.
     """
     leftovers = asyncio.all_tasks(loop)
     for task in leftovers:

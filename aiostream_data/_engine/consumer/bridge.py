@@ -1,9 +1,9 @@
-"""Pass elements from the engine's loop to the consumer, on any thread or loop.
+"""Pass elements from the engine's event loop to the consumer, which can use any thread or event loop.
 
-How this works. The engine's loop puts *parcels* (lists of finished elements) into a queue. The consumer takes one
-parcel at a time, so the cost of crossing threads occurs once per parcel. The queue is bounded: while it is full, the
-engine's loop waits for the consumer. The stream ends with an :class:`Ending` (finished, or an error). Every later call
-returns the same ending.
+How this works. The engine's event loop puts *parcels* (lists of finished elements) into a queue. The consumer takes one
+parcel at a time, so passing data between threads costs time only once per parcel. The queue is bounded: while the queue
+is full, the engine's event loop waits for the consumer. The stream ends with an :class:`Ending`, which means success or
+an error. Every call after the end returns the same ending.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from aiostream_data.rows.row_ids import RowIds
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Elements ready for the consumer.
+    """Parcel: finished elements that the consumer can receive.
 
     Attributes:
-        elements: The elements in order; never empty.
+        elements: The elements in order; the list is never empty.
         own_ids: Row ids of the elements, one row each.
-        ids: Same as ``own_ids``, or one ``made_of`` entry per element if elements were made of several rows.
-        runs: Row ids of the rows in all elements, in order and in few arrays; or None.
+        ids: Same as ``own_ids``; if elements were made of several rows, one ``made_of`` entry per element instead.
+        runs: Row ids of all rows in the elements, in order and stored in few arrays; or None.
         nbytes: Size of the elements in bytes.
-        lease: Object that releases the bytes in the memory budget when the parcel is dropped.
+        lease: Object that releases the bytes in the memory budget when the parcel is deleted.
     """
 
     elements: list[Any]
@@ -50,10 +50,11 @@ class Ending:
 
 
 class Waiting(NamedTuple):
-    """A wait of the consumer.
+    """A wait of the consumer for the next element.
 
     Attributes:
-        since: Start of the wait in ``perf_counter()`` seconds, moved back by earlier waits for the same element.
+        since: Start of the wait in ``perf_counter()`` seconds, minus the duration of earlier waits for the same
+            element.
         thread: Identifier of the consumer's thread.
         number: Number of parcels received before this wait.
     """
@@ -67,10 +68,10 @@ class Bridge:
     """Bounded queue of parcels between the engine's loop and one consumer at a time.
 
     Args:
-        max_elements: Maximum number of queued elements. A larger parcel is accepted if the queue is empty.
+        max_elements: Maximum number of queued elements. A parcel with more elements is accepted if the queue is empty.
 
     Attributes:
-        consumer: Current wait of the consumer; None while it does not wait.
+        consumer: Current wait of the consumer; None while the consumer does not wait.
         on_wait: Called on the consumer's thread when a wait begins.
     """
 
@@ -101,7 +102,7 @@ class Bridge:
     # -- the engine's side
 
     async def put(self, parcel: Parcel) -> None:
-        """Wait for room, then queue the parcel. Loop thread only."""
+        """Wait for room in the queue, then queue the parcel. Loop thread only."""
         self._loop = asyncio.get_running_loop()
         count = len(parcel.elements)
         while self._waiting and self._waiting + count > self._max_elements:
@@ -120,9 +121,9 @@ class Bridge:
         await self._room
 
     def end(self, error: BaseException | None, discard: bool = False) -> None:
-        """Queue the ending. With ``discard``, drop the queued parcels first.
+        """Queue the ending. With ``discard``, first remove all queued parcels.
 
-        If called with several errors, the first one is delivered. Safe from any thread.
+        If this method is called with several errors, the consumer receives the first error. Safe from any thread.
         """
         if discard:
             self._drain()
@@ -154,7 +155,7 @@ class Bridge:
 
     @contextmanager
     def consumer_waits(self) -> Iterator[None]:
-        """Mark the consumer as waiting for the duration of the block."""
+        """Context manager that marks the consumer as waiting for the next element."""
         began = perf_counter()
         self.consumer = Waiting(began - self._waited_s, threading.get_ident(), self._received_count)
         try:
@@ -165,7 +166,10 @@ class Bridge:
             self._waited_s += perf_counter() - began
 
     def get(self) -> Parcel | Ending:
-        """Block until a parcel or the ending arrives, and return it. Interruptible by signals in the main thread."""
+        """Block until a parcel or the ending arrives, and return the parcel or ending.
+
+        Signals can interrupt this call in the main thread.
+        """
         if self._ending is not None:
             return self._ending
         with self.consumer_waits():
@@ -184,7 +188,7 @@ class Bridge:
         return self._received(item)
 
     async def get_async(self) -> Parcel | Ending:
-        """Await a parcel or the ending on the caller's loop. Cancellation loses no parcel."""
+        """Await a parcel or the ending on the caller's event loop. Cancellation loses no parcel."""
         while self._ending is None:
             try:
                 item = self._queue.get_nowait()
@@ -214,13 +218,13 @@ class Bridge:
         return item
 
     def took(self, parcel: Parcel) -> None:
-        """Mark the parcel as delivered, which frees its room in the queue."""
+        """Mark the parcel as delivered, so that the queue has room for new parcels."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the engine has ended; queued parcels stay valid
                 self._loop.call_soon_threadsafe(self._taken, len(parcel.elements))
 
 
 def resolve(future: asyncio.Future[None]) -> None:
-    """Set the result of ``future`` unless it is done. Call on the loop of ``future``."""
+    """Set the result of ``future`` unless the future is done. Call this function on the event loop of ``future``."""
     if not future.done():
         future.set_result(None)

@@ -1,5 +1,5 @@
 """Diagnose a stuck loader.
 
-Input: a running engine with its stages, executors, memory and processes.
-Output: a text report that names the stuck stage, and an alarm after a time limit.
+Input: a running engine with its stages, executors, memory and worker processes.
+Output: a text report that names the stuck stage, and an alarm if the consumer waits too long.
 """

@@ -29,7 +29,7 @@ from aiostream_data.plan.written import function_name
 
 
 class RunningResources(Protocol):
-    """Executors, stages and memory of a running engine."""
+    """Executors, stages and memory of a running engine, as needed by a report."""
 
     budget: Budget
     runs: StageRuns
@@ -41,7 +41,7 @@ class RunningResources(Protocol):
 
 
 class RunningEngine(Protocol):
-    """Interface of a running engine."""
+    """Interface of a running engine, as needed by a report."""
 
     bridge: Bridge
     loop: asyncio.AbstractEventLoop | None
@@ -57,17 +57,20 @@ class RunningEngine(Protocol):
 
 
 ANSWER_S = 0.25
-"""Seconds that the event loop has to answer before it is reported as blocked."""
+"""Seconds to wait for an answer of the event loop before reporting the loop as blocked."""
 
 CHILD_S = 1.0
-"""Seconds that a worker process has to report its activity."""
+"""Seconds to wait for the activity report of a worker process."""
 
 MAX_CALLS = 20
-"""Maximum number of listed calls of user functions."""
+"""Maximum number of running user-function calls listed in a report."""
 
 
 def dump_of(engine: RunningEngine) -> str:
-    """Return the report of a running engine. Takes a fraction of a second, longer with worker processes."""
+    """Return a text report about the activity of a running engine.
+
+    Creating the report takes a fraction of a second, or longer with worker processes.
+    """
     now = perf_counter()
     resources = engine.resources
     states = stage_states(resources, now)
@@ -87,7 +90,7 @@ def dump_of(engine: RunningEngine) -> str:
 
 
 def stuck_of(engine: RunningEngine) -> tuple[str, str]:
-    """Return the name of the stuck stage ("" if none has started), and a sentence about its activity."""
+    """Return the name of the stuck stage, and a sentence about its activity. The name is "" if no stage has started."""
     now = perf_counter()
     stage = find_stuck(stage_states(engine.resources, now))
     if stage is None:
@@ -98,7 +101,7 @@ def stuck_of(engine: RunningEngine) -> tuple[str, str]:
 
 
 def stages_text(resources: RunningResources) -> str:
-    """Return the part of a report about stages and functions, for the stages of a worker process."""
+    """Return the report of a worker process about its stages and running functions."""
     now = perf_counter()
     states = stage_states(resources, now)
     calls = _calls(resources, now)
@@ -111,7 +114,7 @@ def stages_text(resources: RunningResources) -> str:
 
 
 def _stuck_in(processes: Iterable[str]) -> Iterator[str]:
-    """Yield the line about the stuck stage from the report of each worker process."""
+    """Yield the line about the stuck stage from each worker process's report."""
     for text in processes:
         name, _, rest = text.partition("\n")
         if rest.startswith("stuck: "):
@@ -154,7 +157,7 @@ def _state(run: StageRun, resources: RunningResources, now: float) -> StageState
 
 
 def _nodes(run: StageRun) -> list[Node]:
-    """Return the nodes whose work runs in the hops of a stage, in stream order."""
+    """Return the nodes that run in the same hops (calls on a worker) as a stage, in stream order."""
     return [*getattr(run.stage, "nodes", [run.stage.node]), *(step.node for step in run.outlet.steps)]
 
 
@@ -163,7 +166,7 @@ def _since(began: float | None, now: float) -> float | None:
 
 
 def _rows_held(run: StageRun) -> int:
-    """Return the number of rows that a stage received but has not emitted; 0 if it cannot be computed."""
+    """Return the number of rows that a stage has received but not emitted; 0 if the number cannot be computed."""
     accounted = run.stage.rows_accounted(run.outlet)
     if accounted is None:
         return 0
@@ -228,7 +231,7 @@ def _memory(engine: RunningEngine, now: float) -> list[str]:
 
 
 class _Call(NamedTuple):
-    """A running call of a user function. The sort order is: calls that block the loop, then the oldest calls first."""
+    """A running call of a user function. Calls that block the event loop sort first, then the oldest calls."""
 
     waits: bool
     since: float

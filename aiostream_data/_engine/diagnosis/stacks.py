@@ -13,16 +13,17 @@ from typing import Any
 
 
 def task_stacks(loop: asyncio.AbstractEventLoop) -> Iterator[tuple[str, str]]:
-    """Yield name and stack of every unfinished task of a loop; outermost frame first."""
+    """Yield the name and stack of each unfinished task of an event loop; outermost frame first."""
     for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()):
         yield task.get_name(), text_of(coroutine_frames(task.get_coro()))
 
 
 def thread_stacks(threads: Iterable[threading.Thread], idle: CodeType) -> Iterator[tuple[str, str]]:
-    """Yield name and stack of each running thread of ``threads``; outermost frame first.
+    """Yield the name and stack of each running thread in ``threads``; outermost frame first.
 
     Args:
-        idle: Code object in which an idle thread waits. All idle threads share one entry without a stack.
+        idle: Code object that an idle thread executes while it waits. All idle threads share one entry, which has no
+            stack.
     """
     frames = sys._current_frames()
     idle_ones: list[str] = []
@@ -37,7 +38,7 @@ def thread_stacks(threads: Iterable[threading.Thread], idle: CodeType) -> Iterat
 
 
 def _without_bootstrap(frame: FrameType | None) -> list[FrameType]:
-    """Return a frame and its callers, outermost first, without the startup frames of the threading module."""
+    """Return a frame and its callers, outermost first, without the start-up frames of the threading module."""
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)
@@ -48,12 +49,12 @@ def _without_bootstrap(frame: FrameType | None) -> list[FrameType]:
 
 
 def text_of(frames: Iterable[FrameType]) -> str:
-    """Format frames as in a Python traceback."""
+    """Format frames in the style of a Python traceback."""
     return "".join(traceback.format_list(traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)))
 
 
 def coroutine_frames(awaited: Any) -> Iterator[FrameType]:
-    """Yield the frames of a suspended coroutine and of its chain of awaited objects, as far as it can be followed."""
+    """Yield the frames of a suspended coroutine and of the objects that it awaits, directly or indirectly."""
     seen: set[int] = set()
     while awaited is not None and id(awaited) not in seen:
         seen.add(id(awaited))

@@ -1,7 +1,7 @@
-"""Watchdog thread that raises an alarm when the consumer has waited too long for an element, once per element.
+"""Watchdog thread that raises an alarm, once per element, when the consumer waits too long for the element.
 
-The watchdog has its own thread because the event loop itself may be blocked. The thread sleeps until the earliest time
-at which an alarm can be due.
+The watchdog has its own thread because the event loop itself may be blocked. The watchdog sleeps until the earliest
+time at which an alarm can be due.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ LOGGER: Final = "aiostream_data"
 
 
 class Alarm(NamedTuple):
-    """Callback ``go_off`` for a wait of ``after_s`` seconds; called with the actual seconds of the wait."""
+    """Alarm for a wait of ``after_s`` seconds: the watchdog calls ``go_off`` with the actual seconds of the wait."""
 
     after_s: float
     go_off: Callable[[float], None]
 
 
 class Watchdog:
-    """Watches the waits of one consumer, from :meth:`start` to :meth:`stop`.
+    """Thread that monitors how long one consumer waits, from :meth:`start` to :meth:`stop`.
 
     Args:
         alarms: One or more alarms.
-        waiting: Returns the current wait of the consumer; None while it does not wait.
+        waiting: Function that returns the current wait of the consumer, or None while the consumer does not wait.
     """
 
     def __init__(self, alarms: Sequence[Alarm], waiting: Callable[[], Waiting | None]) -> None:
@@ -42,7 +42,7 @@ class Watchdog:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread and wait for its end, at most ``timeout_s`` seconds. Idempotent."""
+        """Stop the watchdog thread and wait at most ``timeout_s`` seconds for its end. Idempotent."""
         self._ended.set()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)

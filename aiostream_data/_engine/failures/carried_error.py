@@ -1,4 +1,4 @@
-"""Engine exceptions that wrap another exception, to pass it through asyncio or together with finished rows."""
+"""Internal exceptions that wrap another exception, to pass it through asyncio or together with finished rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 
 class CarriedError(Exception):
-    """Wraps an exception that asyncio would misinterpret.
+    """Exception that wraps an exception that asyncio would misinterpret.
 
-    A user function may raise KeyboardInterrupt, SystemExit, CancelledError, StopIteration or GeneratorExit. These have
-    a special meaning inside a coroutine, so the engine wraps them and unwraps them at the consumer. The engine also
-    wraps an exception group of a user function: it is one error, unlike the groups of a TaskGroup.
+    A user function may raise KeyboardInterrupt, SystemExit, CancelledError, StopIteration or GeneratorExit. These
+    exceptions have a special meaning inside a coroutine, so the engine wraps them and unwraps them at the consumer. The
+    engine also wraps an exception group raised by a user function, because asyncio would treat it like the group of a
+    TaskGroup.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -20,10 +21,11 @@ class CarriedError(Exception):
 
 
 class PartlyDone(Exception):
-    """Work failed on one row, after the rows before it were processed.
+    """Exception that reports a failed row together with the results of the rows before it.
 
     Attributes:
-        done: Result for the rows before the failing row. Its type depends on the function that raises PartlyDone.
+        done: Result of the rows before the failing row. The type of the result depends on the function that raises
+            PartlyDone.
         error: Error of the failing row.
     """
 
@@ -34,7 +36,7 @@ class PartlyDone(Exception):
 
 
 def as_raisable(error: BaseException) -> Exception:
-    """Return ``error`` if a coroutine may raise it, else a CarriedError that wraps it."""
+    """Return ``error`` if a coroutine may raise it; otherwise, return a CarriedError that wraps the error."""
     if isinstance(error, (StopIteration, StopAsyncIteration, asyncio.CancelledError, BaseExceptionGroup)):
         return CarriedError(error)
     return error if isinstance(error, Exception) else CarriedError(error)

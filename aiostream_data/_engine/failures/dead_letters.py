@@ -1,4 +1,4 @@
-"""Count skipped and replaced records against the error budget of their stage, and log each of them once."""
+"""Count skipped and replaced records against the error budget of their stage, and log each record once."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ DID = {"skip": "skipped", "replace": "replaced"}
 
 @dataclass(slots=True)
 class _Account:
-    """Rows and failures of one stage, over all epochs of the loader."""
+    """Number of rows and failures of one stage, over all epochs of the loader."""
 
     rows: int = 0
     failures: int = 0
 
 
 class DeadLetters:
-    """Error budgets and dead-letter logs of one loader. Loop thread only; files are written on the pool."""
+    """Error budgets and dead-letter logs (logs of failed records) of one loader.
+
+    Only the event loop's thread may use this class; worker threads write the files.
+    """
 
     def __init__(self, path: str | None, origins: Origins, seed: int, pool: Executor) -> None:
-        """Set the log file for stages without their own log. None disables that log."""
+        """Set the log file for stages that have no log file of their own. None disables that log."""
         self._path = path
         self._origins = origins
         self._seed = seed
@@ -44,16 +47,16 @@ class DeadLetters:
         self._logs: dict[str, DeadLetterLog] = {}
 
     async def take(self, place: str, nth: int, node: Node, rows: int, failed: list[Failed]) -> None:
-        """Count and log the failed records of one hop.
+        """Count and log the failed records of one hop (one call on a worker).
 
         Args:
-            place, nth: Place of the stage in the plan, and its number among stages with the same label.
+            place, nth: Position of the stage in the plan, and its number among stages with the same label.
             rows: Number of rows that the hop processed.
             failed: Failed rows in order.
 
         Raises:
-            PartlyDone: The failures exceed the budget. ``done`` is the number of allowed failures, which are logged.
-                ``error`` is the ErrorBudgetError.
+            PartlyDone: The failures exceed the error budget. ``done`` is the number of failures within the budget,
+                which have been logged. ``error`` is the ErrorBudgetError.
             DeadLetterError: The log cannot be written.
         """
         allowed = self.count(place, node, rows, [one.row for one in failed])
@@ -64,11 +67,13 @@ class DeadLetters:
             raise PartlyDone(allowed, self.spent(place, node, last, _cause(last)))
 
     def logs(self, node: Node) -> bool:
-        """Return True if skipped and replaced rows of this node are logged."""
+        """Return True if the skipped and replaced rows of a node are logged."""
         return self._path_of(node) is not None
 
     def count(self, place: str, node: Node, rows: int, at: Sequence[int]) -> int:
-        """Count the rows of a stage and the failures among them. Return the number of failures within the budget.
+        """Count the rows of a stage, and the failures in these rows.
+
+        Return the number of failures that the error budget allows.
 
         Args:
             at: Row number of each failure among the ``rows`` rows.
@@ -84,13 +89,13 @@ class DeadLetters:
         return len(at)
 
     def spent(self, place: str, node: Node, last: Failed, cause: BaseException) -> ErrorBudgetError:
-        """Return the error for the failure ``last``, which exceeded the budget in :meth:`count`."""
+        """Return the error for ``last``, the failure that exceeded the error budget in :meth:`count`."""
         error = _budget_error(node, self._accounts[place], last)
         error.__cause__ = cause
         return error
 
     async def write(self, nth: int, node: Node, told: Callable[[], Sequence[Failed]]) -> None:
-        """Log failures on the pool. ``told`` is called there and returns the failures.
+        """Write failures to the log on a worker thread. The worker thread calls ``told``, which returns the failures.
 
         Raises:
             DeadLetterError: The log cannot be written.

@@ -1,7 +1,7 @@
-"""Add notes about the failing call to an error: function, record, and the element's types, shapes and dtypes.
+"""Add notes about the failing call to an error: the function, the record, and the element's types, shapes and dtypes.
 
-A summary is computed while another error is handled. It therefore never raises, reads a bounded part of the element,
-and calls no user-defined ``__repr__``. Of the element's data it shows only plain numbers.
+A summary is computed while another error is handled. Therefore the summary code never raises, reads a limited part of
+the element, and calls no user-defined ``__repr__``. A summary shows plain numbers, but no other data of the element.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiostream_data.rows.lineage import MadeOf, source_ids
 from aiostream_data.rows.row_ids import RowIds
 
 OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
-"""Prefixes of the notes that locate an error."""
+"""Prefixes of the notes that show where an error occurred."""
 
 MAX_DEPTH: Final = 6
 """Maximum nesting depth of containers in a summary."""
@@ -27,24 +27,24 @@ MAX_KEYS: Final = 32
 """Maximum number of listed entries of a dict, or fields of a dataclass."""
 
 MAX_KEY_CHARACTERS: Final = 60
-"""Maximum length of a key; longer keys are truncated."""
+"""Maximum length of a key in a summary; longer keys are truncated."""
 
 MAX_CHARACTERS: Final = 2000
 """Maximum length of a summary; longer summaries are truncated."""
 
 WORD_BITS: Final = 64
-"""Integers with more bits are shown by their size only."""
+"""For integers with more bits than this, a summary shows only the number of bits."""
 
 
 def note_call(
     error: BaseException, function: str, record: str, element: Any, rows: int = 1, *, is_batch: bool = False
 ) -> None:
-    """Add notes to an error about the failing call: function, record and element.
+    """Add notes about the failing call to an error: the function, the record and the element.
 
-    Several calls may raise the same error object. Notes of an earlier call of the function are replaced.
+    Several calls may raise the same exception object. Notes from an earlier call of the function are replaced.
 
     Args:
-        record: Name of the first record of the element.
+        record: Name of the first record that the element was made of.
         rows: Number of records that the element was made of.
         is_batch: True if a batch operator combined the records.
     """
@@ -59,12 +59,12 @@ def note_call(
 
 
 def rows_within(ids: RowIds, made_of: MadeOf | None) -> int:
-    """Return the number of rows that a row was made of; more than 1 for a batch."""
+    """Return the number of source rows that a row was made of; more than 1 for a batch."""
     return len(source_ids(ids, made_of))
 
 
 def forget_calls(error: BaseException) -> None:
-    """Remove the notes about stages and calls from an error."""
+    """Remove the notes about stages and function calls from an error."""
     notes = getattr(error, "__notes__", [])
     notes[:] = [note for note in notes if not note.startswith(OF_A_CALL)]
 

@@ -1,4 +1,4 @@
-"""Description of a skipped or replaced row as text, after a function failed on the row or the row was damaged."""
+"""Text description of a row that was skipped or replaced because a function failed or the data was damaged."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from aiostream_data.rows.records import Chunk
 from aiostream_data.rows.row_ids import RowIds
 
 MAX_LINE: Final = 4_000
-"""Maximum characters of an error's message in the log. A message may contain a whole record."""
+"""Maximum characters of an error message in the log.
+
+The limit is needed because an error message may contain a whole record.
+"""
 
 MAX_TEXT: Final = 40_000
-"""Maximum characters of a traceback in the log, including the message."""
+"""Maximum characters of a traceback in the log, including the error message."""
 
 
 class DamagedPart(NamedTuple):
     """Damaged part of a shard.
 
     Attributes:
-        lost: Extent of the loss: "records", "rest of the shard" or "shard".
-        offset: First damaged byte in the decompressed stream; None if unknown.
-        nbytes: Number of damaged bytes; None for all bytes up to the end.
+        lost: Extent of the loss: "records" (some records), "rest of the shard" or "shard".
+        offset: Position of the first damaged byte in the decompressed stream; None if unknown.
+        nbytes: Number of damaged bytes; None if all bytes up to the end are damaged.
     """
 
     lost: Literal["records", "rest of the shard", "shard"]
@@ -36,14 +39,14 @@ class DamagedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failed row. It can be pickled with any error, because it stores errors as text.
+    """A failed row. The description can be pickled even if the exception cannot, because errors are stored as text.
 
     Attributes:
-        row: Number of the row in the chunk that the function was called for.
-        ids, made_of: Lineage of the row.
-        error: "Type: message" of the error.
-        text: The traceback of the error.
-        element: Types, shapes and dtypes of the element.
+        row: Index of the row in the chunk that was passed to the function.
+        ids, made_of: Ids of the row and of the rows that it was made of.
+        error: Error as text, "Type: message".
+        text: Traceback of the error, as text.
+        element: Description of the element: types, shapes and dtypes.
         kind: Action of the error policy: "skip" or "replace".
         damage: Damaged part of the shard; None if a function failed.
     """
@@ -59,13 +62,13 @@ class Failed:
 
     @classmethod
     def lost(cls, error: DataError | StorageError, ids: RowIds, damage: DamagedPart) -> Self:
-        """Describe damage in a shard."""
+        """Describe rows that were lost because a shard is damaged."""
         line = error_line(error)
         return cls(0, ids, None, line, line, damage.lost, "skip", damage)
 
     @classmethod
     def of(cls, error: BaseException, chunk: Chunk, row: int, element: str, kind: Literal["skip", "replace"]) -> Self:
-        """Describe the failure of row ``row`` of a chunk. The traceback of ``error`` keeps only the user's frames."""
+        """Describe why row ``row`` of a chunk failed. The traceback contains only frames of the user's code."""
         made_of = None if chunk.made_of is None else chunk.made_of[row]
         return replace(cls.told(error, chunk.ids.row(row), made_of, element, kind), row=row)
 
@@ -73,7 +76,7 @@ class Failed:
     def told(
         cls, error: BaseException, ids: RowIds, made_of: MadeOf | None, element: str, kind: Literal["skip", "replace"]
     ) -> Self:
-        """Describe the failure of a single row; its ``row`` is 0."""
+        """Describe why a single row failed; its index ``row`` is 0."""
         present(error)
         found = cls(0, ids, made_of, error_line(error), error_text(error), element, kind)
         # Clear the error object, because the user's code may raise the same object again for other rows.
@@ -83,7 +86,7 @@ class Failed:
 
 
 def error_line(error: BaseException) -> str:
-    """Return "Type: message" of an error, even if its ``__str__`` fails."""
+    """Return "Type: message" for an error, even if the ``__str__`` method of the error fails."""
     try:
         message = str(error)
     except Exception as second:  # noqa: BLE001 - a broken __str__ must not hide the error
@@ -94,7 +97,10 @@ def error_line(error: BaseException) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Format the traceback of an error. If the error cannot be printed, return only its :func:`error_line`."""
+    """Format the traceback of an error as text.
+
+    If the error cannot be printed, return only the line from :func:`error_line`.
+    """
     try:
         return _cut("".join(traceback.format_exception(error)), MAX_TEXT)
     except Exception:  # noqa: BLE001 - see error_line

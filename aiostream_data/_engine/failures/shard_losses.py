@@ -1,7 +1,8 @@
-"""Losses of one open shard, for its position in a state and for the loss account.
+"""Lost records of one open shard, for the shard's position in a state and for the count of losses.
 
-Every loss uses one record number, as a record does. Later rows therefore have the same ids wherever reading began. The
-number of the next record is the number of emitted rows plus the number of losses before it.
+Every loss (damaged part of a shard) uses one record number, as a record does. Rows after a loss therefore have the same
+ids regardless of where reading began. The number of the next record is the number of emitted rows plus the number of
+earlier losses.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from aiostream_data.formats.base import Loss
 from aiostream_data.rows.row_ids import RowIds
 
 MOST_AT_ONCE: Final = 1024
-"""Maximum number of losses of one shard that are found in one hop or wait to be logged before the next rows."""
+"""Maximum losses of one shard found in one hop, and maximum losses waiting to be logged before the next rows."""
 
 
 class Lost(NamedTuple):
-    """One loss, in a compact form because a shard can have millions.
+    """One loss (lost records of a shard), stored compactly because a shard can have millions of losses.
 
     Attributes:
         url: URL of the shard.
         split, ordinal: Row id that the lost record would have.
-        what: Damaged bytes, or the error that ended the reading of the shard.
+        what: The damaged bytes, or the error that ended the reading of the shard.
     """
 
     url: str
@@ -36,13 +37,13 @@ class Lost(NamedTuple):
 
     @property
     def error(self) -> DataError | StorageError:
-        """Error that would be raised without an error policy."""
+        """Error that the reader would raise if the source had no error policy."""
         if isinstance(self.what, Loss):
             return CorruptRecordError(self.url, self.what.offset, self.what.reason)
         return self.what
 
     def told(self) -> Failed:
-        """Describe the loss for the dead-letter log."""
+        """Describe the loss for the log of failed records."""
         what = self.what
         offset = what.offset if isinstance(what, (Loss, CorruptRecordError)) else None
         if isinstance(what, Loss) and what.nbytes is not None:
@@ -53,14 +54,16 @@ class Lost(NamedTuple):
 
 
 class ShardLosses:
-    """Losses of an open shard. The reader adds losses, and the merge takes them.
+    """Losses (lost records) of one open shard.
 
-    :meth:`before` and :meth:`forget` are safe from any thread.
+    The shard's reader adds losses, and the merge of all shards removes them.
+
+    Any thread may call :meth:`before` and :meth:`forget`.
 
     Args:
         url, split: URL and split number of the shard.
-        given: Rows of the shard emitted before this reader opened it.
-        before: Losses before the next row of the shard.
+        given: Number of rows of the shard that were emitted before this reader opened the shard.
+        before: Number of losses before the next row of the shard.
     """
 
     def __init__(self, url: str = "", split: int = 0, given: int = 0, before: int = 0) -> None:
@@ -75,11 +78,11 @@ class ShardLosses:
 
     @property
     def waiting(self) -> int:
-        """Number of losses that the merge has not taken."""
+        """Number of losses that the merge has not removed."""
         return len(self._waiting)
 
     def add(self, ordinal: int, what: Loss | DataError | StorageError) -> None:
-        """Add a loss at the record number ``ordinal``."""
+        """Add a loss that has the record number ``ordinal``."""
         rows = ordinal - self._added
         self._added += 1
         with self._lock:
@@ -87,23 +90,23 @@ class ShardLosses:
         self._waiting.append((rows, Lost(self._url, self._split, ordinal, what)))
 
     def rows_before_next(self, received: int) -> int | None:
-        """Return the number of rows between the first ``received`` rows and the next loss; None without a loss."""
+        """Return the number of rows between the first ``received`` rows and the next loss, or None without a loss."""
         return self._waiting[0][0] - self._opened_at - received if self._waiting else None
 
     def take(self, received: int) -> list[Lost]:
-        """Remove and return the losses before the row that follows the first ``received`` rows of this reader."""
+        """Remove and return the losses before the row that follows this reader's first ``received`` rows."""
         taken = []
         while self._waiting and self._waiting[0][0] <= self._opened_at + received:
             taken.append(self._waiting.popleft()[1])
         return taken
 
     def before(self, given: int) -> int:
-        """Return the number of losses before row number ``given - 1``, without losses directly after that row."""
+        """Return the number of losses before the last of the first ``given`` rows."""
         with self._lock:
             return self._before + bisect_left(self._behind, given)
 
     def forget(self, given: int) -> None:
-        """Discard the positions of losses before row number ``given``."""
+        """Discard the stored losses before the last of the first ``given`` rows; keep only their count."""
         with self._lock:
             count = bisect_left(self._behind, given)
             self._before += count

@@ -1,10 +1,10 @@
-"""Remove the engine's frames from tracebacks, and sort the notes of errors.
+"""Remove the engine's frames from tracebacks, and sort the notes attached to errors.
 
-How this works. The engine calls a user function from deep inside, and raises its error again several times on the way
-to the consumer. Each step adds frames. This module keeps the frames of the user's code and of the libraries that it
-calls. It clears the local variables of the removed frames, which would stay in memory as long as the error. An error
-that did not come from user code keeps all its frames, because it may be a bug in this package. Errors of the package's
-own classes do not need their frames.
+How this works. The engine calls a user function from deep inside its own code, and raises the function's error again
+several times. Each step adds frames. This module keeps the frames of the user's code and of the libraries that the
+user's code calls. The module clears the local variables of the removed frames, because they would stay in memory as
+long as the error. An error that did not come from user code keeps all its frames, because it may be a bug in this
+package. Errors of the package's own classes lose the engine's frames in any case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ NOTES: Final = ("stage: ", "function: ", "record", "element: ", "", "worker trac
 
 
 def present(error: BaseException, *, full: bool = False) -> None:
-    """Fold the tracebacks of an error and its causes, unless ``full``, and sort the error's notes, in place."""
+    """Sort the notes of an error.
+
+    Unless ``full``, remove the engine's frames from the tracebacks of the error and its causes.
+    """
     for part in () if full else _with_causes(error):
         BaseException.with_traceback(part, folded(part))  # the base method, because a subclass may override it
         if isinstance(part, RecordError):
@@ -38,7 +41,7 @@ def present(error: BaseException, *, full: bool = False) -> None:
 
 
 def folded(error: BaseException) -> TracebackType | None:
-    """Return the traceback of an error without frames of this package, asyncio and threading."""
+    """Return the traceback of an error without the frames of this package, asyncio and threading."""
     frames = list(_frames(error.__traceback__))
     files = [frame.tb_frame.f_code.co_filename for frame in frames]
     kept = [not is_machinery(file) for file in files]
@@ -62,7 +65,7 @@ def folded(error: BaseException) -> TracebackType | None:
 
 
 def _forget_locals(frames: list[TracebackType], kept: list[bool]) -> None:
-    """Clear the local variables of removed frames, and of this package's frames that called any of the frames."""
+    """Clear the local variables of removed frames, and of frames of this package that called any of the frames."""
     for traceback, keep in zip(frames, kept, strict=True):
         frame: FrameType | None = traceback.tb_frame.f_back if keep else traceback.tb_frame
         while frame is not None and is_machinery(frame.f_code.co_filename):
@@ -72,7 +75,7 @@ def _forget_locals(frames: list[TracebackType], kept: list[bool]) -> None:
 
 
 def folded_text(text: str) -> str:
-    """Remove the frames that :func:`folded` removes from the text of a traceback."""
+    """Remove the frames of this package, asyncio and threading from the text of a traceback."""
     lines: list[str] = []
     left_out = False
     for line in text.splitlines(keepends=True):
@@ -86,7 +89,7 @@ def folded_text(text: str) -> str:
 
 
 def in_order(notes: list[str]) -> list[str]:
-    """Sort notes in the order of :data:`NOTES`. The notes of a nested loader come first, as one group."""
+    """Sort the notes of an error in the order of :data:`NOTES`. Notes from a nested loader come first, as one group."""
     groups: list[list[tuple[int, str]]] = [[]]
     for note in notes:
         place = _place(note)
@@ -102,9 +105,9 @@ def _place(note: str) -> int:
 
 
 def empty_frames(error: BaseException) -> None:
-    """Clear the local variables of this package's frames in the tracebacks of an error and its causes.
+    """Clear the local variables of this package's frames in the tracebacks of an error and of its causes.
 
-    The variables of user functions are kept for a debugger. Running frames cannot be cleared.
+    The local variables of user functions are kept for debugging. Frames that are still running cannot be cleared.
     """
     for part in _with_causes(error):
         frames = list(_frames(part.__traceback__))
@@ -113,7 +116,7 @@ def empty_frames(error: BaseException) -> None:
 
 @cache
 def is_machinery(file: str) -> bool:
-    """Return True if the file belongs to this package, asyncio, concurrent, threading, contextlib or uvloop."""
+    """Return True if a source file belongs to this package, asyncio, concurrent, threading, contextlib or uvloop."""
     return _is_package(file) or file.startswith(_machinery()) or "uvloop/" in file.replace("\\", "/")
 
 
@@ -139,7 +142,10 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _ran_elsewhere(error: BaseException) -> bool:
-    """Return True if the error was raised in another process. Frames of this process are then irrelevant."""
+    """Return True if the error was raised in another process.
+
+    For such an error, the frames of this process are irrelevant.
+    """
     return any(note.startswith(WORKER_TRACEBACK) for note in getattr(error, "__notes__", ()))
 
 
@@ -157,7 +163,7 @@ def _fold_text(error: RecordError) -> None:
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its causes and contexts, and the members of groups, each once."""
+    """Yield an error, its causes and contexts, and the members of exception groups; yield each error once."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
