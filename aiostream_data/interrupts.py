@@ -32,8 +32,7 @@ class _Held:
         self.came = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGINT: record the interrupt and call ``stop``, or raise KeyboardInterrupt at once where this is
-        safe."""
+        """Handle SIGINT: record the signal and call ``stop``, or raise KeyboardInterrupt where this is safe."""
         if self.came or (self._is_in_function() and not self.blocks):
             signal.default_int_handler(number, frame)
         self.came = True

@@ -1,9 +1,9 @@
-"""Stable object names: URLs without credentials, so that an object keeps its name when its URL is signed again.
+"""Stable object names: URLs without credentials. Signing a URL again does not change the object's name.
 
-States, origins and blocked rows store names instead of URLs. A name has one of two forms:
+Saved states, row origins and lists of blocked rows contain names instead of URLs. A name has one of two forms:
 
-- the URL without user name, password, fragment and signature parameters, if the rest contains no possible secrets;
-- otherwise the redacted URL with a hash of the full one: ``https://host/get?id=***#8f14e45fceea167a``.
+- the URL without user name, password, fragment and signature parameters, if no remaining part can be secret;
+- otherwise, the URL with secrets replaced, and a hash of the full URL: ``https://host/get?id=***#8f14e45fceea167a``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _SIGNING_WORDS: Final = """
     ticket token
 """
 _SIGNING: Final = frozenset(_SIGNING_WORDS.split())
-"""Query parameters that carry credentials, in lower case. Their values change each time a URL is signed."""
+"""Names of query parameters that contain credentials, in lower case. The values of these parameters change each time a
+URL is signed."""
 
 _BESIDE_SIGNATURE_WORDS: Final = """
     exp expiry policy saoid scid sdd se si sid sip ske skoid sks skt sktid skv sp spr sr srt ss st suoid sv
 """
 _BESIDE_SIGNATURE: Final = frozenset(_BESIDE_SIGNATURE_WORDS.split())
-"""Query parameters that belong to a signature if the URL also has a parameter from :data:`_SIGNING`."""
+"""Names of query parameters that are part of a signature if the URL also has a parameter from :data:`_SIGNING`."""
 
 _PATH_PARAMETER: Final = re.compile(r";([^/;=]*)[^/;]*")
 _SIGNING_PREFIXES: Final = ("x-amz-", "x-goog-", "x-oss-", "x-cos-", "q-sign-", "q-ak", "q-key-", "q-header-")
@@ -42,7 +43,7 @@ _SIGNING_WORD: Final = re.compile(r"signature|token|secret|password|credential")
 
 
 def object_name(url: str) -> str:
-    """Return the stable name of an object or pattern. Idempotent."""
+    """Return the stable name for the URL of an object, or for a URL pattern. Idempotent."""
     if is_plain(url) or (REDACTED in url and _HASH.fullmatch(url[-1 - 2 * HASH_NBYTES :])):
         return url
     lasting = lasting_url(url)
@@ -54,7 +55,10 @@ def object_name(url: str) -> str:
 
 
 def lasting_url(url: str) -> str:
-    """Remove user name, password, fragment and signature from a URL. Other query values may still be secret."""
+    """Remove user name, password, fragment and signature from a URL.
+
+    Values of other query parameters may still be secret.
+    """
     if is_plain(url):
         return url
     return "".join(_lasting_link(part) if nth % 2 else part for nth, part in enumerate(links_of(url)))
@@ -89,6 +93,6 @@ def _lasting_parameter(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def is_signing(name: str) -> bool:
-    """Return True if a query parameter of this name carries credentials."""
+    """Return True if a query parameter with this name contains credentials."""
     name = unquote(name).lower()
     return name in _SIGNING or name.startswith(_SIGNING_PREFIXES) or _SIGNING_WORD.search(name) is not None

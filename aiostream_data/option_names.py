@@ -1,4 +1,4 @@
-"""Check ``storage_options``: refuse option names of other libraries, and endpoints without a scheme."""
+"""Check ``storage_options``: reject option names of other libraries, and endpoints without a URL scheme."""
 
 from __future__ import annotations
 
@@ -47,19 +47,22 @@ _INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "http": {"authorization": _BEARER, "bearer_token": _BEARER},
 }
-"""Option names of other libraries in lower case, and the replacement to suggest. Keyed by store."""
+"""Option names of other libraries in lower case, with the name to use instead. Keyed by store."""
 
 _TABLES: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs", "session_kwargs", "headers")
 
 
 def check_options(scheme: str, options: Mapping[str, Any]) -> None:
-    """Check the storage options for a URL scheme. Error messages show no values that may be secret.
+    """Check the storage options for a URL scheme.
+
+    Error messages contain no option values, because values may be secret.
 
     Args:
         scheme: "s3", "gs" or "http".
 
     Raises:
-        PlanError: An option has the name used by another library, must be a dict, or is an endpoint without a scheme.
+        PlanError: An option has another library's name, is not a dict although required, or is an endpoint without a
+            scheme.
     """
     instead = _INSTEAD[scheme]
     for name in options:

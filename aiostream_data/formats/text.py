@@ -87,8 +87,7 @@ class TextFormat:
 
 
 def first_line(start: bytes) -> str:
-    """Return an error clause with the first non-blank line, shortened and without secrets; "" if all lines are
-    blank."""
+    """Return an error clause with the first non-blank line, without secrets; "" if all lines are blank."""
     line = shorten(start.decode("utf-8-sig", "ignore").lstrip().partition("\n")[0])
     line = line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
     return f", {shown(line)}" if line else ""

@@ -54,8 +54,7 @@ class LineRecovery:
         self.consumed = at
 
     def _lines(self, values: Bytes, start: int, stop: int) -> tuple[Indices, Indices, int]:
-        """Return starts and lengths of complete lines, and the index after the last line (``start`` if no line is
-        complete)."""
+        """Return starts and lengths of complete lines, and the index after them (``start`` without complete lines)."""
         window = min(stop, start + WINDOW_NBYTES)
         found = _native.find_lines(values, start, window)
         if found[2] > start:

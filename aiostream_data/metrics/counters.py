@@ -8,51 +8,52 @@ from typing import Any, Final
 
 ON_DISK: Final = "disk_nbytes"
 PEAK_ON_DISK: Final = "disk_peak_nbytes"
-"""Keys in ``extra``: current and peak size in bytes of the files with a stage's rows."""
+"""Keys in ``extra``: current and peak size in bytes of the files that store a stage's rows."""
 
 FETCH: Final = "fetch_s"
-"""Key in ``extra`` of a source: total duration of its reads, in seconds."""
+"""Key in ``extra`` of a source stage: total duration of its reads, in seconds."""
 
 FETCHES: Final = "fetches"
 FETCHED: Final = "fetched_nbytes"
-"""Keys in ``extra`` of a source: number of reads, and bytes read."""
+"""Keys in ``extra`` of a source stage: number of reads, and number of bytes read."""
 
 BYTES_WAIT: Final = "bytes_wait_s"
-"""Key in ``extra`` of a source: seconds that its readers waited for bytes, summed."""
+"""Key in ``extra`` of a source stage: total time that its readers waited for bytes, in seconds."""
 
 SHARDS: Final = "shards"
 """Key in ``extra`` of a source: number of shards in an epoch."""
 
 TRANSFER: Final = "transfer_s"
-"""Key in ``extra``: seconds of transfer of rows to worker processes and back, without the work there."""
+"""Key in ``extra``: time to send rows to worker processes and back, in seconds, without the work in these processes."""
 
 GIL_LOOKS: Final = "gil_looks"
 GIL_TAKEN: Final = "gil_taken"
-"""Keys in ``extra``: how often the event loop released the GIL while functions ran, and how often a thread took it
-immediately."""
+"""Keys in ``extra``: number of times that the event loop released the GIL while functions ran, and how often another
+thread took it immediately."""
 
 SLOW_ROWS: Final = "slow_rows_s"
-"""Key in ``extra``: part of ``busy_s`` spent on rows that took far longer than others."""
+"""Key in ``extra``: part of ``busy_s`` spent on rows that took far longer than the other rows."""
 
 PREEMPTIONS: Final = "preemptions"
-"""Key in ``extra``: number of times that the system preempted threads of the stage."""
+"""Key in ``extra``: number of times that the system interrupted threads of the stage to run other threads."""
 
 CORE_HAD: Final = "core_had_s"
 CORE_WAITED: Final = "core_waited_s"
-"""Keys in ``extra``: seconds that sampled calls were on a core, and seconds that they waited for a core."""
+"""Keys in ``extra``: seconds that sampled calls used a CPU core, and seconds that these calls waited for a core."""
 
 LOOP_CALLS: Final = "loop_calls"
 LOOP_LOOKS: Final = "loop_looks"
 LOOP_HELD: Final = "loop_held_s"
-"""Keys in ``extra``: calls on the event loop, number of timed calls, and seconds that timed calls blocked the loop."""
+"""Keys in ``extra``: number of calls on the event loop, number of timed calls, and seconds that timed calls blocked the
+loop."""
 
 LAST_WAITS: Final = 4096
-"""Number of recent consumer waits that are kept."""
+"""Number of most recent consumer waits that are kept for statistics."""
 
 
 @dataclass(slots=True)
 class StageCounters:
-    """Counters of one stage, over all epochs.
+    """Counters of one stage, summed over all epochs.
 
     Attributes:
         name: Label of the stage.
@@ -60,22 +61,23 @@ class StageCounters:
         rows_in: Number of elements received; for a source, number of records read.
         nbytes: Bytes emitted.
         chunks: Number of chunks emitted.
-        busy_s: Seconds of work, summed over workers; for a source, seconds with a request in flight.
-        cpu_s: CPU seconds within ``busy_s``, if measured.
+        busy_s: Seconds of work, summed over workers. For a source, seconds during which a request was in progress.
+        cpu_s: CPU seconds used during ``busy_s``, if measured.
         input_wait_s: Seconds spent waiting for input.
         output_wait_s: Seconds spent waiting for space in the output queue.
-        workers: Maximum number of hops that run at once.
-        waits_for: Resource that busy time depends on: "cpu", "network", "disk", "device" or "user" (a function).
-        what: User function or files, with source line, such as "decode (train.py:12)".
+        workers: Maximum number of hops (calls on worker threads) that run at once.
+        waits_for: Resource that the stage mainly uses: "cpu", "network", "disk", "device", or "user" for a user
+            function.
+        what: User function or files of the stage, with source line, such as "decode (train.py:12)".
         work: Name of the computation for reports, such as "decode" or "parse".
-        runs_in: Executor of user functions: "threads", "processes", "interpreters" or "loop"; "" without functions.
+        runs_in: Place where user functions run: "threads", "processes", "interpreters" or "loop"; "" without functions.
         inputs: Plan positions of the stages that this stage reads from.
         dropped: Rows dropped intentionally (remainder, filter, take, skip, shard).
         skipped: Failed rows that the error policy dropped.
         replaced: Failed rows that the error policy replaced with a value.
         retries: Number of retries by the error policy.
-        fused_wait_s: Seconds during which other stages in the same hops used the worker.
-        extra: Counters that only some stages have.
+        fused_wait_s: Seconds during which other stages that share the same worker calls used the worker.
+        extra: Counters that only some stages have, by key.
     """
 
     name: str
@@ -107,12 +109,12 @@ class StageCounters:
 
     @property
     def transfer_s(self) -> float:
-        """Seconds of transfer of rows to worker processes and back, without the work there."""
+        """Time to send rows to worker processes and back, in seconds, without the work in these processes."""
         return self.extra.get(TRANSFER, 0.0)
 
     @property
     def at_work_s(self) -> float:
-        """Seconds during which the workers were occupied: work plus transfer."""
+        """Time during which the workers were occupied, in seconds: work plus transfer of rows."""
         return self.busy_s + self.transfer_s
 
     def add(self, name: str, value: float) -> None:
@@ -120,7 +122,7 @@ class StageCounters:
         self.extra[name] = self.extra.get(name, 0) + value
 
     def since(self, before: StageCounters | None) -> StageCounters:
-        """Return the difference between these counters and an earlier copy."""
+        """Return the difference between these counters and an earlier copy of them."""
         if before is None:
             return replace(self, extra=dict(self.extra))
         summed = {name: getattr(self, name) - getattr(before, name) for name in _SUMMED}
@@ -140,7 +142,7 @@ _SUMMED: Final = tuple(
 
 @dataclass(slots=True)
 class ConsumerCounters:
-    """Counters of the training loop.
+    """Counters of the training loop, which consumes the elements.
 
     Attributes:
         elements: Number of elements delivered.
@@ -179,15 +181,15 @@ class ConsumerCounters:
         return max(0.0, self.first_at - self.started_at)
 
     def wait_quantile_s(self, share: float) -> float:
-        """Return a quantile of the recent waits in seconds, e.g. ``share=0.99``; 0.0 without waits."""
+        """Return a quantile of the recent wait times in seconds, e.g. ``share=0.99``; 0.0 without waits."""
         waits = sorted(self.waits)
         return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else 0.0
 
     def copy(self, elements: int) -> ConsumerCounters:
-        """Return a copy of the counters with another number of elements."""
+        """Return a copy of the counters in which the number of elements is replaced."""
         return replace(self, elements=elements, waits=self.waits.copy())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counters as JSON-safe data, with the median and the 99th percentile of the recent waits."""
+        """Return the counters as JSON-compatible data, with the median and 99th percentile of recent wait times."""
         named = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "waits"}
         return named | {"wait_p50_s": self.wait_quantile_s(0.5), "wait_p99_s": self.wait_quantile_s(0.99)}

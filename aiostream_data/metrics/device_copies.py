@@ -1,4 +1,4 @@
-"""Counters of one device stage: bytes copied, speed, and wait times of each side."""
+"""Counters of one device stage: bytes copied, copy speed, and wait times of source, device and consumer."""
 
 from __future__ import annotations
 
@@ -12,44 +12,51 @@ Side = Literal["source", "device", "consumer", "nobody"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCopies:
-    """Counters of one ``to_device`` at one moment. Times are host times in seconds, except ``copy_s``.
+    """Counters of one ``to_device`` stage at one moment.
+
+    All times are measured on the host in seconds, except ``copy_s``.
 
     Attributes:
         device: ``cpu`` or ``cuda:N``.
         batches: Number of batches sent to the device.
-        copied_nbytes: Bytes copied for these batches, including the padding between arrays.
-        launches: Number of copies and kernels enqueued for these batches, to the device and out of its slots.
-        copy_s: Device time of the copies to the device, in seconds; None without ``open(profile=True)``.
+        copied_nbytes: Bytes copied for the sent batches, including the padding between arrays.
+        launches: Number of copies and kernels enqueued for the sent batches: to the device, and out of the device
+            slots.
+        copy_s: Time in seconds that the device spent on copies to the device; None without ``open(profile=True)``.
         timed_nbytes: Bytes of the finished copies that ``copy_s`` covers.
-        exposed_s: Upper bound of the seconds that consumers waited for batches still being copied; 0.0 on ``cpu``.
+        exposed_s: Upper bound of the seconds that consumers waited for copies in progress; 0.0 on ``cpu``.
         late: Number of batches that were still being copied when the consumer received them.
-        source_waits: Number of waits for batches to send. Many waits mean that the pipeline is slower than the device.
-        source_wait_s: Seconds spent in ``source_waits``.
-        host_slot_waits: Number of waits for a free host slot. Many waits mean that copying or writing is slower than
-            the source. Waits while filled slots waited for the consumer are not counted.
-        host_slot_wait_s: Seconds spent in ``host_slot_waits``.
-        device_slot_waits: Number of waits of written batches for a free device slot. Many waits mean that the consumer
-            is slower.
-        device_slot_wait_s: Seconds spent in ``device_slot_waits``.
+        source_waits: Number of times that the device stage waited for a batch to send. Many waits mean that the
+            pipeline is slower than the device.
+        source_wait_s: Seconds that the device stage waited for batches to send.
+        host_slot_waits: Number of times that the device stage waited for a free host slot. Many waits mean that copying
+            to slots, or writing slots, is slower than the source. Waits do not count while filled slots waited for the
+            consumer.
+        host_slot_wait_s: Seconds that the device stage waited for free host slots.
+        device_slot_waits: Number of times that a batch in a host slot waited for a free device slot. Many waits mean
+            that the consumer is slower than the pipeline.
+        device_slot_wait_s: Seconds that batches in host slots waited for free device slots.
         host_slots: Number of host slots.
         device_slots: Number of device slots.
-        device_slots_asked: Requested number of device slots; more than ``device_slots`` if device memory was short.
-        host_nbytes: Size of all host slots in bytes, at this moment or when the stage was closed.
-        device_nbytes: Size of all device slots in bytes, at this moment or when the stage was closed.
-        pinned_nbytes: Page-locked part of ``host_nbytes``; 0 on ``cpu``.
+        device_slots_asked: Requested number of device slots. It exceeds ``device_slots`` if device memory was
+            insufficient.
+        host_nbytes: Total size of all host slots in bytes, now or when the stage was closed.
+        device_nbytes: Total size of all device slots in bytes, now or when the stage was closed.
+        pinned_nbytes: Number of page-locked bytes in ``host_nbytes``; 0 on ``cpu``.
         written_nbytes: Bytes written to host slots.
-        rewritten_nbytes: Part of ``written_nbytes`` that came from an array of the whole batch. These bytes were copied
-            once more than rows that are stacked directly in the slot.
-        in_place_nbytes: Bytes copied to the device directly from memory that a process of ``in_subprocess()`` wrote.
+        rewritten_nbytes: Part of ``written_nbytes`` that was copied from an array of a complete batch. Such bytes are
+            copied one more time than rows that are stacked directly in the slot.
+        in_place_nbytes: Bytes copied to the device directly from memory that an ``in_subprocess()`` process wrote.
         shared_blocks: Number of page-locked memory blocks shared with ``in_subprocess()`` processes.
-        shared_nbytes: Size of these blocks in bytes.
-        shared_blocks_locked: Number of blocks page-locked so far. If it is far larger than ``shared_blocks``, blocks
-            are not reused.
-        shared_arrays_rewritten: Number of arrays in shared memory that were nevertheless written to a host slot.
-        shared_refused: True if the system refused to page-lock a block.
-        regrows: Number of slots replaced by larger ones. Each replacement stalls the device stage.
-        leaked_leases: Number of lent batches that were released by the garbage collector.
-        abandoned_nbytes: Bytes never freed because a copy could still access them.
+        shared_nbytes: Total size in bytes of the memory blocks in ``shared_blocks``.
+        shared_blocks_locked: Number of memory blocks that were page-locked so far. If this number is far larger than
+            ``shared_blocks``, blocks are not reused.
+        shared_arrays_rewritten: Number of arrays in shared memory that had to be copied to a host slot.
+        shared_refused: True if the operating system refused to page-lock a memory block.
+        regrows: Number of slots that were replaced by larger slots. Each replacement stalls the device stage.
+        leaked_leases: Number of leased batches that the consumer did not release, so that the garbage collector
+            released them.
+        abandoned_nbytes: Bytes of memory that was never freed because a copy might still access the memory.
     """
 
     device: str
@@ -86,17 +93,17 @@ class DeviceCopies:
 
     @property
     def pinned(self) -> bool:
-        """True if all host slots are page-locked and at least one slot exists."""
+        """True if at least one host slot exists and all host slots are page-locked."""
         return 0 < self.host_nbytes == self.pinned_nbytes
 
     @property
     def h2d_gbps(self) -> float | None:
-        """Speed of the copies to the device while they ran, in 10**9 bytes per second; None without a profile."""
+        """Speed of the copies to the device in 10**9 bytes per second, excluding pauses; None without a profile."""
         return None if not self.copy_s else self.timed_nbytes / self.copy_s / 1e9
 
     @property
     def exposed_share(self) -> float | None:
-        """Ratio of ``exposed_s`` to ``copy_s``, at most 1; None without a profile."""
+        """Ratio of ``exposed_s`` to ``copy_s``, limited to 1; None without a profile."""
         return None if not self.copy_s else min(1.0, self.exposed_s / self.copy_s)
 
     @property
@@ -106,15 +113,15 @@ class DeviceCopies:
 
     @property
     def host_copies(self) -> float:
-        """Mean number of host copies per byte of a batch.
+        """Mean number of times that a byte of a batch is copied on the host.
 
-        The value is 1 if batches are built in their slots or copied directly from shared memory of another process.
+        The value is 1 if batches are built in their slots, or copied directly from memory shared with another process.
         """
         return 1.0 + self.rewritten_nbytes / max(1, self.written_nbytes + self.in_place_nbytes)
 
     @property
     def slowest(self) -> Side:
-        """Side that caused the longest total wait: the source of batches, the device copies, or the consumer."""
+        """Side that other sides waited for longest: the source of batches, the device copies, or the consumer."""
         waits: dict[Side, float] = {
             "source": self.source_wait_s,
             "device": self.host_slot_wait_s,
@@ -124,13 +131,13 @@ class DeviceCopies:
         return side if waits[side] > 0.0 else "nobody"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counters and the derived properties as JSON-safe data."""
+        """Return the counters and the values derived from them as JSON-compatible data."""
         derived = ("pinned", "h2d_gbps", "exposed_share", "launches_per_batch", "host_copies", "slowest")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
     @property
     def sentences(self) -> list[str]:
-        """Lines of text for a report."""
+        """Lines of text about the copies, for a report."""
         return [self._copied(), self._waited(), *self._odd()]
 
     def _copied(self) -> str:

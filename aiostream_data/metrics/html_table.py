@@ -10,7 +10,7 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[str]], below: Iter
     """Build an HTML table with lines of text below it.
 
     Args:
-        rows: Cells of each row. Leading spaces of a cell are preserved as indentation.
+        rows: Cells of each row. Leading spaces of a cell appear as indentation.
     """
     body = [_row("th", header), *(_row("td", row) for row in rows)]
     lines = [f"<div>{escape(line)}</div>" for line in below]

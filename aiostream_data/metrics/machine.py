@@ -1,4 +1,7 @@
-"""CPU measurements of the machine and of threads. Functions return None or 0 if the system lacks the data."""
+"""Measure CPU use of the machine and of single threads.
+
+Functions return None or 0 if the operating system does not provide the data.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,16 @@ _MACHINE: Final = "/proc/stat"
 
 _IDLE: Final = (3, 4)
 _GUESTS: Final = 8
-"""Columns of a core in ``/proc/stat``: idle times, and the first column whose time is included in others."""
+"""Columns of a core's line in ``/proc/stat``: the idle times, and the first column that other columns already
+include."""
 
 
 class Switches(NamedTuple):
     """Number of context switches of a thread.
 
     Attributes:
-        yields: Voluntary switches: the thread waited for a lock such as the GIL, for a disk, or for a timer.
-        preemptions: Involuntary switches: another thread took the core.
+        yields: Number of voluntary switches: the thread waited for a lock such as the GIL, for a disk, or for a timer.
+        preemptions: Number of involuntary switches: the system gave the thread's core to another thread.
     """
 
     yields: int
@@ -37,11 +41,11 @@ class Switches(NamedTuple):
 
 
 class CoreTime(NamedTuple):
-    """Seconds during which a thread was runnable.
+    """Time that a thread was ready to run: running on a core, or waiting for a core.
 
     Attributes:
-        had_s: Seconds on a core.
-        waited_s: Seconds of waiting for a core while other threads used the cores.
+        had_s: Seconds during which the thread ran on a core.
+        waited_s: Seconds during which the thread waited for a core while other threads used the cores.
     """
 
     had_s: float = 0.0
@@ -49,7 +53,10 @@ class CoreTime(NamedTuple):
 
 
 def thread_switches() -> Switches:
-    """Return the context switches of the calling thread since its start. Takes 0.5 microseconds."""
+    """Return how often the system switched the calling thread off a core since the thread's start.
+
+    Takes 0.5 microseconds.
+    """
     if _OF_THREAD is None:
         return Switches(0, 0)
     used = resource.getrusage(_OF_THREAD)
@@ -57,7 +64,10 @@ def thread_switches() -> Switches:
 
 
 def thread_core_s() -> CoreTime | None:
-    """Return the time that the calling thread was on a core and waited for one (Linux). Takes 15 microseconds."""
+    """Return the seconds that the calling thread ran on a core, and the seconds that it waited for a core (Linux).
+
+    Takes 15 microseconds.
+    """
     with suppress(OSError, ValueError), open(_SCHEDULED, encoding="ascii") as file:
         on_core, waited, _ = map(int, file.readline().split())
         return CoreTime(on_core / 1e9, waited / 1e9) if on_core else None
@@ -65,12 +75,12 @@ def thread_core_s() -> CoreTime | None:
 
 
 def machine_cpu_s(cores: Collection[int], cpus: int) -> float | None:
-    """Return the CPU seconds of all programs since boot, on the cores that this process may use (Linux).
+    """Return the CPU seconds of all programs since boot, on the cores available to this process (Linux).
 
     Args:
-        cores: Numbers of these cores.
-        cpus: Number of cores that the process may use at once. If a cgroup quota makes it less than the number of
-            ``cores``, core usage is not meaningful for this process, and the result is None.
+        cores: Numbers of the cores available to this process.
+        cpus: Number of cores that this process may use at the same time. If a cgroup quota makes this number smaller
+            than the number of ``cores``, the result is None because it would be misleading.
     """
     with suppress(OSError, ValueError), open(_MACHINE, encoding="ascii") as file:
         own = {f"cpu{number}" for number in cores}
@@ -85,7 +95,7 @@ def _busy_ticks(columns: list[int]) -> int:
 
 
 def cpu_pressure_s() -> float | None:
-    """Return the seconds since boot during which a thread of the machine waited for a core (Linux with PSI)."""
+    """Return the seconds since boot during which any thread of the machine waited for a core (Linux with PSI)."""
     with suppress(OSError, ValueError), open(_PRESSURE, encoding="ascii") as file:
         some = file.readline()
         if some.startswith("some "):

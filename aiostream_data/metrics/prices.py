@@ -1,4 +1,7 @@
-"""Compute the cost of requests and bytes from a price table of the user. There are no built-in prices."""
+"""Compute the cost of requests and received bytes from a price table that the user provides.
+
+The package contains no price table.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 
 COUNTERS: Final = {"GET": "gets", "HEAD": "heads", "LIST": "lists", "egress": "received_nbytes"}
-"""Keys of a price table, and the name of the counter that each price applies to."""
+"""Keys of a price table, and the counter to which each price applies."""
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _UNITS: Final = {"GET": 1_000, "HEAD": 1_000, "LIST": 1_000, "egress": 1_000_000_000}
@@ -20,10 +23,10 @@ _UNITS: Final = {"GET": 1_000, "HEAD": 1_000, "LIST": 1_000, "egress": 1_000_000
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of requests and of received bytes, for all stores or by store.
+    """Prices of requests and of received bytes, for all stores together or for each store.
 
     Attributes:
-        by_store: Price tables keyed by URL scheme; the key "" is for all other stores. Prices are in any currency, per
+        by_store: Price tables by URL scheme. The key "" applies to all other stores. Prices can use any currency, per
             1,000 requests ("GET", "HEAD", "LIST") or per 10**9 received bytes ("egress"). Missing prices are 0.
     """
 
@@ -31,10 +34,10 @@ class Prices:
 
     @classmethod
     def of(cls, value: Any) -> Prices | None:
-        """Convert the argument ``prices``: one price table, or a dict from URL scheme to price table.
+        """Convert the user's argument ``prices``: one price table, or a dict from URL scheme to price table.
 
         Raises:
-            PlanError: A key is unknown, or a price is not a number of at least 0.
+            PlanError: A key is unknown, or a price is not a number greater than or equal to 0.
         """
         if value is None or isinstance(value, Prices):
             return value
@@ -45,7 +48,7 @@ class Prices:
         return cls({**nested, "": _checked(common) if common or not nested else {}})
 
     def cost(self, stores: Mapping[str, Mapping[str, float]]) -> float:
-        """Return the total cost for the counters of all stores, keyed by URL scheme."""
+        """Return the total cost, given the counters of each store by URL scheme."""
         return math.fsum(
             counters.get(COUNTERS[kind], 0) / _UNITS[kind] * price
             for scheme, counters in stores.items()

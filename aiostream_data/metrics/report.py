@@ -1,4 +1,4 @@
-"""Statistics and report of a run: counters of each stage, and the stage that limits the pipeline."""
+"""Statistics and report of a run: the counters of each stage, and the bottleneck of the pipeline."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from aiostream_data.metrics.device_copies import DeviceCopies
 from aiostream_data.metrics.html_table import html_table
 
 SHARD_CACHE: Final = "shard cache"
-"""Holder name of the memory of a shard cache, which has its own limit and is not part of the memory budget."""
+"""Name under which shard cache memory is reported. This memory has its own limit, outside the memory budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Use of the memory limit.
+    """Memory use, compared with the memory limit.
 
     Attributes:
         limit: Memory limit in bytes.
         used: Bytes currently in use.
         peak: Maximum bytes in use at any time.
         wait_s: Seconds spent waiting for free memory.
-        holders: (used, peak) in bytes by holder: ``queues``, ``ranges``, ``shuffle``, ... The total of all
-            ``in_subprocess`` processes is under ``in_subprocess/queues``, ... ``shard cache`` is not included in the
-            other numbers.
+        holders: Pairs (used, peak) in bytes for each kind of memory: ``queues``, ``ranges``, ``shuffle``, ... The keys
+            ``in_subprocess/queues``, ... contain the totals over all ``in_subprocess`` processes. The memory of ``shard
+            cache`` is not included in ``used`` and ``peak``.
     """
 
     limit: int
@@ -40,7 +40,7 @@ class MemoryStats:
 
 
 _WORTH_A_QUANTILE: Final = 100
-"""Minimum number of waits for a meaningful 99th percentile."""
+"""Minimum number of waits for reporting a 99th percentile."""
 
 _TOLD: Final = {
     "GET": "gets",
@@ -51,13 +51,16 @@ _TOLD: Final = {
     "hedges": "hedges",
     "read from the shard cache": "cache_hits",
 }
-"""Labels and names of further store counters that a report shows if they are not 0."""
+"""Labels and names of additional store counters. A report shows each of these counters if it is not 0."""
 
 
 def with_holders_elsewhere(
     here: Mapping[str, tuple[int, int]], elsewhere: Iterable[Mapping[str, tuple[int, int]]]
 ) -> dict[str, tuple[int, int]]:
-    """Merge the holders of this process with the summed holders of other processes, named ``in_subprocess/...``."""
+    """Merge the memory use of this process with the total memory use of other processes.
+
+    Names of the latter begin with ``in_subprocess/``.
+    """
     holders = dict(here)
     for process in elsewhere:
         for holder, (used, peak) in process.items():
@@ -69,20 +72,20 @@ def with_holders_elsewhere(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LoaderStats:
-    """All counters of a loader at one moment. ``str()`` returns a short summary, ``as_dict()`` all numbers.
+    """All counters of a loader at one moment. ``str()`` returns a short summary, and ``as_dict()`` returns all numbers.
 
     Attributes:
         stages: Counters of each stage, sources first.
         consumer: Counters of the training loop.
-        storage: Totals over all stores: requests, bytes, retries and the other counters of :class:`.StorageCounters`.
+        storage: Totals over all stores: requests, bytes, retries and other counters of :class:`.StorageCounters`.
         memory: Use of the memory limit.
-        waiting: Number of elements ready for the consumer.
-        wall_s: Seconds from open to the consumer's last step, or to the current time before the first delivery.
+        waiting: Number of elements that are ready for the consumer.
+        wall_s: Seconds from opening to the consumer's last step. Before the first delivery, seconds until now.
         stream_hash: Hash over the received rows, as 32 hexadecimal digits; see ``Loader.stream_hash``.
-        stream_rows: Number of rows in ``stream_hash``.
-        stores: The counters of ``storage`` for each store, by URL scheme.
+        stream_rows: Number of rows that ``stream_hash`` covers.
+        stores: The counters in ``storage`` for each store, by URL scheme.
         cost: Cost of requests and bytes according to ``open(prices=...)``; 0 without prices.
-        devices: Copy counters and wait times of each ``to_device``.
+        devices: Copy counters and wait times of each ``to_device`` stage.
     """
 
     stages: tuple[StageCounters, ...]
@@ -98,7 +101,7 @@ class LoaderStats:
     devices: tuple[DeviceCopies, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the statistics as JSON-safe data."""
+        """Return the statistics as JSON-compatible data."""
         return {
             "stages": [stage.as_dict() for stage in self.stages],
             "consumer": self.consumer.as_dict(),
@@ -137,12 +140,12 @@ def snapshot(
     devices: Sequence[DeviceCopies] = (),
     until: float = 0.0,
 ) -> LoaderStats:
-    """Copy the counters of a running engine.
+    """Copy the current counters of a running engine.
 
     Args:
         stores: Counters of each store, by URL scheme.
-        until: ``perf_counter()`` of the consumer's last step. 0.0 selects the last delivery, or the current time before
-            the first delivery.
+        until: Time (``perf_counter()``) of the consumer's last step. The value 0.0 selects the last delivery, or the
+            current time before the first delivery.
     """
     until = until or consumer.last_at or perf_counter()
     first = next(iter(stores.values()), {})
@@ -166,12 +169,12 @@ def snapshot(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """Report of a run. ``str()`` returns a table and a summary, ``to_json()`` all numbers.
+    """Report of a run. ``str()`` returns a table and a summary, and ``to_json()`` returns all numbers.
 
     Attributes:
         stats: All counters since the loader was opened.
-        limit: The stage that limited the pipeline since the first element, with cause and advice.
-        start: Description of the work before the first element, if it took most of the time; else "".
+        limit: The bottleneck of the pipeline since the first element, with its cause and advice.
+        start: Description of the work before the first element if this work took most of the time; else "".
     """
 
     stats: LoaderStats
@@ -179,7 +182,7 @@ class Report:
     start: str = ""
 
     def to_json(self) -> str:
-        """Serialize statistics, limit and start to one line of JSON."""
+        """Serialize statistics, bottleneck and start description to one line of JSON."""
         return json.dumps({**self.stats.as_dict(), "limit": self.limit.as_dict(), "start": self.start})
 
     def __str__(self) -> str:
@@ -196,7 +199,7 @@ class Report:
         return html_table(header, rows, self._below())
 
     def _below(self) -> list[str]:
-        """Return the text lines below the table."""
+        """Return the lines of text below the report's table."""
         allocator = allocator_state()
         advice = None if allocator is None else allocator.advice
         beside = [line for line in (advice, self.start) if line]
@@ -204,13 +207,13 @@ class Report:
 
 
 def _table(stats: LoaderStats) -> list[tuple[str, ...]]:
-    """Return the column names, then one table row per stage."""
+    """Return the column names of the report's table, followed by one table row per stage."""
     names = ("stage", "rows", "MiB", "busy s", "wait in s", "wait out s", "workers", "what")
     return [names, *map(_row, stats.stages)]
 
 
 def _holders(memory: MemoryStats) -> str:
-    """Format the peak memory of each holder, largest first; holders below 2 % of the total peak are omitted."""
+    """Format the peak memory of each kind of memory, largest first. Kinds below 2 % of the total peak are omitted."""
     inside = {holder: peak for holder, (_, peak) in memory.holders.items() if not holder.endswith(SHARD_CACHE)}
     peaks = {holder: peak for holder, peak in inside.items() if peak > memory.peak / 50}
     ordered = sorted(peaks.items(), key=lambda entry: -entry[1])
@@ -219,7 +222,7 @@ def _holders(memory: MemoryStats) -> str:
 
 
 def _beside(memory: MemoryStats) -> list[str]:
-    """Return the line about shard cache memory, which is not part of the memory limit."""
+    """Return the report line about shard cache memory, which does not count against the memory limit."""
     caches = [held for holder, held in memory.holders.items() if holder.endswith(SHARD_CACHE)]
     if not caches:
         return []
@@ -228,7 +231,7 @@ def _beside(memory: MemoryStats) -> list[str]:
 
 
 def _storage(stats: LoaderStats) -> list[str]:
-    """Return the line about store requests and their cost."""
+    """Return the report line about requests to stores, and their cost."""
     storage = stats.storage
     if not storage:
         return []
@@ -256,7 +259,7 @@ def _line(row: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _per_hand_over(consumer: ConsumerCounters) -> str:
-    """Format the median and the 99th percentile of single waits, if there were enough waits."""
+    """Format the median and the 99th percentile of the wait times, if enough waits were measured."""
     if len(consumer.waits) < _WORTH_A_QUANTILE:
         return ""
     p50, p99 = (1e3 * consumer.wait_quantile_s(share) for share in (0.5, 0.99))
@@ -264,7 +267,7 @@ def _per_hand_over(consumer: ConsumerCounters) -> str:
 
 
 def _lost(stages: Sequence[StageCounters]) -> list[str]:
-    """Return the line about records that the error policy skipped or replaced."""
+    """Return the report line about records that the error policy skipped or replaced."""
     left_out = ", ".join(f"{_called(stage)} {stage.skipped:,}" for stage in stages if stage.skipped)
     replaced = ", ".join(f"{_called(stage)} {stage.replaced:,}" for stage in stages if stage.replaced)
     told = [f"{did}: {where}" for did, where in (("skipped", left_out), ("replaced", replaced)) if where]
@@ -272,13 +275,13 @@ def _lost(stages: Sequence[StageCounters]) -> list[str]:
 
 
 def _called(stage: StageCounters) -> str:
-    """Return the name of a stage with the name of its function, without the line number."""
+    """Return the names of a stage and its function, without the line number."""
     function = stage.what.partition(" (")[0] if stage.waits_for == "user" else ""
     return f"{stage.name} {function}".rstrip()
 
 
 def _waited(consumer: ConsumerCounters) -> str:
-    """Format the wait times of the training loop, for the first element and since then."""
+    """Format the time that the training loop waited for the first element, and the time that it waited later."""
     since_s = consumer.wait_s - consumer.first_wait_s
     waited = f"the training loop waited {since_s:.2f} s{_per_hand_over(consumer)}"
     return f", the first after {consumer.first_s:.2f} s; since then {waited}" if consumer.first_at else f"; {waited}"

@@ -1,7 +1,9 @@
-"""Running hash of the delivered rows and their positions. Two runs with equal hashes delivered the same data.
+"""Incremental hash of the delivered rows and their positions in the stream.
 
-The hash is a sum over rows. ``_native/hashing_py.py`` describes the computation and its limits. The hashes of all
-ranks add up to the hash of one process that delivers the whole stream in the same order.
+If two runs have equal hashes, they delivered the same rows.
+
+The hash is a sum over all rows. ``_native/hashing_py.py`` describes the computation and its limits. The sum of all
+ranks' hashes equals the hash of one process that delivers all rows in the same order.
 """
 
 from __future__ import annotations
@@ -23,27 +25,31 @@ Salts: TypeAlias = NDArray[np.uint64]
 
 
 class Names(Protocol):
-    """Provider of salts: 64-bit words for source, epoch and split of a row, equal in every run."""
+    """Provider of salts. A salt is a 64-bit word for a row's source, epoch and split, and is equal in every run."""
 
     of_split: int
     """Factor by which the split number within a source is multiplied."""
 
     def salt_of(self, source: int) -> int:
-        """Return the salt of a source and epoch. ``source`` is the value of the split number's bits from bit 40 on."""
+        """Return the salt of one source in one epoch.
+
+        ``source`` consists of the bits of the split number from bit 40 on.
+        """
 
     def salts_of(self, ids: RowIds) -> Salts:
-        """Return the salts of rows with any ids, from any sources."""
+        """Return the salts of rows from any sources."""
 
 
 FLUSH_ROWS: Final = 16_384
-"""Number of rows hashed at once, in about 0.1 ms. Hashing batch by batch takes three times as long."""
+"""Number of rows to hash in one call, which takes about 0.1 ms. Hashing each batch separately takes three times as
+long."""
 
 _WORD: Final = 2**64
 _HEX: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 class StreamHash:
-    """128-bit hash over rows, as two 64-bit lanes that are sums modulo 2**64. Not thread-safe.
+    """128-bit hash of rows, stored as two 64-bit sums modulo 2**64. Not thread-safe.
 
     Attributes:
         rows: Number of hashed rows.
@@ -59,18 +65,18 @@ class StreamHash:
         """Add rows with the stream positions ``first_index``, ``first_index + step``, and so on.
 
         Args:
-            salts: Word for source, epoch and split of each row, uint64 of shape (n,).
-            ordinals: Number of each row in its split, int64 of shape (n,).
+            salts: Salt of each row, as uint64 array of shape (n,).
+            ordinals: Number of each row within its split, as int64 array of shape (n,).
             first_index: Stream position of the first row.
-            step: Difference between the positions of two rows.
+            step: Distance between the stream positions of two consecutive rows.
 
         Raises:
-            ValueError: The arrays differ in shape or have another dtype, or a number is negative. Nothing was added.
+            ValueError: The arrays have different shapes or wrong dtypes, or a number is negative. Nothing was added.
         """
         self.add_sums(*_native.hash_rows(salts, ordinals, first_index, step), len(salts))
 
     def add_sums(self, low: int, high: int, rows: int) -> None:
-        """Add the lane sums of ``rows`` rows."""
+        """Add two precomputed sums over ``rows`` rows to the hash."""
         self._low, self._high = (self._low + low) % _WORD, (self._high + high) % _WORD
         self.rows += rows
 
@@ -81,7 +87,7 @@ class StreamHash:
 
     @property
     def value(self) -> int:
-        """The hash as a number below 2**128; 0 without rows."""
+        """The hash as an integer below 2**128; 0 if no rows were hashed."""
         return self._high * _WORD + self._low
 
     @property
@@ -90,11 +96,11 @@ class StreamHash:
         return f"{self.value:032x}"
 
     def state(self) -> dict[str, Any]:
-        """Return the hash as JSON-safe data for :meth:`restore`."""
+        """Return the hash as JSON-compatible data for :meth:`restore`."""
         return {"hash": self.hex, "rows": self.rows}
 
     def restore(self, state: object) -> None:
-        """Continue from ``state``, after validating it.
+        """Validate ``state``, and continue from its hash.
 
         Raises:
             ValueError: ``state`` is not a result of :meth:`state`. The hash is unchanged.
@@ -106,7 +112,9 @@ class StreamHash:
 
 
 def combine_hashes(hashes: Iterable[str | StreamHash]) -> str:
-    """Combine the hashes of the parts of a stream, such as its ranks, to the hash of the stream. Order is irrelevant.
+    """Combine the hashes of the parts of a stream, such as its ranks, into the hash of the complete stream.
+
+    Order is irrelevant.
 
     Raises:
         ValueError: A string is not 32 lower-case hexadecimal digits.
@@ -121,13 +129,14 @@ def combine_hashes(hashes: Iterable[str | StreamHash]) -> str:
 class Delivered:
     """Hash of the rows delivered so far. Not thread-safe.
 
-    Rows of a single source are hashed immediately, in one call that keeps the GIL. Other rows are hashed in bulk.
+    Rows of a single source are hashed immediately, in one call that does not release the GIL. Rows of several sources
+    are collected and hashed together later.
 
     Args:
-        names: Provider of salts. It may be called up to ``FLUSH_ROWS`` rows after the rows were added; call
-            :meth:`flush` before its data is discarded.
-        next_index: Stream position of the next row; initially the rank.
-        step: Difference between the positions of two rows: the number of ranks.
+        names: Provider of salts. The provider may be called up to ``FLUSH_ROWS`` rows later. Call :meth:`flush` before
+            discarding the provider's data.
+        next_index: Stream position of the next row. The initial value is the rank.
+        step: Distance between the stream positions of two consecutive rows, which is the number of ranks.
     """
 
     __slots__ = ("_hash", "_names", "_next_index", "_pending", "_pending_rows", "_salts", "_step")
@@ -145,19 +154,19 @@ class Delivered:
 
     @property
     def next_index(self) -> int:
-        """Position of the next row in the stream of all ranks."""
+        """Position of this process's next row in the stream of all ranks."""
         return self._next_index + self._step * self._pending_rows
 
     @property
     def rows(self) -> int:
-        """Number of rows delivered, including rows not hashed yet."""
+        """Number of delivered rows, including rows that are not hashed yet."""
         return self._hash.rows + self._pending_rows
 
     def add(self, ids: RowIds) -> None:
-        """Add the rows of ``ids`` as the next delivered rows, in order.
+        """Append the rows of ``ids``, in this order, to the delivered rows.
 
         Args:
-            ids: Ids of the rows. They are kept until the next flush and must not change.
+            ids: Row ids. The object keeps the ids until the next flush. Do not modify them.
 
         Raises:
             ValueError: Ids added since the last flush are invalid, or their salts do not match.
@@ -174,7 +183,7 @@ class Delivered:
             self.flush()
 
     def _add_of_one_source(self, ids: NDArray[np.int64]) -> bool:
-        """Hash rows of a single source. Return False, without hashing, if the rows come from several sources."""
+        """Hash rows of a single source. Return False, without hashing, if the rows are from several sources."""
         source = int(ids[0, 0]) >> SPLIT_BITS
         salt = self._salts.get(source)
         if salt is None:
@@ -188,7 +197,7 @@ class Delivered:
         return True
 
     def flush(self) -> None:
-        """Hash all added rows. After an error, the rows are kept and ``flush`` can be retried."""
+        """Hash all added rows. After an error, the rows are kept, so that the caller can retry ``flush``."""
         if not self._pending:
             return
         ids = RowIds.concat(self._pending)
@@ -198,28 +207,28 @@ class Delivered:
         self._pending_rows = 0
 
     def value(self) -> StreamHash:
-        """Return a copy of the hash over all delivered rows."""
+        """Return a copy of the hash of all delivered rows."""
         self.flush()
         return self._hash.copy()
 
     def value_with(self, extra_ids: RowIds) -> StreamHash:
-        """Return the hash that would result from delivering the rows of ``extra_ids`` next."""
+        """Return the hash as if the rows of ``extra_ids`` had been delivered next."""
         extended = self.value()
         if len(extra_ids):
             self._hash_into(extended, extra_ids)
         return extended
 
     def state(self) -> dict[str, Any]:
-        """Return ``hash``, ``rows`` and ``next_index`` as JSON-safe data for :meth:`restore`."""
+        """Return ``hash``, ``rows`` and ``next_index`` as JSON-compatible data for :meth:`restore`."""
         self.flush()
         return {**self._hash.state(), "next_index": self._next_index}
 
     def restore(self, state: object) -> None:
-        """Continue from ``state`` and discard all rows added before. ``step`` is unchanged.
+        """Continue from ``state``, and discard all previously added rows. ``step`` is unchanged.
 
-        A stream can continue with a different number of ranks. Then one rank restores the combined hash, and the other
-        ranks restore the hash of 0 rows. On each rank, ``next_index`` is the total number of delivered rows plus the
-        rank.
+        A stream can be resumed with a different number of ranks. In this case, one rank restores the combined hash, and
+        the other ranks restore the hash of 0 rows. On each rank, ``next_index`` is the rank plus the total number of
+        delivered rows.
 
         Raises:
             ValueError: ``state`` is not a result of :meth:`state`. The object is unchanged.

@@ -1,7 +1,7 @@
 """Find the stage that blocks the consumer, from the current waits of all stages.
 
-The search walks from the consumer towards the sources. It skips a stage that has no work in progress and waits for its
-own input. The first other stage that a reader waits for is stuck.
+The search walks from the consumer toward the sources. The search skips a stage that waits for its own input and has no
+work in progress. The first stage that another stage waits for, and that is not skipped, is the stuck stage.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageState:
-    """State of one running stage at one moment. Durations are in seconds, and None without a wait.
+    """State of one running stage at one moment. Durations are in seconds; None means that the stage does not wait.
 
     Attributes:
-        name: Label of the stage, with the label of its dataset.
+        name: Label of the stage, with the label of the dataset that contains the stage.
         place: Plan position of the stage.
         written_at: Source line in the user's code; "" if unknown.
         rows_in: Number of rows received in this run.
         rows_out: Number of rows emitted in this run.
         queued: Number of chunks in the output queue.
         queued_nbytes: Bytes in the output queue.
-        wanted_s: Time that the reader of this stage has been waiting for it.
+        wanted_s: Time that the next stage has been waiting for this stage.
         input_s: Time that the stage has been waiting for its input.
         room_s: Time that the stage has been waiting for space in its output queue.
-        under_way: Number of rows or hops started but not emitted yet.
-        opens_inputs: True if the stage runs its inputs itself; ``input_s`` then does not show its wait for them.
+        under_way: Number of rows or worker calls that were started but not emitted yet.
+        opens_inputs: True if the stage itself runs its inputs. In this case, ``input_s`` excludes its wait for these
+            inputs.
     """
 
     name: str
@@ -44,7 +45,7 @@ class StageState:
 
     @property
     def sentence(self) -> str:
-        """Current activity of the stage, in a few words."""
+        """Short description of what the stage is doing now."""
         if self.room_s is not None:
             return f"waits for room {self.room_s:.1f} s"
         waits = "" if self.input_s is None else f"waits for input {self.input_s:.1f} s"
@@ -55,10 +56,10 @@ class StageState:
 
 
 def find_stuck(stages: Sequence[StageState]) -> StageState | None:
-    """Return the stage that blocks the consumer, or None if no reader waits for a stage.
+    """Return the stage that blocks the consumer, or None if nothing waits for a stage.
 
     Args:
-        stages: States of all stages, sources first.
+        stages: States of all stages, from the sources to the end.
     """
     last: StageState | None = None
     for number in range(len(stages) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Measurements of a loader between two moments, computed as the difference of two counter snapshots."""
+"""Measurements of a loader between two moments: the difference between two snapshots of its counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiostream_data.metrics.counters import StageCounters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosted:
-    """Measurements of the processes of one ``in_subprocess()``, since their start.
+    """Measurements of the processes of one ``in_subprocess()`` stage, since the start of the processes.
 
     Attributes:
         seconds: Mean run time of the processes.
@@ -32,17 +32,17 @@ class CounterMark:
 
     Attributes:
         at: ``perf_counter()`` of the consumer's last step.
-        read_at: ``perf_counter()`` when CPU clocks were read.
+        read_at: ``perf_counter()`` at the time when the CPU clocks were read.
         process_cpu_s: CPU seconds of this process.
         loop_cpu_s: CPU seconds of the engine's event loop.
-        pressure_s: Seconds during which threads of this machine waited for a core; None if not available.
+        pressure_s: Seconds during which a thread of this machine waited for a core; None if unknown.
         elements: Number of elements that the consumer received.
         consumer_wait_s: Seconds that the consumer waited for elements.
-        memory_wait_s: Seconds that sources waited for the memory limit, summed.
+        memory_wait_s: Total time in seconds that sources waited for the memory limit.
         stages: Counters of each stage, keyed by plan position.
-        storage: Counters of all stores together.
-        hosted: Processes of each ``in_subprocess()``, keyed by the prefix of their stages' plan positions.
-        machine_cpu_s: CPU seconds of all programs on the same cores; None if not available.
+        storage: Counters of all stores, added up.
+        hosted: Measurements of the processes of each ``in_subprocess()``, by the prefix of their plan positions.
+        machine_cpu_s: CPU seconds of all programs on the cores of this process; None if unknown.
     """
 
     at: float
@@ -67,16 +67,16 @@ class MeasuredWindow:
         seconds: Seconds between the consumer's first and last step.
         elements: Number of elements that the consumer received.
         consumer_wait_s: Seconds that the consumer waited for elements.
-        memory_wait_s: Seconds that sources waited for the memory limit, summed.
-        stages: Counters of each stage since the first snapshot, keyed by plan position. Counters of stages in other
-            processes are since the start of the process.
-        storage: Counters of all stores together since the first snapshot.
+        memory_wait_s: Total time in seconds that sources waited for the memory limit.
+        stages: Counters of each stage since the first snapshot, by plan position. For stages in other processes, the
+            counters cover the time since the start of the process.
+        storage: Counters of all stores since the first snapshot, added up.
         cpus: Number of cores that this process may use.
         cores_used: Mean number of cores used by this process and its workers.
         loop_cpu_s: CPU seconds of the event loop.
-        pressure: Share of the time that threads of this machine waited for a core.
-        hosted: Processes of each ``in_subprocess()`` at the last snapshot.
-        cores_of_others: Mean number of cores used by other programs; None if not available.
+        pressure: Share of the time during which a thread of this machine waited for a core.
+        hosted: Measurements of the processes of each ``in_subprocess()`` at the second snapshot.
+        cores_of_others: Mean number of cores used by other programs; None if unknown.
     """
 
     seconds: float
@@ -94,48 +94,48 @@ class MeasuredWindow:
 
     @property
     def is_contended(self) -> bool:
-        """True if threads waited for cores during more than ``CONTENDED`` of the time."""
+        """True if threads waited for a core during more than ``CONTENDED`` (40 %) of the time."""
         return self.pressure > CONTENDED
 
     def host_of(self, place: str) -> Hosted | None:
-        """Return the processes in which a stage runs; None for a stage in this process."""
+        """Return the measurements of the processes that run a stage; None if the stage runs in this process."""
         return next((hosted for prefix, hosted in self.hosted.items() if place.startswith(prefix)), None)
 
     def seconds_of(self, place: str) -> float:
-        """Return the number of seconds that the counters of a stage cover."""
+        """Return the length in seconds of the time that a stage's counters cover."""
         hosted = self.host_of(place)
         return self.seconds if hosted is None else max(1e-9, hosted.seconds)
 
     def loop_share_of(self, place: str) -> float:
-        """Return the CPU share of a stage's event loop."""
+        """Return the share of the time that the event loop of a stage uses a CPU core."""
         hosted = self.host_of(place)
         if hosted is None:
             return self.loop_cpu_s / self.seconds
         return hosted.loop_cpu_s / max(1e-9, hosted.seconds * hosted.processes)
 
     def inputs_of(self, place: str) -> list[str]:
-        """Return the plan positions of a stage's inputs, including datasets and processes that it runs."""
+        """Return the plan positions of a stage's inputs, including datasets and processes that the stage runs."""
         inner = root_of(self.stages, f"{place}/")
         return [key for key in (*self.stages[place].inputs, *([] if inner is None else [inner])) if key in self.stages]
 
 
 CONTENDED = 0.4
-"""Share of the time with threads waiting for a core, above which the machine lacks cores."""
+"""If threads wait for a core during more than this share of the time, the machine lacks cores."""
 
 
 def root_of(places: Mapping[str, object], prefix: str = "") -> str | None:
-    """Return the position of the last stage of the plan, or of the subplan below a prefix."""
+    """Return the plan position of the last stage of a plan, or of the subplan whose positions begin with a prefix."""
     own = [key for key in places if key.startswith(prefix) and key[len(prefix) :].isdigit()]
     return max(own, key=lambda key: int(key[len(prefix) :]), default=None)
 
 
 def reader_of(place: str, stages: Mapping[str, StageCounters]) -> str | None:
-    """Return the position of the stage that reads from the stage at ``place``; None for the last stage."""
+    """Return the plan position of the stage that reads from the stage at ``place``; None for the last stage."""
     return next((other for other, stage in stages.items() if place in stage.inputs), None)
 
 
 def between(begin: CounterMark, end: CounterMark, cpus: int) -> MeasuredWindow:
-    """Compute the measurements between two snapshots of one engine."""
+    """Compute measurements from two snapshots of the same engine."""
     read_s = max(1e-9, end.read_at - begin.read_at)
     stages = {place: counters.since(begin.stages.get(place)) for place, counters in end.stages.items()}
     far_cpu_s = math.fsum(stage.cpu_s for place, stage in stages.items() if _is_far(place, stage, end))
@@ -158,7 +158,7 @@ def between(begin: CounterMark, end: CounterMark, cpus: int) -> MeasuredWindow:
 
 
 def _is_far(place: str, stage: StageCounters, mark: CounterMark) -> bool:
-    """Return True if the functions of a stage run in worker processes of this process."""
+    """Return True if a stage's functions run in worker processes that this process started."""
     return stage.runs_in == "processes" and not any(place.startswith(prefix) for prefix in mark.hosted)
 
 
