@@ -1,5 +1,6 @@
-"""Move chunks between stages: channels, the base class of stages, and the context of a run.
+"""Move chunks (sequences of rows) between stages: channels, the base class of stages, and the context of a run.
 
-Input: chunks that a stage sends, and the plan's nodes.
-Output: chunks in order at the next stage, with back-pressure. Losses and errors arrive after the rows sent before them.
+Input: chunks of rows that a stage sends, and the nodes of the plan.
+Output: chunks in order at the next stage; a full channel makes the sending stage wait. Losses and errors arrive after
+    the rows that were sent before them.
 """

@@ -1,4 +1,4 @@
-"""Counters of all stages of a loader, keyed by their place in the plan."""
+"""Counters of all stages of a loader, keyed by the stage's position in the plan."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from aiostream_data.metrics.counters import StageCounters
 
 
 class Board:
-    """Counters of every stage; iteration yields sources first."""
+    """Counters of every stage; iteration starts with the sources."""
 
     def __init__(self) -> None:
         self._counters: dict[str, StageCounters] = {}
 
     def of(self, key: str, make: Callable[[], StageCounters]) -> StageCounters:
-        """Return the counters of a stage; create them on first use."""
+        """Return the counters of a stage, and create them on first use."""
         found = self._counters.get(key)
         return self._counters.setdefault(key, make()) if found is None else found
 
     def put(self, key: str, counters: StageCounters) -> None:
-        """Replace the counters of a stage with a copy from another process."""
+        """Replace the counters of a stage with counters from another process."""
         self._counters[key] = counters
 
     def items(self) -> list[tuple[str, StageCounters]]:
-        """Return (key of the place, counters) for every stage."""
+        """Return the key and the counters of every stage."""
         return list(self._counters.copy().items())
 
     def __iter__(self) -> Iterator[StageCounters]:
@@ -34,5 +34,5 @@ class Board:
 
 
 def order_of(key: str) -> tuple[float, ...]:
-    """Return a sort key for a place: inputs and inner data sets sort before their reader."""
+    """Return the sort key of a stage: inputs and inner data sets sort before the stage that reads them."""
     return (*(int(number) for number in key.split("/")), math.inf)

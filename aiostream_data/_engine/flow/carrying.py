@@ -1,4 +1,4 @@
-"""Send the failure of a task through its channel, after all chunks that it sent before."""
+"""Send the error of a failed task through the task's channel, after all chunks that the task sent earlier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SendingEnd(Protocol):
     """Interface that channel senders and stage outlets share."""
 
     def fail(self, error: BaseException) -> None:
-        """Make the receiver raise ``error`` after all items sent before."""
+        """Make the receiver raise ``error`` after it has received all items sent earlier."""
 
     def abort(self) -> None:
         """Mark the stream as incomplete."""
@@ -24,9 +24,12 @@ class SendingEnd(Protocol):
 
 @contextmanager
 def carrying(end: SendingEnd) -> Iterator[None]:
-    """Send an error of the block through ``end``. The block must be the whole body of a task.
+    """Context manager that sends an error raised in the block through the channel end ``end``.
 
-    The consumer receives the rows sent before the error, then the error. A cancellation is raised again.
+    The block must be the complete body of a task.
+
+    The consumer receives the rows sent before the error, and then the error. A cancellation is raised again instead of
+    being sent.
     """
     try:
         yield

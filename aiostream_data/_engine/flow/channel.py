@@ -1,9 +1,9 @@
 """Pass chunks from one stage to the next. The sender waits while the buffer is full.
 
-A channel has two ends. ``close()`` of the sender marks the stream as complete. ``fail()`` ends it with an error, which
-the receiver raises after all chunks sent before. ``abort()`` marks the stream as incomplete and discards buffered
-chunks. The receiver can distinguish the three cases, so a truncated stream never looks complete. Only the event-loop
-thread may use a channel.
+A channel has a sender and a receiver. The sender's ``close()`` marks the stream as complete. The sender's ``fail()``
+ends the stream with an error, which the receiver raises after all chunks sent earlier. The sender's ``abort()`` marks
+the stream as incomplete and discards buffered chunks. The receiver can distinguish a complete, a failed and an aborted
+stream, so a truncated stream never looks complete. Only the event-loop thread may use a channel.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 class EndOfStream(Exception):
-    """The sending end was closed and every item has been received."""
+    """Exception: the sender was closed and the receiver has taken every item."""
 
 
 class StreamAborted(Exception):
-    """The sending end stopped early; the items received so far are not the whole stream."""
+    """Exception: the sender stopped early, so the items received so far are not the complete stream."""
 
 
 class InputFailed(Exception):
-    """The sending end failed, and all items sent before have been received.
+    """Exception: the sender failed, and the receiver has taken all items sent earlier.
 
     Attributes:
-        error: The error of the sender.
+        error: Error with which the sender failed.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -44,11 +44,11 @@ class InputFailed(Exception):
 
 
 class ReceiverClosed(Exception):
-    """The receiving end was closed, so the item cannot be delivered."""
+    """Exception: the receiver was closed, so the item cannot be delivered."""
 
 
 class ChannelSnapshot(NamedTuple):
-    """Number and size in bytes of a channel's buffered items, with the peak size."""
+    """Number and size in bytes of the items buffered in a channel, with the largest size so far."""
 
     items: int
     nbytes: int
@@ -56,9 +56,9 @@ class ChannelSnapshot(NamedTuple):
 
 
 class ChannelWaits(NamedTuple):
-    """Start of the receiver's wait for an item and of the sender's wait for room, in ``perf_counter()`` seconds.
+    """Start times of the receiver's wait for an item and of the sender's wait for room, from ``perf_counter()``.
 
-    None means that the end does not wait.
+    None means that the sender or receiver is not waiting.
     """
 
     for_input: float | None
@@ -73,7 +73,7 @@ class _SenderState(Enum):
 
 
 class _Shared(Generic[T]):
-    """State shared by both ends."""
+    """State shared by the sender and the receiver of a channel."""
 
     def __init__(self, max_items: int, max_nbytes: int) -> None:
         self.max_items = max_items
@@ -114,9 +114,9 @@ class _Shared(Generic[T]):
 
 
 class Sender(Generic[T]):
-    """Sending end. A clean exit from its ``with`` block closes it; an exception aborts it.
+    """Sending end. Leaving the sender's ``with`` block normally closes the channel; an exception aborts the stream.
 
-    Use :func:`.carrying.carrying` to send the exception to the receiver instead.
+    Use :func:`.carrying.carrying` instead of ``with`` to send the exception to the receiver.
     """
 
     def __init__(self, shared: _Shared[T]) -> None:
@@ -124,7 +124,7 @@ class Sender(Generic[T]):
         self.counters: StageCounters | None = None
 
     async def send(self, item: T, nbytes: int = 0) -> None:
-        """Wait for room, then append ``item``, counted as ``nbytes`` bytes.
+        """Wait for room in the buffer, then append ``item``, whose size counts as ``nbytes`` bytes.
 
         Raises:
             ReceiverClosed: The receiver was closed before or during the wait.
@@ -142,7 +142,7 @@ class Sender(Generic[T]):
         self.put(item, nbytes)
 
     def put(self, item: T, nbytes: int = 0) -> None:
-        """Append ``item`` without waiting for room; for items that are already in memory.
+        """Append ``item`` without waiting for room. Use this method for items that are already in memory.
 
         Raises:
             ReceiverClosed: The receiver was closed.
@@ -157,7 +157,7 @@ class Sender(Generic[T]):
 
     @property
     def is_awaited(self) -> bool:
-        """True if the receiver and all stages after it, up to the consumer, wait for an item."""
+        """True if the receiver and all later stages, up to the consumer, are waiting for an item."""
         shared = self._shared
         if not shared.awaiting or shared.buffer:
             return False
@@ -165,36 +165,39 @@ class Sender(Generic[T]):
 
     @property
     def waits(self) -> ChannelWaits:
-        """Start times of the waits of both ends."""
+        """Start times of the waits of the sender and the receiver."""
         return ChannelWaits(self._shared.input_wait_since, self._shared.room_wait_since)
 
     def snapshot(self) -> ChannelSnapshot:
-        """Return number and size of the buffered items."""
+        """Return the number and the size of the buffered items."""
         return self._shared.snapshot()
 
     async def until_wanted(self) -> None:
-        """Wait until the sender may start. Return at once in a buffered channel.
+        """Wait until the sender may start. In a buffered channel, the method returns immediately.
 
         Raises:
             ReceiverClosed: The receiver was closed during the wait.
         """
 
     def declare(self, rows: int) -> None:
-        """Declare the total number of rows, before the stream ends."""
+        """Declare how many rows the sender has sent in total, before the stream ends."""
         self._shared.rows = rows
 
     def close(self) -> None:
-        """Mark the stream as complete. Do nothing if it has already ended."""
+        """Mark the stream as complete. Do nothing if the stream has already ended."""
         self._finish(_SenderState.CLOSED)
 
     def fail(self, error: BaseException) -> None:
-        """Make the receiver raise ``error`` after all items sent before. Do nothing if the stream has already ended."""
+        """Make the receiver raise ``error`` after it has received all items sent earlier.
+
+        Do nothing if the stream has already ended.
+        """
         if self._shared.sender is _SenderState.OPEN:
             self._shared.failure = error
         self._finish(_SenderState.FAILED)
 
     def abort(self) -> None:
-        """Mark the stream as incomplete. Do nothing if it has already ended."""
+        """Mark the stream as incomplete. Do nothing if the stream has already ended."""
         self._finish(_SenderState.ABORTED)
 
     def _finish(self, state: _SenderState) -> None:
@@ -215,7 +218,7 @@ class Sender(Generic[T]):
 
 
 class OneByOne(Sender[Any]):
-    """Sender that delivers one row at a time, and only while the receiver waits for one.
+    """Sender that delivers one row at a time, and only while the receiver waits for a row.
 
     ``send`` returns when the receiver waits for the next row, so the sending stage never reads ahead.
     """
@@ -240,7 +243,7 @@ class OneByOne(Sender[Any]):
 
 
 class Receiver(Generic[T]):
-    """Receiving end. Iterate it, or call :meth:`receive`."""
+    """Receiving end. Iterate over the receiver, or call :meth:`receive`."""
 
     def __init__(self, shared: _Shared[T]) -> None:
         self._shared = shared
@@ -249,24 +252,24 @@ class Receiver(Generic[T]):
         self.position: Position | None = None  # position of the sending run, if a run sends
 
     async def receive(self) -> T:
-        """Remove and return the oldest item; wait for one if necessary.
+        """Remove and return the oldest buffered item. If the buffer is empty, wait for an item.
 
         Raises:
-            EndOfStream: The sender closed and the buffer is empty.
+            EndOfStream: The sender closed the channel and the buffer is empty.
             InputFailed: The sender failed and the buffer is empty.
-            StreamAborted: The sender aborted. Items still buffered are not delivered.
+            StreamAborted: The sender aborted. Buffered items are not delivered.
         """
         if not self.ready:
             await self.wait_ready()
         return self.take()
 
     def wanted_for(self, is_awaited: Callable[[], bool]) -> None:
-        """Set the callback that returns True if the receiving stage's own output is awaited."""
+        """Set a function that returns True if a later stage or the consumer waits for the receiving stage's output."""
         self._shared.on_behalf_of = is_awaited
 
     @property
     def ready(self) -> bool:
-        """True if :meth:`receive` would return or raise at once."""
+        """True if :meth:`receive` would return or raise without waiting."""
         return bool(self._shared.buffer) or self._shared.sender is not _SenderState.OPEN
 
     def take(self) -> T:
@@ -287,7 +290,7 @@ class Receiver(Generic[T]):
         """Wait until :attr:`ready`.
 
         Args:
-            is_needed: False if the receiver can use an item of another channel instead.
+            is_needed: False if the receiver can continue with an item of another channel instead.
         """
         shared = self._shared
         started = shared.input_wait_since = perf_counter()
@@ -309,7 +312,10 @@ class Receiver(Generic[T]):
                 self.counters.input_wait_s += perf_counter() - started
 
     def check(self, rows: int) -> None:
-        """Raise CardinalityError unless ``rows`` equals the number of rows sent. Call at the end of the stream."""
+        """Raise CardinalityError unless ``rows`` equals the number of rows that the sender declared.
+
+        Call this method at the end of the stream.
+        """
         sent = self._shared.rows
         if self._shared.sender is not _SenderState.CLOSED or (sent is not None and sent != rows):
             raise CardinalityError(
@@ -319,15 +325,15 @@ class Receiver(Generic[T]):
 
     @property
     def waits(self) -> ChannelWaits:
-        """Start times of the waits of both ends."""
+        """Start times of the waits of the sender and the receiver."""
         return ChannelWaits(self._shared.input_wait_since, self._shared.room_wait_since)
 
     def snapshot(self) -> ChannelSnapshot:
-        """Return number and size of the buffered items."""
+        """Return the number and the size of the buffered items."""
         return self._shared.snapshot()
 
     def close(self) -> None:
-        """Discard buffered items and reject further ones."""
+        """Close the receiver: discard buffered items and reject new items."""
         shared = self._shared
         shared.receiver_open = False
         shared.failure = None  # its traceback may keep rows in memory
@@ -352,14 +358,14 @@ class Receiver(Generic[T]):
 
 
 def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[Any], Receiver[Any]]:
-    """Create a channel and return its two ends.
+    """Create a channel; return its sender and its receiver.
 
     Args:
         max_items: Maximum number of buffered items; at least 1.
-        max_nbytes: Maximum size of the buffered items in bytes, as declared by the sender; at least 1.
+        max_nbytes: Maximum total size of the buffered items in bytes, as declared by the sender; at least 1.
 
     Raises:
-        ValueError: Either limit is below 1.
+        ValueError: ``max_items`` or ``max_nbytes`` is below 1.
     """
     for name, value in (("max_items", max_items), ("max_nbytes", max_nbytes)):
         if value < 1:
@@ -369,6 +375,6 @@ def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[Any], Receiver
 
 
 def open_stepped_channel() -> tuple[OneByOne, Receiver[Any]]:
-    """Create a channel that passes one row at a time, only while the receiver waits. Return its two ends."""
+    """Create a channel that passes one row at a time, and only while the receiver waits. Return its two ends."""
     shared: _Shared[Any] = _Shared(1, 1)
     return OneByOne(shared), Receiver(shared)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 CHUNK_ROWS = 16384
-"""Maximum rows of a chunk that is framed, gathered or shuffled: small enough to stay in the processor's cache."""
+"""Maximum rows of a chunk when rows are read from a file, copied or shuffled: small enough for the CPU cache."""
 
 HOP_ROWS = 65536
-"""Maximum rows of a chunk of plain numbers, and of one hop of user code. Long chunks spread the cost of a hop."""
+"""Maximum rows of a chunk of plain numbers, and of one call on a worker (hop) that runs user functions.
+
+Long chunks reduce the overhead per row.
+"""
 
 CHUNK_NBYTES = 1 << 20
 """Target size of a chunk in bytes."""
 
 MAX_CHUNK_NBYTES = 2 << 20
-"""Maximum bytes of a chunk that is copied. The budget does not include the copy in progress."""
+"""Maximum size in bytes of a chunk that is created by copying rows.
+
+The memory budget does not count such a copy while the copy is in progress.
+"""
 
 
 def rows_of_a_chunk(rows: int, nbytes: int) -> int:
-    """Return the number of rows per chunk, at least 1, if ``rows`` rows hold ``nbytes`` bytes."""
+    """Return the number of rows per chunk, at least 1, if ``rows`` rows use ``nbytes`` bytes in total."""
     return max(1, min(CHUNK_ROWS, MAX_CHUNK_NBYTES * rows // max(1, nbytes)))

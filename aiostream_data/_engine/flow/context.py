@@ -1,4 +1,4 @@
-"""Objects that the stages of a run share: services of the loader, and the run's epoch and place in the plan."""
+"""Objects that all stages of a run share: the services of the loader, the epoch, and the position in the plan."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from aiostream_data.transforms.randomness import key_of
 
 
 class Runner(Protocol):
-    """Runs plans for the stages that open data sets, and recomputes single rows."""
+    """Interface that runs data sets for the stages that open them, and that recomputes single rows."""
 
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run ``node`` and its inputs, starting from ``state``."""
+        """Run a node and its inputs, starting from the saved state ``state``."""
 
     def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
-        """Recompute rows of ``node``; see :mod:`aiostream_data._engine.flow.recall`."""
+        """Recompute rows that a node emitted; see :mod:`aiostream_data._engine.flow.recall`."""
 
     def check_inner(self, node: Node, state: State, given: int) -> None:
-        """Check the part of a state that belongs to a data set created by a user function.
+        """Validate the part of a saved state that belongs to a data set created by a user function.
 
         Raises:
-            DamagedStateError: A value is missing, of another type, or out of its range.
+            DamagedStateError: A value in the state is missing, of the wrong type, or out of range.
         """
 
 
@@ -56,20 +56,20 @@ class Services:
 
     Attributes:
         options: Options of the engine.
-        runner: Runs inner data sets and recomputes rows.
-        pool: Executor for the engine's own work and cheap user functions.
+        runner: Object that runs inner data sets and recomputes rows.
+        pool: Executor for the engine's own work and for cheap user functions.
         workers: All executors.
         budget: Memory budget.
         blocks: Pool of reusable read blocks.
-        stores: Function that returns the object stores for given storage options.
-        origins: Table of the namespaces of row ids.
-        book: Rows named in the state that the loader resumed from.
+        stores: Function that returns the object stores for the given storage options.
+        origins: Table that maps row ids to sources.
+        book: Rows named in the saved state from which the loader resumed.
         board: Counters of stages.
-        dead_letters: Log of skipped and replaced records.
-        pause: Function that blocks a worker thread for some seconds, or until the loader is closed.
+        dead_letters: Log of skipped and replaced records of all stages.
+        pause: Function that blocks a worker thread for the given seconds, or until the loader is closed.
         root_seed: Seed for operators without their own seed.
         cpus: Number of cores that this process may use.
-        features: Objects that single operators share throughout the loader.
+        features: Objects that all runs of one operator share throughout the loader.
     """
 
     options: EngineOptions
@@ -94,12 +94,12 @@ class RunContext:
     """One run of a plan or of an inner data set.
 
     Attributes:
-        epoch: Number of the epoch.
-        path: Key of the place in the plan that opened this run; different for each inner data set.
-        numbers: Number of every node of the plan, inputs first.
-        keys: Numbers that skip nodes without influence on rows, so that adding such a node changes no order.
-        prefix: Prefix of the names of places in an inner data set.
-        made_by: Prefix of the names of stages in an inner data set; names the operator that created it.
+        epoch: Number of the epoch, which random draws depend on.
+        path: Key of the position in the plan that opened this run; each inner data set has a different key.
+        numbers: For every node of the plan, its number; inputs are numbered first.
+        keys: Numbers of only those nodes that influence rows, so that adding another node changes no random order.
+        prefix: Prefix for the keys of nodes in an inner data set.
+        made_by: Prefix for the names of stages in an inner data set; names the operator that created the data set.
     """
 
     services: Services
@@ -112,11 +112,11 @@ class RunContext:
     made_by: str = ""
 
     def for_epoch(self, epoch: int) -> RunContext:
-        """Return the context of another epoch."""
+        """Return a copy of this context for another epoch."""
         return replace(self, epoch=epoch, drained=Drained())
 
     def open(self, node: Node, state: State = None) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run ``node`` and its inputs within a block; the block's receiver yields the chunks of ``node``.
+        """Run ``node`` and its inputs within a block; the receiver passed to the block yields the chunks of ``node``.
 
         Args:
             state: Position to resume from; None starts at the beginning.
@@ -128,16 +128,16 @@ class RunContext:
         return self.services.runner.recall(self, node, lineage)
 
     async def recall_held(self, node: Node, lineage: Lineage) -> Chunk:
-        """Recompute rows that a state names.
+        """Recompute rows of ``node`` that a saved state names.
 
         Raises:
-            StateMismatchError: ``node`` has no such rows.
+            StateMismatchError: ``node`` cannot produce the named rows.
         """
         with resuming(TABLE.path, f"names rows that {node.label} cannot give again"):
             return await self.recall(node, lineage)
 
     def counters(self, node: Node) -> StageCounters:
-        """Return the counters of a node, which all its runs share."""
+        """Return the counters of a node; all runs of the node share these counters."""
 
         def make() -> StageCounters:
             inputs = tuple(self.place(child) for child in node.inputs)
@@ -146,42 +146,48 @@ class RunContext:
         return self.services.board.of(self.place(node), make)
 
     def place(self, node: Node) -> str:
-        """Return the key of the node's place in the plan; it is equal in every run."""
+        """Return the key of the node's position in the plan. The key is equal in every run."""
         return f"{self.prefix}{self.numbers[node]}"
 
     def nth(self, node: Node) -> int:
-        """Return the number of the node among the plan's nodes with the same label, from 0."""
+        """Return the number of the node among all nodes of the plan with the same label, counted from 0."""
         mine = self.numbers[node]
         return sum(other.label == node.label and number < mine for other, number in self.numbers.items())
 
     def namespace(
         self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None, listed: str = ""
     ) -> Namespace:
-        """Open a namespace for the row ids of one run of a source."""
+        """Create a namespace (a range of row ids) for one run of a source."""
         number = self.keys[node]
         source = source_of(self.path, number)
         return self.services.origins.open(source, number, self.epoch, url_of, locate=locate, listed=listed)
 
     def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
-        """Compute the random key of a node from its seed, its place in the plan, and ``names``."""
+        """Compute the random key of a node from its seed, its position in the plan, and ``names``."""
         base = self.services.root_seed if seed is None else seed
         return key_of(base, self.path, self.keys[node], *names)
 
 
 async def hop(counters: StageCounters, submitted: Awaitable[Outcome]) -> Any:
-    """Await a hop and count its cost. Return its value or raise its error."""
+    """Await a hop (one call on a worker) and add its cost to the counters.
+
+    Return the value of the hop or raise its error.
+    """
     return settle(counters, await submitted)
 
 
 def settle(counters: StageCounters, outcome: Outcome) -> Any:
-    """Count the cost of a finished hop. Return its value or raise its error."""
+    """Add the cost of a finished hop (one call on a worker) to the counters.
+
+    Return the value of the hop or raise its error.
+    """
     counters.busy_s += outcome.busy_s
     counters.cpu_s += outcome.cpu_s
     return value_of(outcome)
 
 
 def value_of(outcome: Outcome) -> Any:
-    """Return the value of a finished hop or raise its error."""
+    """Return the value of a finished call on a worker, or raise the error of the call."""
     if outcome.error is not None:
         raise as_raisable(outcome.error)
     return outcome.value

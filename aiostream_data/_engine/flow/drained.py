@@ -6,7 +6,10 @@ import asyncio
 
 
 class Drained:
-    """Event that is set when every source of a run has read its last row. The next epoch may then start."""
+    """Event that is set when every source of a run has read its last row.
+
+    When this event is set, the next epoch may start.
+    """
 
     def __init__(self) -> None:
         self._reading = 0
@@ -24,5 +27,5 @@ class Drained:
         await self._event.wait()
 
     def release(self) -> None:
-        """Wake all waiters, e.g. at the end of the run."""
+        """Wake all tasks that wait for this event, e.g. at the end of the run."""
         self._event.set()

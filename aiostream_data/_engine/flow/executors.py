@@ -1,4 +1,4 @@
-"""Executors of one loader: executors shared by all runs of a node, and single threads for sources."""
+"""Executors of one loader: executors that all runs of a node share, and single threads for sources."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from aiostream_data.executors.thread import ThreadExecutor
 class Workers:
     """All executors of one loader.
 
-    A stage starts again in every epoch and for every inner data set. Its executor is created once and reused, because
-    starting worker processes is slow.
+    A stage starts again in every epoch and in every run of an inner data set. The executor of a stage is created once
+    and reused, because starting worker processes is slow.
 
     Attributes:
-        one_at_a_time: True in debug mode: functions run on the consumer's thread, and stages take single elements.
+        one_at_a_time: True in debug mode: functions run on the consumer's thread, and stages process single elements.
     """
 
     def __init__(self, pool: ThreadExecutor, *, one_at_a_time: bool = False) -> None:
-        """Take ownership of ``pool``. With ``one_at_a_time``, use it in place of every other executor and thread."""
+        """Take ownership of ``pool``.
+
+        With ``one_at_a_time``, use ``pool`` in place of every other executor and thread.
+        """
         self.one_at_a_time = one_at_a_time
         self._only = pool if one_at_a_time else None
         self._shared: dict[str, Executor] = {"": pool}
         self._leaving: list[ThreadExecutor] = []
 
     def at(self, key: str, make: Callable[[], Executor]) -> Executor:
-        """Return the executor with this key; create it on first use. The key starts with a place in the plan."""
+        """Return the executor with this key, and create the executor on first use.
+
+        The key starts with the stage's position in the plan.
+        """
         if self._only is not None:
             return self._only
         if key not in self._shared:
@@ -38,7 +44,10 @@ class Workers:
 
     @contextmanager
     def thread(self, name: str) -> Iterator[ThreadExecutor]:
-        """Create a one-thread executor for the block. After the block the thread finishes its queue, then ends."""
+        """Context manager that creates an executor with one thread.
+
+        After the block, the thread finishes its queued work and then ends.
+        """
         if self._only is not None:
             yield self._only
             return
@@ -51,11 +60,11 @@ class Workers:
             thread.close(0.0)
 
     def unfinished(self, place: str) -> int:
-        """Return the number of unfinished hops of a place in the plan. Safe from any thread."""
+        """Return the number of unfinished calls on workers for one position in the plan. Safe from any thread."""
         return sum(executor.unfinished for key, executor in self._of_threads() if _place_of(key) == place)
 
     def threads_by_place(self) -> dict[str, list[int]]:
-        """Return thread identifiers, keyed by the threads' place in the plan; the key of shared threads is ""."""
+        """Return the identifiers of all threads, keyed by position in the plan; shared threads have the key ""."""
         found: dict[str, list[int]] = {}
         for key, executor in self._of_threads():
             found.setdefault(_place_of(key), []).extend(thread.ident or 0 for thread in executor.threads)
@@ -72,12 +81,15 @@ class Workers:
         return [*shared, *(("", executor) for executor in list(self._leaving))]
 
     def stacks(self, timeout_s: float) -> str:
-        """Return the stacks of all threads of all worker processes as text; "" without worker processes."""
+        """Return the stacks of all threads of all worker processes as text, or "" without worker processes."""
         processes = [each for each in list(self._shared.values()) if hasattr(each, "stacks")]
         return "\n".join(filter(None, (each.stacks(timeout_s) for each in processes)))
 
     def close(self, timeout_s: float) -> bool:
-        """Close all executors. Return False if a function still runs after ``timeout_s`` seconds."""
+        """Close all executors.
+
+        Return False if a function still runs after ``timeout_s`` seconds.
+        """
         deadline = monotonic() + timeout_s
         executors: list[Executor] = [*self._shared.values(), *self._leaving]
         ended = [executor.close(max(0.0, deadline - monotonic())) for executor in executors]
@@ -85,5 +97,5 @@ class Workers:
 
 
 def _place_of(key: str) -> str:
-    """Extract the place in the plan from an executor's key: its numeric parts."""
+    """Extract the numeric part of an executor's key, which is the stage's position in the plan."""
     return "/".join(part for part in key.split("/") if part.isdigit())

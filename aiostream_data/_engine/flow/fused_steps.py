@@ -1,10 +1,11 @@
-"""Serial steps that run in the hop of the stage before them.
+"""Steps: operators without a task of their own, which run in the same call on a worker as the previous stage.
 
 How this works. shuffle, batch and unbatch process one chunk after another and need no event loop. A separate task,
-channel and hop for each would only cost time. They are *steps*: objects with ``push`` and ``finish``. The steps after a
-stage form its *tail*. The tail runs in the hop that makes the chunk, while the rows are in the processor's cache. The
-stage's outlet ensures that only one hop at a time pushes into the tail. A cancelled run does not wait for the hop in
-progress. In that case the hop releases the rows that the steps hold when it ends.
+channel and hop (call on a worker) for each of these operators would only cost time. These operators are *steps*:
+objects with the methods ``push`` and ``finish``. The steps that follow a stage form the stage's *tail*. The tail runs
+in the same hop that creates the chunk, while the rows are in the processor's cache. The outlet of the stage ensures
+that only one hop at a time pushes chunks into the tail. A cancelled run does not wait for the hop in progress. In that
+case, the hop releases the rows in the steps' buffers when the hop ends.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from aiostream_data.rows.records import Chunk
 
 @dataclass
 class Step:
-    """Running form of one plan node that processes chunks one after another. Runs on worker threads.
+    """Step: runtime object of a plan node that processes chunks one after another. Runs on worker threads.
 
     Attributes:
         rows_in: Number of rows received.
-        dropped: Number of rows dropped on purpose.
-        makes_own_rows: True if the emitted rows are in memory that no other object uses.
-        input_is_own: True if the step before this one has ``makes_own_rows``.
-        before: Position of the stage or step before this one.
+        dropped: Number of rows that the step dropped intentionally.
+        makes_own_rows: True if no other object uses the memory of the emitted rows.
+        input_is_own: True if no other object uses the memory of the input rows.
+        before: Position of the previous stage or step in the stream.
     """
 
     makes_own_rows: ClassVar[bool] = False
@@ -56,19 +57,19 @@ class Step:
     input_is_own: bool = False
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        """Process a chunk. Return the rows that are ready, or None.
+        """Process a chunk. Return the output rows that are ready, or None.
 
         Raises:
-            PartlyDone: A row failed. ``done`` has the output for the rows before it.
+            PartlyDone: A row failed. ``done`` contains the output for the rows before the failing row.
         """
         raise NotImplementedError
 
     def finish(self) -> Iterator[Chunk]:
-        """Yield the remaining rows at the end of the input."""
+        """Yield the rows that are still buffered when the input ends."""
         return iter(())
 
     def close(self) -> None:
-        """Release all rows that this step holds. Also called after a cancelled run. Idempotent."""
+        """Release all rows that this step buffers. The method is also called after a cancelled run. Idempotent."""
 
     def nbytes_of(self, chunk: Chunk) -> int:
         """Return the size in bytes of a chunk that this step emitted; subclasses may use a cheaper estimate."""
@@ -78,46 +79,49 @@ class Step:
 
     @property
     def source(self) -> Position:
-        """Position of the stage or step before this one."""
+        """Position of the previous stage or step in the stream."""
         assert self.before is not None
         return self.before
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return the state from which the stream resumes after its first ``rows`` rows. Safe from any thread."""
+        """Return the state from which the stream can resume after its first ``rows`` rows. Safe from any thread."""
         raise NotImplementedError
 
     def forget(self, rows: int) -> None:
-        """Discard history before row ``rows``. Safe from any thread."""
+        """Discard the history before row ``rows``, which no state will need. Safe from any thread."""
         raise NotImplementedError
 
     def resume(self, state: State) -> State:
-        """Restore a state before the first push. Return the state of the input."""
+        """Restore a saved state before the first call of :meth:`push`. Return the saved state of the input."""
         raise NotImplementedError
 
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
-        """Check the part of a state that :meth:`at` wrote; see :meth:`.Stage.schema`."""
+        """Validate the part of a state that :meth:`at` wrote; see :meth:`.Stage.schema`."""
         yield place.of_input(place.part, rows=place.rows)
 
     async def refill(self) -> None:
-        """Recompute the rows that this step held when the state was saved. Runs on the loop, before the first push."""
+        """Recompute the rows that this step buffered when the state was saved.
+
+        The event loop calls this method before the first :meth:`push`.
+        """
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Recompute rows that this step emitted, without pushing rows into it."""
+        """Recompute rows that this step emitted earlier, without pushing rows into the step."""
         return await self.context.recall(self.node.input, lineage)
 
     def rows_accounted(self) -> int | None:
-        """Return the number of input rows that the output consumed, or None if it cannot be computed."""
+        """Return the number of input rows that led to the output so far, or None if the number cannot be computed."""
         return self.rows_out
 
 
 class DoneRows(Protocol):
-    """Result of row-wise stages in one hop; a dataclass.
+    """Interface of the result of row-wise operators in one hop (one call on a worker); a dataclass.
 
     Attributes:
         chunk: The output rows.
         nbytes: Size of the output rows in bytes.
-        failure: The error of the row after ``chunk``, if any.
+        failure: Error of the row after the last row of ``chunk``, if any.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -132,7 +136,7 @@ class DoneRows(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """The error of the row after ``chunk``, if any."""
+        """Error of the row after the last row of ``chunk``, if any."""
 
 
 D = TypeVar("D", bound=DoneRows)
@@ -140,13 +144,13 @@ D = TypeVar("D", bound=DoneRows)
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Result of a stage's work and its tail in one hop.
+    """Result of one hop (call on a worker) that runs a stage's work and the steps after the stage.
 
     Attributes:
-        rows, nbytes: Number and size in bytes of the rows that the stage made.
-        busy_s, cpu_s: Wall and CPU seconds of the stage's work, without the tail.
-        chunk, chunk_nbytes: Output of the tail and its size; None if the tail emitted no row.
-        failure: Error of the work or of a step, raised after ``chunk`` is sent.
+        rows, nbytes: Number of rows that the stage created, and their size in bytes.
+        busy_s, cpu_s: Wall and CPU seconds of the stage's work, without the steps.
+        chunk, chunk_nbytes: Output of the last step and its size in bytes; ``chunk`` is None if no row was emitted.
+        failure: Error of the stage's work or of a step, to be raised after ``chunk`` is sent.
     """
 
     rows: int
@@ -163,7 +167,8 @@ class Tail:
     """Steps that run after a stage, in stream order.
 
     Attributes:
-        failure: Error of a step. The output for earlier rows was returned; no further chunk may be pushed.
+        failure: Error of a step, or None. After an error, the tail has returned the output for earlier rows and accepts
+            no further chunk.
     """
 
     steps: Sequence[Step]
@@ -179,12 +184,12 @@ class Tail:
             after.input_is_own = before.makes_own_rows
 
     async def refill(self) -> None:
-        """Recompute the rows that the steps held when the state was saved."""
+        """Recompute the rows that the steps buffered when the state was saved."""
         for step in self.steps:
             await step.refill()
 
     def join(self, work: Callable[..., Chunk], *args: Any) -> Joined:
-        """Run a stage's work and push its result through the steps."""
+        """Run a stage's work and push the resulting chunk through the steps."""
         wall, cpu = perf_counter(), thread_time()
         chunk = work(*args)
         busy_s, cpu_s = perf_counter() - wall, thread_time() - cpu
@@ -193,7 +198,10 @@ class Tail:
         return Joined(rows, nbytes, busy_s, cpu_s, out, self._nbytes, self.failure)
 
     def join_rows(self, work: Callable[..., D], *args: Any) -> tuple[D, Joined]:
-        """Run the work of row-wise stages and push its rows. The first returned value is the result without rows."""
+        """Run the work of row-wise operators and push the resulting rows through the steps.
+
+        The first returned value is the result of the work, without rows.
+        """
         done = work(*args)
         rows = len(done.chunk)
         out = self.push(done.chunk) if rows else None
@@ -203,7 +211,7 @@ class Tail:
         return replace(done, chunk=done.chunk.slice(0, 0)), joined
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        """Push a chunk through all steps. Return the output of the last step, or None."""
+        """Push a chunk of rows through all steps. Return the output of the last step, or None."""
         waited_s = perf_counter() - self._idle_since
         for step in self.steps:
             step.counters.input_wait_s += waited_s
@@ -213,18 +221,21 @@ class Tail:
         return out
 
     def pushed(self, chunk: Chunk) -> tuple[Chunk | None, int, BaseException | None]:
-        """Return the result of :meth:`push`, its size in bytes, and the error of a step."""
+        """Return the result of :meth:`push`, the size of this result in bytes, and the error of a step."""
         return self.push(chunk), self._nbytes, self.failure
 
     def rest(self) -> tuple[Chunk | None, int, BaseException | None]:
-        """Return the next remaining chunk after the end of the input, in the form of :meth:`pushed`."""
+        """Return the next buffered chunk after the end of the input, in the same form as :meth:`pushed`."""
         if self._left is None:
             self._left = self._finish()
         with self._used():
             return next(self._left, None), self._nbytes, self.failure
 
     def close(self) -> None:
-        """Release the rows of all steps, at once or after the hop in progress. Idempotent; safe from any thread."""
+        """Release the rows that all steps buffer, immediately or after the hop in progress.
+
+        Idempotent; safe from any thread.
+        """
         self._closed = True
         if self._in_use.acquire(blocking=False):
             try:
@@ -243,7 +254,7 @@ class Tail:
                 self.close()
 
     def check_account(self) -> None:
-        """Raise CardinalityError unless rows in = rows out + dropped rows in every step."""
+        """Raise CardinalityError unless, in every step, received rows equal emitted rows plus dropped rows."""
         for step in self.steps:
             rows_out = step.rows_accounted()
             if rows_out is not None and step.rows_in != rows_out + step.dropped:

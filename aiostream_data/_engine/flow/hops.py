@@ -1,4 +1,4 @@
-"""Run several hops at a time, and emit their outcomes in order or as they finish."""
+"""Run several hops (calls on workers) concurrently, and emit their outcomes in order or as they finish."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Job = TypeVar("Job")
 
 @dataclass(frozen=True, slots=True)
 class Hops(Generic[Job]):
-    """Runs jobs concurrently, with limits for running jobs and for jobs whose outcome is not yet emitted.
+    """Run jobs concurrently, and limit the running jobs and the jobs whose outcome has not been emitted.
 
     Attributes:
-        begin: Starts one job and returns a future of its outcome. The future never raises.
-        emit: Receives each finished job and its outcome. An exception ends the run.
-        window: Limits the jobs that are running or wait for their turn to be emitted.
-        ordered: True to emit in the order of the jobs, False to emit as they finish.
-        running: Limits the unfinished jobs; None applies ``window`` only.
-        one_at_a_time: True to start each job only after the outcome of the job before it was emitted.
+        begin: Function that starts one job and returns a future of its outcome. The future never raises.
+        emit: Coroutine function that receives each finished job and its outcome. An exception in ``emit`` ends the run.
+        window: Limit of jobs that are running or wait for their outcome to be emitted.
+        ordered: True to emit outcomes in the order of the jobs, False to emit outcomes as the jobs finish.
+        running: Limit of unfinished jobs; with None, only ``window`` limits the jobs.
+        one_at_a_time: True to start each job only after the outcome of the previous job was emitted.
     """
 
     begin: Callable[[Job], asyncio.Future[Outcome]]
@@ -36,7 +36,7 @@ class Hops(Generic[Job]):
     one_at_a_time: bool = False
 
     async def run(self, jobs: AsyncIterator[Job]) -> None:
-        """Start every job and emit every outcome. Close ``jobs`` if it is an async generator."""
+        """Start every job, and emit the outcome of every job. Close ``jobs`` if it is an async generator."""
         if self.one_at_a_time:
             await self._run_in_turn(jobs)
             return
@@ -76,7 +76,10 @@ class Hops(Generic[Job]):
         return future
 
     async def _emit_all(self, line: _Line[Job], admission: asyncio.Task[None]) -> None:
-        """Emit every outcome. Unordered, raise a failure only after all started jobs are emitted."""
+        """Emit every outcome.
+
+        Without ordering, raise a failure only after the outcomes of all started jobs are emitted.
+        """
         failure: Exception | None = None
         while (entry := await line.next()) is not None:
             job, future = entry
@@ -96,7 +99,7 @@ class Hops(Generic[Job]):
 
 
 class _Line(Generic[Job]):
-    """Queue of started jobs, returned one by one when they finish.
+    """Queue of started jobs; returns each job when it has finished.
 
     Attributes:
         failure: Error that ended the stream of jobs, if any.
@@ -119,13 +122,13 @@ class _Line(Generic[Job]):
         future.add_done_callback(lambda _: self._done(entry))
 
     def close(self, failure: Exception | None = None) -> None:
-        """End the stream of jobs, normally or with an error. Later calls have no effect."""
+        """End the stream of jobs, normally or with an error. Calls after the first one have no effect."""
         if not self._closed:
             self._closed, self.failure = True, failure
         self._wake()
 
     async def next(self) -> tuple[Job, asyncio.Future[Outcome]] | None:
-        """Wait for the next finished job and return it; return None after the last."""
+        """Wait for the next finished job and return it; return None after the last job."""
         while True:
             if self._ordered and self._begun and self._begun[0][1].done():
                 return self._begun.popleft()

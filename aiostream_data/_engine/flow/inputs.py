@@ -1,4 +1,4 @@
-"""Test whether a stage reads its inputs through inlets or runs them itself."""
+"""Check whether a stage receives its inputs through inlets (ends of channels) or runs its inputs itself."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from aiostream_data.plan.replaying import Recalled
 from aiostream_data.plan.subprocess import InSubprocess
 
 OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache, InSubprocess, Recalled)
-"""Nodes whose stage runs its inputs itself, once or several times, instead of reading inlets."""
+"""Types of plan nodes whose stage runs its inputs itself, once or several times, instead of reading inlets."""
 
 
 def reads_inlets(node: Node) -> bool:
-    """Return True if the stage of ``node`` reads its inputs through inlets."""
+    """Return True if the stage of ``node`` receives its inputs through inlets (ends of channels)."""
     return bool(node.inputs) and not isinstance(node, OPENS_ITS_INPUTS)

@@ -1,4 +1,7 @@
-"""Process many rows with one call. After a failure, find the failing row and process the rows before it."""
+"""Process many rows with one call of a function.
+
+If the call fails, find the failing row and process the rows before it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ T = TypeVar("T")
 
 
 class Leading(NamedTuple, Generic[T]):
-    """Results for the rows before the first failing row.
+    """Results for all rows before the first failing row.
 
     Attributes:
-        done: Results for consecutive ranges of these rows; one result for all rows if none fails.
-        rows: Number of rows in ``done``, which is the number of the failing row.
+        done: Results for consecutive ranges of rows; a single result if no row fails.
+        rows: Number of processed rows, which is also the index of the failing row.
         error: Error of the failing row; None if no row fails.
     """
 
@@ -23,15 +26,16 @@ class Leading(NamedTuple, Generic[T]):
 
 
 def leading(rows: int, work: Callable[[int, int], T]) -> Leading[T]:
-    """Process all rows with one call. After a failure, search for the failing row by bisection.
+    """Process all rows with one call of ``work``. If the call fails, search for the failing row by bisection.
 
     Each row before the failing row is processed at most about three times.
 
     Args:
-        work: Called with a range of rows: first (inclusive) and stop (exclusive). May be called again for any row.
+        work: Function that is called with a range of rows: first (inclusive) and stop (exclusive). The function
+            may be called again for any row.
 
     Raises:
-        Exception: ``work`` fails on all rows together, but on no single row.
+        Exception: ``work`` fails for all rows together, but not for any single row.
     """
     done, error = _attempt(work, 0, rows)
     if error is None:

@@ -1,4 +1,4 @@
-"""Count the losses of a source against its error budget, and log each loss before later rows are sent."""
+"""Count the lost records of a source against its error budget, and log each loss before later rows are sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiostream_data.plan.sources import ReadFiles
 
 
 class LossAccount:
-    """Loss counter of one run of a source. Loop thread only.
+    """Counter of the lost records in one run of a source. Loop thread only.
 
     Args:
         counters: Counters of the source's stage.
@@ -35,24 +35,27 @@ class LossAccount:
 
     @property
     def is_exact(self) -> bool:
-        """True if each loss must be counted at its exact row, for an error budget or for the order of the log."""
+        """True if each loss must be counted at its exact row, because of an error budget or the order of the log."""
         return self._is_exact
 
     @property
     def is_behind(self) -> bool:
-        """True if losses must be logged before more rows are sent."""
+        """True if losses must be logged before the source sends more rows."""
         return bool(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """True if losses must be logged before more losses are counted. This bounds the memory for losses."""
+        """True if losses must be logged before the source counts more losses.
+
+        This condition limits the memory that losses use.
+        """
         return len(self._unwritten) >= MOST_AT_ONCE
 
     def take(self, rows: int, lost: Sequence[Lost]) -> None:
-        """Count losses that follow the first ``rows`` rows of the current merge.
+        """Count the losses that follow the first ``rows`` rows of the current merge.
 
         Raises:
-            PartlyDone: A loss exceeds the budget. ``error`` is the ErrorBudgetError.
+            PartlyDone: A loss exceeds the error budget. ``error`` is the ErrorBudgetError.
         """
         rows += self.rows_before
         first, self._rows = rows - self._rows, rows

@@ -1,4 +1,4 @@
-"""Merge the rows of several streams in the order of an :class:`InterleaveOrder`."""
+"""Merge the rows of several streams (such as shards) in the order of an :class:`InterleaveOrder`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Stream(NamedTuple):
     """One stream of a merge.
 
     Attributes:
-        receiver: Receiver of the stream's chunks. A chunk without rows announces losses.
-        place: Position of the stream.
-        losses: Losses of the stream; None if it cannot lose rows.
+        receiver: Receiver of the stream's chunks. A chunk without rows announces lost records.
+        place: Position of the stream, from which its state is computed.
+        losses: Lost records of the stream; None if the stream cannot lose records.
     """
 
     receiver: Receiver[Chunk]
@@ -34,27 +34,27 @@ class Stream(NamedTuple):
 
 
 class Streams(Protocol):
-    """Opens streams ahead of their turn and returns them one by one."""
+    """Interface that opens streams before the merge needs them, and returns them one by one."""
 
     async def next(self) -> Stream | None:
-        """Return the next stream, or None after the last."""
+        """Return the next stream, or None after the last stream."""
 
     async def again(self, state: State, given: int) -> Stream | None:
-        """Reopen a stream of a saved state after its first ``given`` rows.
+        """Reopen a stream of a saved state after the stream's first ``given`` rows.
 
-        Return None if the shard of the stream is no longer listed.
+        Return None if the stream's shard is no longer listed.
         """
 
     def ended(self) -> None:
-        """Record the end of one opened stream."""
+        """Record that one opened stream has ended."""
 
 
 @dataclass
 class Merge(MergeLoop):
-    """Sends the rows of all streams to an outlet in the order that ``order`` decides.
+    """Send the rows of all streams to an outlet, in the order that ``order`` determines.
 
     Attributes:
-        log: Log of the order's steps, for saved states.
+        log: Log of the merge's steps, from which saved states are computed.
         account: Counter of losses. If the order is deterministic, losses are counted in the order of the rows.
     """
 
@@ -71,7 +71,7 @@ class Merge(MergeLoop):
 
     @property
     def rows(self) -> int:
-        """Number of rows chosen so far."""
+        """Number of rows that the merge has chosen so far."""
         return self._chosen
 
     async def resume(self, state: dict[str, Any]) -> None:
@@ -90,8 +90,8 @@ class Merge(MergeLoop):
         """Send the rows of all streams.
 
         Raises:
-            InputFailed: A stream failed; all rows before the failure were sent.
-            StreamAborted: A stream was aborted.
+            InputFailed: A stream failed; all rows before the failure have been sent.
+            StreamAborted: The sender of a stream aborted the stream.
         """
         self.log.begin(self.order)
         await self.send_all(outlet)
@@ -154,7 +154,7 @@ class Merge(MergeLoop):
             self.order.load(slot, len(chunk))
 
     async def _load_next(self, slot: int) -> None:
-        """Load the next rows of a stream that is ready. First count the losses before these rows."""
+        """Receive the next rows of a stream that is ready. Count the losses before these rows first."""
         losses = self._open[slot].losses
         if losses is None or self.account is None:
             self._load(slot, _taken(self._open[slot].receiver))
@@ -184,7 +184,10 @@ class Merge(MergeLoop):
         return waiting.slot in self._rest or self._open[waiting.slot].receiver.ready
 
     async def poll(self) -> None:
-        """Load a chunk of every ready stream. Raise the error of a failed stream only when no other stream has rows."""
+        """Receive a chunk from every stream that is ready.
+
+        Raise the error of a failed stream only if no other stream has rows.
+        """
         failure: InputFailed | None = None
         for slot, stream in list(self._open.items()):
             if self.order.rows_left(slot) == 0 and (slot in self._rest or stream.receiver.ready):
@@ -204,7 +207,10 @@ def _taken(receiver: Receiver[Chunk]) -> Chunk | None:
 
 
 async def _any_ready(receivers: Sequence[Receiver[Chunk]]) -> None:
-    """Wait until one receiver is ready. Mark only the first as needed: each needed one may exceed a full budget."""
+    """Wait until one of the receivers has an item or has ended.
+
+    Mark only the first receiver as needed, because each needed receiver may exceed a full memory budget.
+    """
     waits = [
         asyncio.ensure_future(receiver.wait_ready(is_needed=number == 0)) for number, receiver in enumerate(receivers)
     ]

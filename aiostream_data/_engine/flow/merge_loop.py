@@ -1,4 +1,4 @@
-"""The loop of every operator that takes rows from several inputs in a decided order."""
+"""Loop shared by all operators that take rows from several inputs in a computed order."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.interleave import MergeStep, Need, WaitingStream
 
 SHORT_RUN = 4
-"""Consecutive rows of one input are sent without a copy if they fill at least this fraction (1/4) of a chunk."""
+"""Consecutive rows of one input are sent without a copy if they are at least this fraction (1/4) of a chunk."""
 
 
 @dataclass
 class MergeLoop:
-    """Sends rows of several inputs to an outlet; a subclass decides their order and receives the inputs.
+    """Base class that sends rows of several inputs to an outlet; a subclass decides the order and receives the inputs.
 
     Attributes:
-        current: Chunk of each slot from which the next rows come.
+        current: For each input slot, the chunk from which the next rows are taken.
     """
 
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
@@ -30,41 +30,41 @@ class MergeLoop:
 
     @property
     def polls(self) -> bool:
-        """True to call :meth:`poll` before every step."""
+        """True if the loop calls :meth:`poll` before every step."""
         return False
 
     def advance(self, max_rows: int) -> MergeStep:
-        """Decide the next rows, at most ``max_rows``, and log the decision for saved states."""
+        """Choose the next rows, at most ``max_rows`` rows, and log the choice for saved states."""
         raise NotImplementedError
 
     def can_continue(self, waiting: WaitingStream) -> bool:
-        """Return True if the next step needs no waiting, so that rows already chosen can be copied with its rows."""
+        """Return True if the next step does not wait, so that its rows can be copied with rows already chosen."""
         raise NotImplementedError
 
     async def provide(self, waiting: WaitingStream) -> None:
-        """Receive the input that the order is waiting for."""
+        """Receive a chunk from the input that the order needs next."""
         raise NotImplementedError
 
     async def poll(self) -> None:
-        """Receive inputs that are ready."""
+        """Receive chunks from all inputs that are ready."""
 
     def chosen(self, step: MergeStep) -> None:
-        """Record a step before its rows are sent."""
+        """Record a step of the order before the rows of the step are sent."""
 
     def release_used(self) -> None:
-        """Release chunks without rows left, after a step."""
+        """After a step, release chunks of which all rows were used."""
 
     async def sent(self, sending: Awaitable[None]) -> None:
-        """Await the sending of all rows recorded since the last call."""
+        """Await ``sending``, which sends all rows recorded since the last call."""
         await sending
 
     def load(self, slot: int, chunk: Chunk) -> None:
-        """Make ``chunk`` the current chunk of a slot."""
+        """Use ``chunk`` as the current chunk of an input slot."""
         self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
         self.current[slot] = chunk
 
     async def send_all(self, outlet: Outlet) -> None:
-        """Send rows until the order has finished. If an input fails, send the rows before the failure first."""
+        """Send rows until all inputs are finished. If an input fails, first send the rows chosen before the failure."""
         while True:
             if self.polls:
                 await self._or_flush(self.poll(), outlet)
@@ -80,7 +80,7 @@ class MergeLoop:
                 await self._or_flush(self.provide(step.waiting), outlet)
 
     async def flush(self, outlet: Outlet) -> None:
-        """Send all rows that were chosen but not sent, copied into one chunk."""
+        """Copy all chosen rows that were not sent into one chunk, and send the chunk."""
         if len(self._picked):
             await self.sent(outlet.send_work(gathered, self._picked.taken()))
 

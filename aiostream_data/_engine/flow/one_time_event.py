@@ -11,7 +11,7 @@ from aiostream_data._engine.consumer.bridge import resolve
 
 
 class Announced:
-    """One-shot event. All methods are safe from any thread."""
+    """One-shot event. Any thread may call the methods of this event."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -36,7 +36,7 @@ class Announced:
         self._event.wait(timeout_s)
 
     async def wait_async(self) -> None:
-        """Await the event on the caller's loop."""
+        """Await the event on the caller's event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 

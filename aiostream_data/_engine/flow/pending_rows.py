@@ -1,7 +1,8 @@
-"""Rows that a merge order has chosen but not copied yet. Small choices are collected and copied together.
+"""Rows that a merge has chosen but not yet copied. The merge collects small choices of rows and copies them together.
 
-Streams of equal chunks run out of rows shortly after each other. Between two such moments the order can choose only
-one or two rows. If each choice became a separate chunk, every later stage would need a hop for it.
+When several streams have chunks of equal length, their chunks run out of rows shortly after each other. Between two
+such moments, the merge can choose only one or two rows at a time. If each choice became a separate chunk, every later
+stage would need a separate call on a worker for each chunk.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.interleave import MergeStep
 
 Choice = tuple[list[Chunk], list[NDArray[np.int32]], list[NDArray[np.int64]]]
-"""Chunks, and for each step the chunk numbers and the row numbers."""
+"""Chunks and, for each step of the merge, the chunk numbers and row numbers of the chosen rows."""
 
 
 class PickedRows:
-    """Steps of a merge order, with the chunks that they choose from. Keeps these chunks and their leases."""
+    """Chosen rows: the steps of a merge, with the chunks from which the steps choose rows.
+
+    This object keeps the chunks and their memory leases alive.
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -31,7 +35,7 @@ class PickedRows:
         return self._count
 
     def add(self, step: MergeStep, current: Mapping[int, Chunk]) -> None:
-        """Record a step; ``current`` maps each slot to its chunk."""
+        """Record a step of the merge; ``current`` maps each input slot to its chunk."""
         slots = np.flatnonzero(np.bincount(step.which)).tolist()
         table = np.zeros(slots[-1] + 1, np.int32)
         for slot in slots:
@@ -48,14 +52,17 @@ class PickedRows:
         return len(self._chunks) - 1
 
     def taken(self) -> Choice:
-        """Return all recorded steps and clear the record. The returned choice keeps the chunks in memory."""
+        """Return all recorded steps, and clear the record. The returned choice keeps the chunks in memory."""
         choice = (self._chunks, self._which, self._rows)
         self._count, self._chunks, self._which, self._rows = 0, [], [], []
         return choice
 
 
 def gathered(choice: Choice) -> Chunk:
-    """Copy the chosen rows into one chunk. Consecutive rows of one chunk are returned as a slice, without a copy."""
+    """Copy all chosen rows into one chunk.
+
+    If the rows are consecutive rows of one chunk, return a slice of that chunk without a copy.
+    """
     chunks, which, rows = choice[0], np.concatenate(choice[1]), np.concatenate(choice[2])
     run = unbroken_run(which, rows, chunks)
     return gather(chunks, which, rows) if run is None else run
@@ -64,7 +71,7 @@ def gathered(choice: Choice) -> Chunk:
 def unbroken_run(
     which: NDArray[np.int32], rows: NDArray[np.int64], chunks: Mapping[int, Chunk] | Sequence[Chunk]
 ) -> Chunk | None:
-    """Return the rows as a slice if they are consecutive rows of one chunk, else None."""
+    """Return a slice if the rows are consecutive rows of one chunk, otherwise None."""
     first, last = int(rows[0]), int(rows[-1])
     # Rows of one chunk ascend, so the test of the first and last row suffices.
     if last - first != len(rows) - 1 or not bool((which == which[0]).all()):

@@ -1,9 +1,10 @@
-"""Recall: recompute single rows from their ids, by reading them at the source and applying the operators.
+"""Recall: recompute single rows from their ids, by reading their source rows again and applying the operators.
 
-How this works. A row's ids name the source row. Operators such as enumerate() and flat_map() add the number or the
-outer row that they combined with it. Every node can therefore recompute a row from rows of its inputs. Most
-nodes recall the input rows and apply their usual work. Resuming recalls rows that operators held when the state was
-saved. ``fetch`` recalls rows that the user names by origin.
+How this works. The ids of a row name the source row from which it was made. Operators such as enumerate() and
+flat_map() add another id to the row: a number, or the id of the outer row. Every node can therefore recompute its
+output rows from rows of its inputs. Most nodes recall the input rows and then process them as usual. When a run
+resumes, it recalls the rows that operators buffered when the state was saved. ``fetch`` recalls rows that the user
+selects by their origin.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
-    """Return each row's namespace in the plan itself, not the namespace of an inner data set."""
+    """Return the namespace (run of a source) of each row in the plan itself, not in an inner data set."""
     last = np.zeros(len(lineage), np.int64)
     for pair in lineage.ids.pairs():
         last = np.where(pair.namespaces > 0, pair.namespaces, last)
@@ -37,7 +38,7 @@ def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
 
 
 def names_of(ids: RowIds, origins: Origins) -> list[tuple[int, ...]]:
-    """Return a name for each row that is equal in every run and for rows read from a state."""
+    """Return a name for each row. The name is equal in every run, and for rows read from a saved state."""
     return [tuple(_name(numbers, origins)) for numbers in ids.tolist()]
 
 
@@ -51,7 +52,7 @@ def _name(numbers: Sequence[int], origins: Origins) -> Iterator[int]:
 
 
 def read_at(lineage: Lineage, origins: Origins) -> list[int]:
-    """Return for each row the number of the plan's source, or of the shared cache, that it came from."""
+    """For each row, return the number of the source or shared cache in the plan from which the row came."""
     numbers = [space.number for space in outermost(lineage, origins)]
     for pair in lineage.ids.pairs():
         for row in np.flatnonzero(pair.splits == CACHED).tolist():
@@ -60,10 +61,10 @@ def read_at(lineage: Lineage, origins: Origins) -> list[int]:
 
 
 def inputs_of(lineage: Lineage, nodes: Sequence[Node], context: RunContext) -> list[int]:
-    """Return for each row the number of the operator's input that it came from.
+    """For each row, return the number of the operator's input from which the row came.
 
     Raises:
-        StateMismatchError: A row came from none of the inputs.
+        StateMismatchError: A row came from a source that none of the inputs reads.
     """
     sources = [sources_of(node, context.keys) for node in nodes]
     inputs: dict[int, int] = {}
@@ -77,10 +78,10 @@ def inputs_of(lineage: Lineage, nodes: Sequence[Node], context: RunContext) -> l
 
 
 async def in_epochs(lineage: Lineage, node: Node, context: RunContext) -> Chunk:
-    """Recall rows of a node, each in the epoch in which the node emitted it.
+    """Recompute rows of a node, each row in the epoch in which the node emitted it.
 
     Raises:
-        StateMismatchError: A row came from a source that the node does not read.
+        StateMismatchError: A row came from a source that ``node`` does not read.
     """
     spaces = outermost(lineage, context.services.origins)
     epochs = [epoch_of(node, context.keys, space.number, space.epoch) for space in spaces]
@@ -92,7 +93,7 @@ async def in_epochs(lineage: Lineage, node: Node, context: RunContext) -> Chunk:
 
 
 async def in_groups(lineage: Lineage, keys: Sequence[K], recall: Callable[[K, Lineage], Awaitable[Chunk]]) -> Chunk:
-    """Recall the rows of each key with one call. Return all rows in the order of ``lineage``."""
+    """Recompute rows with one call for each distinct key. Return all rows in the order of ``lineage``."""
     groups: dict[K, list[int]] = {}
     for row, key in enumerate(keys):
         groups.setdefault(key, []).append(row)
@@ -103,6 +104,6 @@ async def in_groups(lineage: Lineage, keys: Sequence[K], recall: Callable[[K, Li
 
 
 def in_order(chunk: Chunk, numbers: Sequence[int]) -> Chunk:
-    """Return the rows sorted by ``numbers``."""
+    """Return the rows of a chunk, sorted by ``numbers``."""
     order = np.argsort(np.array(numbers, np.int64), kind="stable")
     return gather([chunk], np.zeros(len(chunk), np.int32), order)

@@ -1,4 +1,4 @@
-"""Semaphore for hops in flight, with a limit that can change during use."""
+"""Semaphore that limits hops (calls on workers) in flight; the limit can change during use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ResizableSemaphore:
     """Semaphore with an adjustable limit. Loop thread only.
 
     Args:
-        on_release: Called after each release, to wake other waiters.
+        on_release: Function that is called after each release, to wake other waiters.
     """
 
     def __init__(self, limit: int, on_release: Callable[[], None] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Find the root error among all errors of a failed run."""
+"""Find the original error among all errors of a failed run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiostream_data._engine.flow.channel import InputFailed, ReceiverClosed, Str
 
 
 def raise_as_it_is(error: BaseException) -> NoReturn:
-    """Raise an error with its own cause and context, without adding the exception that is being handled."""
+    """Raise an error with its own cause and context; do not add the exception that is currently being handled."""
     chain = error.__cause__, error.__context__, error.__suppress_context__
     try:
         raise error
@@ -19,10 +19,10 @@ def raise_as_it_is(error: BaseException) -> NoReturn:
 
 
 def root_error(failures: BaseException) -> BaseException | None:
-    """Return the first failure that is not an echo of another failure.
+    """Return the first original error: an error that is not a consequence (echo) of another error.
 
-    Echoes are cancellations and the channel errors ReceiverClosed and StreamAborted. If all failures are echoes, return
-    the first StreamAborted, or None.
+    Cancellations and the channel errors ReceiverClosed and StreamAborted are echoes of other errors. If all errors are
+    echoes, return the first StreamAborted, or None.
     """
     echo: BaseException | None = None
     for leaf in _leaves(failures):
@@ -43,7 +43,7 @@ def own_error(error: BaseException) -> BaseException:
 
 
 def errors_of(failures: BaseException) -> list[BaseException]:
-    """Return all failures that are not echoes, in the order of the exception groups."""
+    """Return all original errors (errors that no other error caused), in the order of the exception groups."""
     echoes = (ReceiverClosed, asyncio.CancelledError, StreamAborted)
     return [own_error(leaf) for leaf in _leaves(failures) if not isinstance(leaf, echoes)]
 
@@ -55,10 +55,10 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def for_consumer(error: BaseException) -> BaseException:
-    """Return the error that the consumer's ``next()`` raises for ``error``.
+    """Return the error that ``next()`` raises in the consumer's loop for ``error``.
 
-    StopIteration would end the consumer's loop silently. It becomes a RuntimeError with the original as its cause, as
-    in Python's generators.
+    A StopIteration would end the consumer's loop without an error message. Therefore a StopIteration becomes a
+    RuntimeError with the original as its cause, as in Python's generators.
     """
     if isinstance(error, CarriedError):
         error = error.error

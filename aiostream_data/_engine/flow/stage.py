@@ -1,4 +1,4 @@
-"""Base classes of stages. A stage is one coroutine that moves chunks from its inlets to its outlet."""
+"""Base classes of stages. Stage: one coroutine that moves chunks from its inlets (inputs) to its outlet (output)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ from aiostream_data.state_fields import MAX_COUNT, Part
 
 @dataclass
 class Stage:
-    """Running form of one plan node. The supervisor closes or aborts inlets and outlet when ``run`` returns.
+    """Stage: runtime object of one plan node.
+
+    The supervisor closes or aborts the stage's inlets and outlet when ``run`` returns.
 
     Attributes:
         node: The plan node.
-        context: Context of the run.
+        context: Context of the run that the stage belongs to.
         counters: Counters of the stage, e.g. its busy time.
-        inputs: Positions of the inlets' senders, in order; see :mod:`aiostream_data._engine.resume.position`.
+        inputs: Positions of the stages that send to the inlets, in order; see
+            :mod:`aiostream_data._engine.resume.position`.
     """
 
     refills: ClassVar[bool] = False
-    """True if ``run`` calls ``outlet.refill()``; otherwise the supervisor calls it before ``run``."""
+    """True if ``run`` calls ``outlet.refill()``; otherwise the supervisor calls ``outlet.refill()`` before ``run``."""
 
     node: Any
     context: RunContext
@@ -44,49 +47,54 @@ class Stage:
     inputs: Sequence[Position] = ()
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
-        """Move chunks until the stream ends.
+        """Move chunks from the inlets to the outlet until the stream ends.
 
         Raises:
-            ReceiverClosed: The reader of the outlet was closed; the supervisor then ends the stage without an error.
+            ReceiverClosed: The receiver of the outlet was closed; the supervisor then ends the stage without an error.
         """
         raise NotImplementedError
 
     # -- position; the defaults are for a stage that emits one row per input row, in order
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return the state from which the stream resumes after its first ``rows`` rows. Safe from any thread."""
+        """Return the state from which the stream can resume after its first ``rows`` rows. Safe from any thread."""
         return self.inputs[0].at(rows, book)
 
     def forget(self, rows: int) -> None:
-        """Discard history before row ``rows``. Safe from any thread."""
+        """Discard the history before row ``rows``, which no state will need. Safe from any thread."""
         for before in self.inputs:
             before.forget(rows)
 
     def resume(self, state: State) -> Sequence[State]:
-        """Restore a state before ``run``. Return the states of the inputs, in order."""
+        """Restore a saved state before ``run`` is called. Return the saved states of the inputs, in order."""
         return [state] * len(self.node.inputs)
 
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
-        """Check the part of a state that :meth:`at` wrote, without running a stage. Yield the places of the inputs.
+        """Validate the part of a state that :meth:`at` wrote, without running a stage.
 
-        The default is for a stage whose state is the state of its input.
+        Yield a :class:`Place` for each input, so that the caller can validate the inputs.
+
+        The default implementation is for a stage whose state is the state of its input.
 
         Raises:
-            DamagedStateError: A value is missing, of another type, or out of its range.
+            DamagedStateError: A value in the state is missing, of the wrong type, or out of range.
         """
         yield place.of_input(place.part, rows=place.rows)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Recompute rows that this stage emitted, without running it."""
+        """Recompute rows that this stage emitted, without running the stage."""
         return await self.context.recall(self.node.inputs[0], lineage)
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
-        """Return the number of input rows that the outlet's rows consumed, or None if it cannot be computed."""
+        """Return the number of input rows that led to the outlet's rows, or None if the number cannot be computed."""
         return None
 
     async def hop(self, function: Any, *args: Any) -> Any:
-        """Run ``function`` on the shared pool and count its cost. Return its value or raise its error."""
+        """Run ``function`` on the shared pool of threads and count the cost of the call.
+
+        Return the value of the function or raise its error.
+        """
         return await hop(self.counters, self.context.services.pool.submit(function, *args))
 
 
@@ -100,7 +108,10 @@ class OneToOne(Stage):
 
 @dataclass
 class NumberedRows(Stage):
-    """Source whose rows are numbered from 0 in every epoch. Its state is the number of the next row."""
+    """Source that numbers its rows from 0 in every epoch.
+
+    The saved state of the source is the number of the next row.
+    """
 
     kind: ClassVar[str] = "rows"
 
@@ -124,21 +135,22 @@ class NumberedRows(Stage):
 
     @classmethod
     def count(cls, node: Any) -> int | None:
-        """Return the number of rows of the source, or None if it is unknown before reading."""
+        """Return the number of rows of the source, or None if the number is unknown before reading."""
         return None
 
 
 @dataclass
 class CallStage(Stage):
-    """Running form of ``Call``: emits one row or none per input row, in order, or as they finish if ``ordered=False``.
+    """Stage that calls a user function for each row and emits at most one row per input row.
 
-    The state of an ordered stage is the state of its input. If the stage drops rows, ``kept`` maps output rows to input
-    rows. The state of an unordered stage is the position in its input and the rows received but not yet emitted. A
-    resumed stage processes these rows first.
+    The saved state of an ordered stage is the state of the stage's input. If an ordered stage drops rows, ``kept`` maps
+    the numbers of output rows to the numbers of input rows. The state of an unordered stage is the input position and
+    the rows that were received but not yet emitted. After resuming, the stage processes these unfinished rows first.
 
     Attributes:
-        log: Log of rows received and emitted; None if this run and the run of the resumed state are ordered.
-        kept: Log of the rows kept, written by the subclass; None if the stage drops no rows or has a ``log``.
+        log: Log of rows received and emitted; None if both this run and the run that saved the state are ordered.
+        kept: Log of rows that were not dropped, written by the subclass; None if the stage drops no rows or has a
+            ``log``.
     """
 
     kind: ClassVar[str] = "unordered"
@@ -151,16 +163,16 @@ class CallStage(Stage):
 
     @property
     def nodes(self) -> tuple[Call, ...]:
-        """Nodes whose work this stage does, in stream order."""
+        """Plan nodes that run in this stage, in stream order."""
         return (self.node,)
 
     @property
     def source_node(self) -> Node:
-        """Node whose rows this stage reads."""
+        """Plan node whose rows this stage receives."""
         return self.nodes[0].input
 
     async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
-        """Yield the rows that the resumed state names as held, then the rows of the inlet."""
+        """Yield the unfinished rows that the saved state names, and then the rows of the inlet."""
         if self._held is not None and len(self._held):
             inlet.held += len(self._held)
             yield await self.context.recall_held(self.source_node, self._held)
@@ -223,7 +235,7 @@ class CallStage(Stage):
         return [self.context.keys[node] for node in self.nodes]
 
     def _is_mine(self, state: State) -> TypeGuard[dict[str, Any]]:
-        """Return True if the state belongs to an unordered stage that ran one of this stage's nodes."""
+        """Return True if an unordered stage that ran one of this stage's nodes saved the state."""
         is_unordered = isinstance(state, dict) and state.get("op") == "unordered"
         return is_unordered and state.get("of", self._keys[0]) in self._keys
 
@@ -233,7 +245,10 @@ class CallStage(Stage):
 
 
 def _check_unordered(place: Place) -> Part:
-    """Check the part of an unordered stage. Return the part of its input."""
+    """Validate the part of a saved state that belongs to an unordered stage.
+
+    Return the part of the state that belongs to the stage's input.
+    """
     fields = place.fields(CallStage.kind, "of", "held", "input")
     fields["of"].integer()
     place.held(fields["held"])

@@ -1,4 +1,4 @@
-"""Inlets and outlets: a stage's ends of its channels, which count rows and bytes and charge the memory budget."""
+"""Inlets and outlets: receiving and sending ends of channels that count rows and bytes for the memory budget."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from aiostream_data.rows.records import Chunk
 
 
 class Inlet:
-    """Receiving end of a stage; iterate it to get chunks.
+    """Receiving end of a stage's channel; iterate over it to get chunks.
 
     Args:
-        gate: Awaited before each chunk; waits while the memory budget is full.
+        gate: Coroutine function that is awaited before each chunk; it waits while the memory budget is full.
 
     Attributes:
         rows: Number of rows received.
-        held: Number of rows that the stage recalled from a resumed state, in addition to ``rows``.
+        held: Number of rows that the stage recomputed from a saved state, in addition to ``rows``.
     """
 
     def __init__(
@@ -46,19 +46,19 @@ class Inlet:
 
     @property
     def ready(self) -> bool:
-        """True if :meth:`receive` would not wait."""
+        """True if :meth:`receive` would return without waiting."""
         return self._receiver.ready
 
     @property
     def waits(self) -> ChannelWaits:
-        """Start times of the waits at both ends of the channel."""
+        """Start times of the current waits of the channel's sender and receiver."""
         return self._receiver.waits
 
     async def receive(self) -> Chunk | None:
         """Return the next chunk, or None at the end of the stream.
 
         Raises:
-            InputFailed: The sender failed; all rows before the failure were received.
+            InputFailed: The sender failed; the stage has received all rows sent before the failure.
             StreamAborted: The sender aborted the stream.
         """
         if self._gate is not None:
@@ -89,13 +89,13 @@ class Inlet:
 
 
 class Outlet:
-    """Sending end of a stage, with the steps that run in its hops.
+    """Sending end of a stage's channel, with the steps (operators without a task) that follow the stage.
 
-    The outlet charges chunks without a lease to the memory budget.
+    The outlet counts the bytes of a chunk without a lease against the memory budget.
 
     Attributes:
         budget: Memory budget for the chunks sent.
-        rows, dropped: Number of rows that the stage emitted and dropped, not counting its tail.
+        rows, dropped: Number of rows that the stage itself emitted and dropped, before the steps of the tail.
         tail: Steps that process every chunk before it is sent, or None.
     """
 
@@ -119,7 +119,7 @@ class Outlet:
 
     @property
     def waits(self) -> ChannelWaits:
-        """Start times of the waits at both ends of the channel."""
+        """Start times of the current waits of the channel's sender and receiver."""
         return self._sender.waits
 
     @property
@@ -129,20 +129,20 @@ class Outlet:
 
     @property
     def queued(self) -> ChannelSnapshot:
-        """Number and size of the chunks buffered in the channel."""
+        """Number and size in bytes of the chunks that the channel buffers."""
         return self._sender.snapshot()
 
     def is_awaited(self) -> bool:
-        """Return True if all readers from this outlet up to the consumer wait for a chunk."""
+        """Return True if all stages after this outlet, and the consumer, wait for a chunk."""
         return self._sender.is_awaited
 
     async def within_budget(self) -> None:
-        """Wait while the budget is full, unless the consumer waits for this outlet."""
+        """Wait while the memory budget is full, unless the consumer waits for this outlet."""
         if self.budget.is_full:
             await self.budget.until_within(self.is_awaited)
 
     async def admit(self, nbytes: int) -> Charge:
-        """Wait for room in the budget, with the limit for sources, unless the consumer waits for this outlet."""
+        """Wait for room in the memory budget for sources, unless the consumer waits for this outlet."""
         return await self.budget.admit(nbytes, self.is_awaited)
 
     async def until_wanted(self) -> None:
@@ -150,16 +150,16 @@ class Outlet:
         await self._sender.until_wanted()
 
     async def refill(self) -> None:
-        """Recompute the rows that the tail held when the state was saved."""
+        """Recompute the rows that the tail (the steps after the stage) buffered when the state was saved."""
         if self.tail is not None:
             with resuming(TABLE.path, "has rows that cannot be put back into the operators that held them"):
                 await self.tail.refill()
 
     async def send(self, chunk: Chunk) -> None:
-        """Send a chunk through the tail to the reader. Ignore empty chunks.
+        """Send a chunk through the tail (the steps after the stage) to the receiver. Ignore empty chunks.
 
         Raises:
-            ReceiverClosed: The reader was closed.
+            ReceiverClosed: The receiver was closed.
         """
         if not len(chunk):
             return
@@ -173,11 +173,11 @@ class Outlet:
         await self._pass(*value_of(await pushed))
 
     async def send_mark(self, chunk: Chunk) -> None:
-        """Send a chunk without rows, to announce losses."""
+        """Send a chunk without rows, which announces lost records."""
         await self._sender.send(chunk, 0)
 
     async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
-        """Run ``work(*args)`` and the tail in one hop on a worker thread, and send the result."""
+        """Run ``work(*args)`` and the tail's steps in one call on a worker thread, and send the resulting chunk."""
         if self.tail is None:
             done = self._off_loop(work, *args)
             del args
@@ -188,10 +188,10 @@ class Outlet:
         await self.accept(value_of(await joined))
 
     async def send_settled(self, outcome: Outcome) -> None:
-        """Send the chunk of a finished hop, or the rows before its failure.
+        """Send the chunk of a finished hop (call on a worker), or the rows before its failure.
 
         Raises:
-            BaseException: The error of the hop.
+            BaseException: The error of the hop, raised after the rows are sent.
         """
         try:
             chunk = settle(self.counters, outcome)
@@ -201,7 +201,7 @@ class Outlet:
         await self.send(chunk)
 
     async def accept(self, joined: Joined) -> None:
-        """Count and send the result of one hop of stage and tail."""
+        """Count and send the result of one hop (call on a worker) that ran the stage and its tail."""
         self.counters.busy_s += joined.busy_s
         self.counters.cpu_s += joined.cpu_s
         if joined.rows:
@@ -209,7 +209,7 @@ class Outlet:
         await self._pass(joined.chunk, joined.chunk_nbytes, joined.failure)
 
     async def finish(self) -> None:
-        """Send the remaining rows of the tail at the end of the stage."""
+        """At the end of the stage, send the rows that the tail (the steps after the stage) still buffers."""
         if self.tail is None:
             return
         while True:
@@ -230,7 +230,7 @@ class Outlet:
         self.counters.nbytes += nbytes
 
     async def _pass(self, chunk: Chunk | None, nbytes: int, failure: BaseException | None = None) -> None:
-        """Send the output of the tail, then raise the error of a step, if any."""
+        """Send the output of the tail (the steps after the stage), then raise the error of a step, if any."""
         if chunk is not None:
             self._sent += len(chunk)
             if chunk.lease is None:
@@ -240,12 +240,12 @@ class Outlet:
             raise as_raisable(failure)
 
     def drop(self, rows: int) -> None:
-        """Count rows dropped on purpose."""
+        """Count rows that the stage dropped intentionally."""
         self.dropped += rows
         self.counters.dropped += rows
 
     def fail(self, error: BaseException) -> None:
-        """Make the receiver raise ``error`` after all chunks sent before."""
+        """Make the receiver raise ``error`` after it has received all chunks sent earlier."""
         self._sender.fail(error)
 
     def abort(self) -> None:

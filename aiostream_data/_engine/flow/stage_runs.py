@@ -1,4 +1,4 @@
-"""Registry of running stages with their inlets and outlets, for reports of their waits."""
+"""Registry of running stages with their inlets and outlets, used to report which stages wait."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class StageRun(NamedTuple):
 
 
 class StageRuns:
-    """Registry of all running stages. Written on the loop, read from any thread."""
+    """Registry of all running stages. The event loop changes this registry; any thread may read it."""
 
     def __init__(self) -> None:
         self._runs: dict[int, StageRun] = {}
 
     @contextmanager
     def running(self, stage: Stage, inlets: Sequence[Inlet], outlet: Outlet) -> Iterator[None]:
-        """Register a stage for the duration of the block."""
+        """Context manager that registers a stage for the duration of its block."""
         run = StageRun(stage, inlets, outlet)
         self._runs[id(run)] = run
         try:
