@@ -1,8 +1,8 @@
-"""Run many scheduled callbacks with one event-loop timer; nearly all of them are cancelled before they are due.
+"""Run many scheduled callbacks with one event-loop timer. Nearly all callbacks are cancelled before they are due.
 
-Setting and cancelling an event-loop timer for every request costs more than signing the request. So a single timer
-stays armed for the earliest known time. When the timer fires, it runs the callbacks that are due and arms itself for
-the next one. Cancelled callbacks are removed from the table and leave the timer unchanged.
+Setting and cancelling an event-loop timer for every request costs more than signing the request. So a single timer is
+set for the earliest callback. When the timer fires, :class:`Alarms` runs all due callbacks and sets the timer for the
+next callback. Cancelling a callback removes it from the table and leaves the timer unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Due(Protocol):
 
 
 class Alarms:
-    """Scheduled callbacks of one event loop, sharing a single timer."""
+    """Scheduler for callbacks of one event loop, which share a single timer."""
 
     def __init__(self) -> None:
         self._due: dict[Due, float] = {}

@@ -1,6 +1,6 @@
-"""Redact secrets in the DEBUG logs of S3 and Google libraries: in requests, proxy URLs and answers.
+"""Redact secrets in the DEBUG logs of S3 and Google libraries. Requests, proxy URLs and answers can contain secrets.
 
-Error answers of S3 repeat wrong signatures and expired tokens.
+For example, error answers of S3 quote invalid signatures and expired tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOGGERS: Final = (
 
 
 class _Redaction(logging.Filter):
-    """Logging filter that redacts secrets in every record and drops no record."""
+    """Logging filter that redacts secrets in every log record and drops no record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = safe_text(record.getMessage()), ()
@@ -31,6 +31,6 @@ _REDACTION: Final = _Redaction()
 
 
 def redact_logs() -> None:
-    """Add the redaction filter to the loggers of the libraries. Idempotent and thread-safe."""
+    """Add the redaction filter to the loggers of the S3 and Google libraries. Idempotent and thread-safe."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_REDACTION)

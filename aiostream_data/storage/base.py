@@ -11,18 +11,18 @@ RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 """``await run_blocking(function, *args)`` runs a blocking call on a worker thread of the engine."""
 
 StoreOptions: TypeAlias = Mapping[str, Any]
-"""The ``storage_options`` of fsspec: passed to s3fs, gcsfs, aiohttp or another fsspec file system."""
+"""The argument ``storage_options``, passed to s3fs, gcsfs, aiohttp or another fsspec file system."""
 
 
 class Store(Protocol):
-    """Read access to one kind of object store. Used from one event loop; its owner closes it.
+    """Read access to one kind of object store. Use each instance from one event loop; the owner of a store closes it.
 
-    On failure, every method raises a :class:`~aiostream_data.errors.StorageError` that names the URL, and no other
-    error. Errors are raised within the store's time-outs. Cancelling a call leaves the store usable.
+    On failure, every method raises only a :class:`~aiostream_data.errors.StorageError`, which names the URL. Errors are
+    raised within the store's time-outs. After a call is cancelled, the store can still be used.
     """
 
     async def info(self, url: str) -> ShardRef:
-        """Return the size and version of the object.
+        """Return the size and version of an object in the store.
 
         Raises:
             ObjectNotFoundError: The object does not exist.
@@ -33,7 +33,8 @@ class Store(Protocol):
     async def glob(self, pattern: str) -> list[ShardRef]:
         """Return the objects matching ``pattern`` (``*``, ``?``, ``[..]``, ``**``), sorted by URL.
 
-        A pattern without wildcards names one object. Sizes and versions are set if the listing includes them.
+        A pattern without wildcards matches the object with this URL. Sizes and versions are set if the listing includes
+        them.
 
         Raises:
             NoMatchError: No object matches the pattern.
@@ -42,8 +43,8 @@ class Store(Protocol):
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         """Fill ``buffer`` with the bytes of ``shard``, starting at offset ``start``.
 
-        The caller owns the buffer. The store does not write to the buffer after the call has returned, raised or been
-        cancelled. Transient failures are retried, including failures while the body is transferred.
+        The caller owns the buffer. After the call has returned, raised or been cancelled, the store does not write to
+        the buffer. Transient failures are retried, including failures while the body is transferred.
 
         Raises:
             ShortReadError: The object ends before the buffer is full.

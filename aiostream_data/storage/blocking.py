@@ -1,4 +1,4 @@
-"""Run blocking calls on worker threads. On cancellation, either wait for the call to end or abandon its thread."""
+"""Run blocking calls on worker threads. A cancelled caller either waits for the call to end or abandons its thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ async def run_to_end(run_blocking: RunBlocking, function: Callable[..., Any], *a
     """Run ``function(*args)`` on a worker thread and return its result.
 
     Threads cannot be interrupted. When cancelled, this coroutine waits until the function has returned, then raises
-    CancelledError. So the function never writes into the caller's buffer after the cancellation.
+    CancelledError. So the function never writes into the caller's buffer after the coroutine has ended.
     """
     return await wait_to_end(asyncio.ensure_future(run_blocking(function, *args)))
 
 
 async def wait_to_end(running: asyncio.Future[Any]) -> Any:
-    """Return the result of ``running``. When cancelled, wait until ``running`` is done, then raise CancelledError."""
+    """Return the result of the future ``running``.
+
+    When cancelled, wait until ``running`` is done, then raise CancelledError.
+    """
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
         try:
@@ -34,10 +37,10 @@ async def wait_to_end(running: asyncio.Future[Any]) -> Any:
 
 
 async def run_detached(run_blocking: RunBlocking, function: Callable[..., Any], *args: Any) -> Any:
-    """Run ``function(*args)`` on a worker thread and return its result. When cancelled, do not wait for the function.
+    """Run ``function(*args)`` on a worker thread and return its result. A cancellation does not wait for the function.
 
-    Use this for functions that may never return and do not write to the caller's memory. After a cancellation, the
-    thread keeps running and its result is discarded.
+    Use this coroutine for functions that may never return and do not write to the caller's memory. After a
+    cancellation, the thread keeps running and the function's result is discarded.
     """
     running = asyncio.ensure_future(run_blocking(function, *args))
     try:

@@ -1,7 +1,7 @@
 """Check the answer to a range request, and stream its body into the caller's buffer.
 
-:func:`check_range_answer` computes from status and headers how many body bytes precede the requested range.
-:func:`fill_buffer` then copies each network chunk once, directly to its position in the buffer.
+:func:`check_range_answer` computes how many bytes of the response body precede the requested range, from status and
+headers. :func:`fill_buffer` then copies each network chunk once, directly to its position in the buffer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOTAL = re.compile(r"/(\d{1,19})\s*\Z")
 
 
 class ContentRange(NamedTuple):
-    """Bytes ``start`` to ``stop`` (excluded) of an object; ``total`` is the object's size, or None if unknown."""
+    """Byte range ``start`` to ``stop`` (exclusive) of an object; ``total`` is the object's size, or None if unknown."""
 
     start: int
     stop: int
@@ -37,23 +37,23 @@ class ChunkReader(Protocol):
     """Response body whose ``readany`` returns all received bytes, as in aiohttp's StreamReader."""
 
     async def readany(self) -> bytes:
-        """Return the received bytes, at least one; ``b""`` at the end of the body."""
+        """Wait for at least one byte and return all received bytes; ``b""`` at the end of the body."""
 
 
 class SizedReader(Protocol):
     """Response body whose ``read`` returns a limited number of bytes, as in aiohttp's StreamReader."""
 
     async def read(self, n: int) -> bytes:
-        """Return at most ``n`` received bytes, at least one; ``b""`` at the end of the body."""
+        """Wait for at least one byte and return at most ``n`` received bytes; ``b""`` at the end of the body."""
 
 
 def ends_there(shard: ShardRef, start: int, nbytes: int) -> bool:
-    """Return True if a range ends at the object's last byte, so that no body may continue past it."""
+    """Return True if a range ends at the object's last byte. A response body must then end with the range."""
     return start + nbytes == shard.nbytes
 
 
 def parse_content_range(header: str) -> ContentRange | None:
-    """Parse a Content-Range header. Return None if the header is empty or malformed."""
+    """Parse a Content-Range header. Return None for an empty or malformed header."""
     found = _CONTENT_RANGE.fullmatch(header.strip())
     if found is None:
         return None
@@ -65,14 +65,14 @@ def parse_content_range(header: str) -> ContentRange | None:
 
 
 def range_header(start: int, nbytes: int) -> str:
-    """Return the value of a Range header; ``nbytes`` must be at least 1."""
+    """Return the value of the Range header for ``nbytes`` bytes; ``nbytes`` must be at least 1."""
     return f"bytes={start}-{start + nbytes - 1}"
 
 
 def check_range_answer(
     url: str, status: int, headers: Mapping[str, str], start: int, nbytes: int, known_nbytes: int | None = None
 ) -> int:
-    """Return how many bytes of a 200 or 206 body precede byte ``start`` of the object.
+    """Return how many bytes of a response body (status 200 or 206) precede byte ``start`` of the object.
 
     Args:
         headers: Response headers; a case-insensitive mapping, or names in lower case.
@@ -115,17 +115,17 @@ def check_range_answer(
 
 
 def check_version(url: str, known: str, found: str) -> None:
-    """Compare the version of the shard with the version in the answer. An unknown version ("") matches any.
+    """Compare the version of the shard with the version in the answer. An unknown version ("") matches all versions.
 
     Raises:
-        ObjectChangedError: The two versions differ.
+        ObjectChangedError: The version of the shard differs from the version in the answer.
     """
     if known and found and known.strip('"') != found.strip('"'):  # some listings contain ETags without quotes
         raise ObjectChangedError(safe_url(url), f"the object was replaced: version {known!r} is now {found!r}")
 
 
 def _check_size(url: str, known_nbytes: int | None, told_nbytes: int | None) -> None:
-    """Raise WrongAnswerError if the answer reports a different object size: the object was probably replaced."""
+    """Raise WrongAnswerError if the answer reports a different object size. The object was probably replaced."""
     if known_nbytes is not None and told_nbytes is not None and known_nbytes != told_nbytes:
         raise _other_size(url, known_nbytes, told_nbytes)
 
@@ -153,7 +153,7 @@ def short_object(url: str, start: int, nbytes: int, total: int) -> ShortReadErro
 
 
 async def read_at_most(body: SizedReader, limit_nbytes: int) -> bytes:
-    """Return the first ``limit_nbytes`` bytes of a body."""
+    """Read and return at most the first ``limit_nbytes`` bytes of a response body."""
     parts: list[bytes] = []
     room = limit_nbytes
     while room > 0 and (chunk := await body.read(room)):
@@ -171,15 +171,15 @@ async def fill_buffer(
     exact: bool = True,
     filled: Callable[[int], None] = lambda nbytes: None,
 ) -> None:
-    """Copy the body into ``buffer``, without the first ``skip`` bytes of the body.
+    """Skip ``skip`` bytes of the response body, then copy the body into ``buffer``.
 
     Args:
-        exact: Require that the body ends with the buffer. Reading a body to its end also returns the connection to
-            its pool.
+        exact: Require that the body ends when the buffer is full. Reading a body to its end also returns the connection
+            to its pool.
         filled: Called after every chunk with the number of buffer bytes filled so far.
 
     Raises:
-        StoreUnreachableError: The connection closed before the buffer was full. The request can be retried.
+        StoreUnreachableError: The connection was closed before the buffer was full. The caller can retry the request.
         WrongAnswerError: The body is longer than requested.
     """
     position = -skip

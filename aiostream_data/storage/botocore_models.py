@@ -1,8 +1,8 @@
 """Share botocore's parsed service descriptions between all sessions of a process.
 
-Every botocore session parses some megabytes of JSON before it makes its first client. Parsing takes a quarter of a
-second and would block the event loop for that time. Sessions made here share one loader with the parsed data. Sharing
-is safe because clients only read the data.
+Every botocore session parses some megabytes of JSON before it creates its first client. Parsing takes a quarter of a
+second and would block the event loop for that time. Sessions created by this module share one loader with the parsed
+data. Sharing the data is safe, because clients only read it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Final
 
 _SHARED: Final = ("endpoints", "partitions", "sdk-default-configuration", "_retry")
 _OF_S3: Final = ("service-2", "endpoint-rule-set-1")
-"""Descriptions that an S3 client loads. Each session loads any further ones that its botocore version needs."""
+"""Service descriptions that an S3 client loads. A session loads other descriptions itself if its botocore version needs
+them."""
 
 
 def session_of(settings: dict[str, Any]) -> Any:

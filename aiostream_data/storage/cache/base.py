@@ -1,4 +1,4 @@
-"""Interface between the caching store and its piece storage, which is a folder or process memory."""
+"""Interface of the storage for cached pieces of objects, which is a disk folder or process memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from aiostream_data.storage.cache.spans import ByteSpan, Missing
 
 
 class PieceStore(Protocol):
-    """Storage for pieces (byte ranges) of objects, by cache key. Blocking and thread-safe.
+    """Storage for pieces (byte ranges) of objects, addressed by cache key. Blocking and thread-safe.
 
-    A piece that cannot be stored is dropped; the read that fetched it still succeeds.
+    If a piece cannot be stored, the piece is dropped, and the read that fetched it still succeeds.
     """
 
     def pinned(self, key: str) -> AbstractContextManager[None]:
-        """Return a context manager that protects an object from eviction by this process. Never blocks."""
+        """Return a context manager during which this process does not evict the object. Never blocks."""
 
     def read(self, key: str, wanted: ByteSpan, buffer: memoryview) -> Missing:
         """Copy the cached bytes of ``wanted`` into ``buffer`` and return the byte ranges that are not cached.
@@ -27,7 +27,7 @@ class PieceStore(Protocol):
         """
 
     def write(self, key: str, span: ByteSpan, data: memoryview) -> None:
-        """Store a copy of ``data``, the bytes of ``span``, if the cache has room."""
+        """Store a copy of ``data``, the bytes of the range ``span``, if the cache has room."""
 
     def close(self) -> None:
-        """Close open files. No other call may be in progress. Idempotent."""
+        """Close open files. No other call on this storage may be in progress. Idempotent."""

@@ -15,14 +15,14 @@ class CacheStats:
     """Counters of one shard cache in this process.
 
     Attributes:
-        hits: Reads answered from the cache without a request to the store.
-        misses: Reads that requested some or all of their bytes from the store.
+        hits: Reads served completely from the cache, without a request to the store.
+        misses: Reads that requested some or all bytes from the store.
         unversioned: Reads that bypassed the cache because the store reports no version of the object.
         nbytes: Bytes read from the cache.
         kept_nbytes: Bytes written to the cache.
         evictions, evicted_nbytes: Number and size in bytes of the pieces removed to make room.
-        passed: Pieces not stored because the cache was full or the disk had recently failed.
-        damaged: Pieces with a wrong checksum. The cache removes them, and the store serves the bytes.
+        passed: Pieces that were not stored, because the cache was full or a disk write had recently failed.
+        damaged: Pieces with a wrong checksum. The cache removes damaged pieces, and the store serves the bytes.
         failures: Number of failed disk reads and writes.
     """
 
@@ -42,13 +42,13 @@ class CacheStats:
 
 
 class TellsCacheStats(Protocol):
-    """An object that exposes cache counters."""
+    """An object whose method ``stats`` returns cache counters."""
 
     def stats(self) -> CacheStats: ...
 
 
 class CacheCounters:
-    """Thread-safe cache counters, which also record the warnings that were already logged."""
+    """Thread-safe cache counters. Also records which kinds of warnings were already logged."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class CacheCounters:
         self._here = threading.local()
 
     def add(self, **amounts: int) -> None:
-        """Add each amount to the counter with that name."""
+        """Add each amount to the counter with the name of the argument."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self._stats, name, getattr(self._stats, name) + amount)
@@ -67,7 +67,7 @@ class CacheCounters:
 
     @contextmanager
     def overheard(self) -> Iterator[Counter[str]]:
-        """Yield a counter that collects the amounts added by the current thread inside the block."""
+        """Yield a ``Counter`` of the amounts that the current thread adds inside the block."""
         self._here.heard = heard = Counter[str]()
         try:
             yield heard
@@ -75,7 +75,7 @@ class CacheCounters:
             self._here.heard = None
 
     def is_first(self, kind: str) -> bool:
-        """Return True on the first call with this kind of warning. Reopening the cache does not reset it."""
+        """Return True on the first call with this kind of warning. Reopening the cache does not reset the record."""
         with self._lock:
             is_first = kind not in self._said
             self._said.add(kind)

@@ -1,8 +1,8 @@
-"""Choose pieces to evict, at random with a preference for objects unused for long.
+"""Choose cached pieces to evict: at random, but preferably from objects that were not used for a long time.
 
-Strict LRU eviction would produce no hits in an epoch larger than the cache: it evicts each object just before its next
-read. So objects are drawn at random, with a probability that grows with the time since their last use. Part of a
-dataset that is read repeatedly stays cached, and unused objects are soon evicted.
+If an epoch is larger than the cache, strict LRU eviction would produce no hits: each object would be evicted just
+before its next read. So objects are drawn at random, with a probability that grows with the time since their last use.
+Part of a data set that is read in every epoch stays cached, and unused objects are soon evicted.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class HeldPiece:
 def victims(
     objects: Iterable[HeldPiece], need: int, pinned: Collection[str], draw: Callable[[], float] = random.random
 ) -> list[tuple[str, ByteSpan]] | None:
-    """Choose pieces whose removal frees ``need`` bytes. Return None if the unpinned pieces are not enough.
+    """Choose pieces whose removal frees ``need`` bytes. Return None if all unpinned pieces together are too small.
 
     Args:
         objects: All cached objects.
-        need: Bytes to free; 0 or less chooses no piece.
-        pinned: Keys of objects that are being read and must stay.
-        draw: Returns random numbers, uniform in [0, 1). They do not affect rows and need no seed.
+        need: Bytes to free. If 0 or less, no piece is chosen.
+        pinned: Keys of objects that are being read and must not be evicted.
+        draw: Returns random numbers, uniform in [0, 1). The numbers do not affect rows and need no seed.
     """
     chosen: list[tuple[str, ByteSpan]] = []
     if need <= 0:

@@ -1,9 +1,9 @@
-"""Piece storage in a disk folder that several processes and hosts can share.
+"""Store cached pieces of objects in a disk folder that several processes and hosts can share.
 
-A piece is written to a temporary file and renamed, so other processes only see complete pieces. Pieces never change
-after the rename. Readers verify the checksums of each piece. On most file systems an open piece stays readable after
-another process evicts it. On NFS the read fails, and the bytes are read from the store. The folder therefore needs no
-locks, and a process can be killed at any moment.
+A piece is written to a temporary file, which is then renamed, so other processes only see complete pieces. A piece
+never changes after the rename. Readers verify the checksums of each piece. On most file systems, an open piece stays
+readable after another process evicts it. On NFS, reading an evicted piece fails, and the bytes are read from the store.
+The folder therefore needs no locks, and killing a process at any moment does not damage the cache.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ from aiostream_data.storage.cache.spans import PIECE_NBYTES, ByteSpan, Cover, Mi
 from aiostream_data.storage.cache.tree import Tree, write_fully
 
 VERSION: Final = 1
-"""Version of the folder layout. Folders of another version are rejected."""
+"""Version of the cache folder's layout. Folders with another version are rejected."""
 
 RETRY_S: Final = 30.0
-"""Seconds without write attempts after a failed disk write."""
+"""Seconds to wait before the next write attempt after a failed disk write."""
 
 TOUCH_S: Final = 1.0
-"""Minimum seconds between two updates of an object's time of last use."""
+"""Minimum seconds between two updates of the time at which an object was last used."""
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 _TOUCHED: Final = 4096
 
 
 class PieceFolder:
-    """Piece storage in the folder ``path``, which is created if missing.
+    """Storage for cached pieces in the folder ``path``, which is created if missing.
 
     Args:
-        limit: Maximum bytes of all files in the folder, for all processes. None selects a quarter of the file system.
-        piece_nbytes: Maximum bytes of one piece.
+        limit: Maximum total size in bytes of the files that all processes store in the folder. None selects a quarter
+            of the file system.
+        piece_nbytes: Maximum size of one piece in bytes.
         clock: Returns monotonic seconds.
         draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
 
@@ -127,7 +128,7 @@ class PieceFolder:
         self._tree.close()
 
     def _fill(self, key: str, wanted: ByteSpan, plan: Cover, buffer: memoryview) -> list[ByteSpan]:
-        """Read the pieces that ``plan`` uses into ``buffer``; return the pieces that could not be read."""
+        """Read the cached pieces that ``plan`` selects into ``buffer``. Return the pieces that could not be read."""
         unusable = []
         for use in plan.uses:
             into = buffer[use.wanted.start - wanted.start : use.wanted.stop - wanted.start]

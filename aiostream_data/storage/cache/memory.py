@@ -1,4 +1,4 @@
-"""Piece storage in the memory of this process."""
+"""Store cached pieces of objects in the memory of this process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from aiostream_data.storage.cache.pins import Pins
 from aiostream_data.storage.cache.spans import PIECE_NBYTES, ByteSpan, Missing, Pieces, cover, cut
 
 EVICTED_SHARE: Final = 64
-"""A full cache evicts 1/64 of its limit at once, so that evictions are rare."""
+"""A full cache evicts pieces of 1/64 of its limit at once, so that evictions are rare."""
 
 
 class PieceMemory:
-    """Piece storage in memory. Pieces count with the rounded-up size that they would have on disk.
+    """Piece storage in memory. The size of a piece counts as the rounded-up size of its file in a disk cache.
 
     Args:
-        limit: Maximum bytes of all pieces.
-        piece_nbytes: Maximum bytes of one piece.
+        limit: Maximum total size of all pieces in bytes.
+        piece_nbytes: Maximum size of one piece in bytes.
         draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
 
     Attributes:
@@ -77,7 +77,7 @@ class PieceMemory:
                 self._keep(key, part, piece)
 
     def close(self) -> None:
-        """Do nothing: the pieces stay cached for the next loader."""
+        """Do nothing, so that the pieces stay cached for the next loader."""
 
     def _keep(self, key: str, span: ByteSpan, data: bytes) -> None:
         kept = self._objects.get(key, {})

@@ -1,4 +1,4 @@
-"""Names of the files in a cache folder. The cache ignores files with other names.
+"""Names of the files in a cache folder. The cache ignores all files with other names.
 
 ::
 
@@ -26,7 +26,7 @@ MARKER: Final = "aiostream_data-shard-cache.json"
 USED: Final = "used"
 
 MOST_NBYTES: Final = 1 << 40
-"""Maximum bytes of a piece or claim. The cache ignores files whose names state more."""
+"""Maximum bytes of a piece or claim. The cache ignores files whose names contain a larger size."""
 
 _OWNER = r"[0-9a-f]{12}-[0-9]+-[0-9]+-[0-9a-f]{8}"
 _SHARD = re.compile(r"shard-([0-9a-f]{40})")
@@ -39,8 +39,8 @@ def key_of(place: str, shard: ShardRef) -> str:
     """Compute the cache key of an object: 40 hexadecimal digits of a hash, which hides the URL and its signature.
 
     Args:
-        place: Endpoint of the store; distinguishes stores that use the same URLs.
-        shard: The object, with version and size.
+        place: Endpoint of the store. Different stores can have equal URLs.
+        shard: Reference to the object, with version and size.
     """
     scheme, path = split_url(shard.url)
     url = os.path.abspath(path) if scheme == "file" else f"{scheme}://{path}"

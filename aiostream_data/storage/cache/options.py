@@ -23,17 +23,18 @@ LEAST_LIMIT: Final = 16 << 20
 class ShardCache:
     """Cache of remote shards on local disk or in memory, for later epochs and other processes.
 
-    Pass it to ``dataset.open(shard_cache=...)``; several loaders can use the same cache. Any number of processes and
-    hosts can share the folder. Cache keys contain the URL, version and size of an object, so a replaced object is
+    Pass the cache to ``dataset.open(shard_cache=...)``. Several loaders can share one cache. Any number of processes
+    and hosts can share the folder. Cache keys contain the URL, version and size of an object, so a replaced object is
     read again from its store.
 
     Args:
-        path: Cache folder, created if missing. Other files in it stay unchanged. None caches in the memory of this
-            process, in addition to the loaders' memory limit, until this object is deleted. Worker processes and
-            pickled copies start with an empty memory cache.
-        limit: Maximum size of the cache in bytes ("200GB"), for all processes that share the folder. Required in
-            memory; the default on disk is a quarter of the file system. Objects unused for long are evicted first.
-        trust: Also cache objects whose store reports no version. Such an object must never be replaced under its URL.
+        path: Cache folder, created if missing. Other files in the folder stay unchanged. If None, data is cached in the
+            memory of this process until this object is deleted. A memory cache does not count toward the memory limit
+            of the loaders. Worker processes and pickled copies start with an empty memory cache.
+        limit: Maximum size of the cache in bytes ("200GB"), for all processes that share the folder. Required for a
+            memory cache. The default for a disk cache is a quarter of the file system. Objects that were not used for a
+            long time are evicted first.
+        trust: Also cache objects whose store reports no version. The object at such a URL must never be replaced.
         local: Also cache local files, for example from a slow network file system.
 
     Raises:
@@ -59,7 +60,7 @@ class ShardCache:
 
     @classmethod
     def of(cls, value: ShardCache | str | os.PathLike[str] | None) -> ShardCache | None:
-        """Convert the argument ``shard_cache`` to a cache: a path becomes a cache in that folder.
+        """Convert the argument ``shard_cache`` to a :class:`ShardCache`. A path becomes a cache in this folder.
 
         Raises:
             PlanError: The value is neither a path nor a ``ShardCache``.
@@ -79,15 +80,15 @@ class ShardCache:
         return None if self.path is not None else self._shared.held_nbytes()
 
     def worst_nbytes(self) -> int:
-        """Return the maximum bytes of memory that the cache holds in each process."""
+        """Return the maximum number of bytes that the cache keeps in the memory of each process."""
         return 0 if self.path is not None else self._shared.limit or LEAST_LIMIT
 
     def lease(self) -> CacheLease:
-        """Return a lease, with which one store opens and closes the cache."""
+        """Return a lease: an object with which one store opens and closes the cache."""
         return CacheLease(self._shared)
 
     def counters(self) -> CacheCounters:
-        """Return the counters that all users of the cache update."""
+        """Return the counters that all stores with this cache update."""
         return self._shared.counters
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,7 +100,10 @@ def _rebuild(path: str | os.PathLike[str] | None, limit: int | str | None, trust
 
 
 class Shared:
-    """The open cache of a process: its first loader opens the cache, its last loader closes the cache."""
+    """The open cache that all loaders of a process share.
+
+    The first loader opens the cache, and the last loader closes it.
+    """
 
     def __init__(self, path: str | None, limit: int | None) -> None:
         self.counters = CacheCounters()
@@ -111,10 +115,10 @@ class Shared:
         self._pid = os.getpid()
 
     def acquire(self) -> PieceStore:
-        """Register one more user and return the open cache. Blocking.
+        """Register one more user of the cache and return the open cache. Blocking.
 
         Raises:
-            ShardCacheError: The folder cannot be used.
+            ShardCacheError: The cache folder cannot be used.
         """
         with self._lock:
             if self._pid != os.getpid():  # after a fork: the open cache and its file names belong to the parent
@@ -125,7 +129,10 @@ class Shared:
             return self._pieces
 
     def release(self) -> None:
-        """Unregister a user. The last user closes a folder; memory stays filled."""
+        """Unregister a user.
+
+        When the last user is unregistered, a disk cache is closed; a memory cache keeps its data.
+        """
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._pieces is not None and self._path is not None:
@@ -156,10 +163,10 @@ class CacheLease:
         self._pieces: PieceStore | None = None
 
     def open(self) -> PieceStore:
-        """Return the open cache; the first call registers the user and can block.
+        """Return the open cache. The first call registers this user of the cache, and can block.
 
         Raises:
-            ShardCacheError: The folder cannot be used.
+            ShardCacheError: The cache folder cannot be used.
         """
         with self._lock:
             if self._pieces is None:
@@ -167,7 +174,10 @@ class CacheLease:
             return self._pieces
 
     def close(self) -> None:
-        """Unregister the user. Idempotent. The last user of a folder removes its claim file and closes the folder."""
+        """Unregister the user.
+
+        Idempotent. The last user of a disk cache removes its claim file (reserved bytes) and closes the folder.
+        """
         with self._lock:
             if self._pieces is not None:
                 self._pieces = None

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Final
 
 ABANDONED_S: Final = 900.0
-"""A file from another host counts as abandoned after this many seconds without a write."""
+"""Seconds without a write after which a file from another host counts as abandoned."""
 
 
 def new_owner() -> str:
-    """Create a unique owner name for this process from host, process number, start time and a random token."""
+    """Create a unique name for this process from host, process number, start time and a random token."""
     pid = os.getpid()
     return f"{this_host()}-{pid}-{_began(pid)}-{secrets.token_hex(4)}"
 
 
 def is_abandoned(owner: str, age_s: float, host: str) -> bool:
-    """Return True if the process that created a file can no longer finish it.
+    """Return True if the process that created a file has ended and can no longer finish the file.
 
     Args:
         owner: Owner name from the name of the file.
@@ -35,7 +35,10 @@ def is_abandoned(owner: str, age_s: float, host: str) -> bool:
 
 
 def this_host() -> str:
-    """Return 12 hexadecimal digits that identify this host, boot and container: the scope of process numbers."""
+    """Return 12 hexadecimal digits that identify this host, boot and container.
+
+    Process numbers are unique only within one container of one boot of a host.
+    """
     said = [platform.node(), _text("/proc/sys/kernel/random/boot_id")]
     with suppress(OSError):  # systems other than Linux have a single process number space
         said.append(os.readlink("/proc/self/ns/pid"))

@@ -7,7 +7,7 @@
     checksum of everything above                               4 bytes
     data
 
-A read verifies only the blocks that it needs, so reading part of a piece does not read the rest.
+Reading part of a piece reads and verifies only the blocks of this part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiostream_data.storage.cache.spans import ByteSpan
 
 BLOCK_NBYTES: Final = 256 << 10
 GRAIN_NBYTES: Final = 4096
-"""Disk space of a file is counted in multiples of this many bytes."""
+"""Unit of disk space in bytes: the size of a file is rounded up to a multiple of this unit."""
 
 _HEAD = struct.Struct("<8sIIQQ20s")
 _MAGIC = b"asdpiece"
@@ -33,7 +33,7 @@ _KIND = 1 if _native.HAVE_NATIVE else 2
 
 
 class DamagedPieceError(Exception):
-    """A piece file is truncated, corrupt, or belongs to another object. The cache catches this error internally."""
+    """Error for a piece file that is truncated, corrupt, or belongs to another object. The cache catches this error."""
 
 
 def disk_nbytes(span: ByteSpan) -> int:
@@ -42,7 +42,7 @@ def disk_nbytes(span: ByteSpan) -> int:
 
 
 def head_of(key: str, span: ByteSpan, data: memoryview) -> bytes:
-    """Build the header of a piece file whose data are the bytes of ``span``."""
+    """Build the header of a piece file that stores the byte range ``span`` of an object."""
     checksum = _CHECKSUMS[_KIND]
     fixed = _HEAD.pack(_MAGIC, _KIND, BLOCK_NBYTES, span.start, span.stop, bytes.fromhex(key))
     blocks = (checksum(data[at : at + BLOCK_NBYTES]) for at in range(0, len(data), BLOCK_NBYTES))
@@ -51,10 +51,11 @@ def head_of(key: str, span: ByteSpan, data: memoryview) -> bytes:
 
 
 def read_piece(file: int, key: str, piece: ByteSpan, wanted: ByteSpan, into: memoryview) -> None:
-    """Read the object's bytes ``wanted`` from an open piece file into ``into``, and verify their checksums.
+    """Read the byte range ``wanted`` of the object from an open piece file into ``into``, and verify the checksums.
 
     Raises:
-        DamagedPieceError: The header, length or a checksum is wrong. The content of ``into`` is then undefined.
+        DamagedPieceError: The header, length or a checksum is wrong. After this error, the content of ``into`` is
+            undefined.
         OSError: Reading failed.
     """
     size = _head_nbytes(piece)

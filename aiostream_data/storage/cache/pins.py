@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Pins:
-    """Keys of the objects in use, with a use count for each key. Thread-safe."""
+    """Keys of the cached objects that are being read, with the number of current reads per key. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -17,7 +17,7 @@ class Pins:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[None]:
-        """Pin ``key`` during the block."""
+        """Protect the object ``key`` from eviction during the block."""
         with self._lock:
             self._counts[key] += 1
         try:

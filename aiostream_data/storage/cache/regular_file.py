@@ -1,7 +1,7 @@
-"""Open files of a cache folder: regular files only, without blocking and without following links.
+"""Open files of a cache folder without blocking. Only regular files are opened, and links are not followed.
 
-Anyone with write access to the folder can create a pipe, link, device or directory under a name of the cache. Opening
-a pipe would block until another process opens its other end.
+Anyone with write access to the folder can create a pipe, link, device or directory with the name of a cache file.
+Opening a pipe would block until another process opens the other end of the pipe.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import Final
 
 _FLAGS: Final = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _FOREIGN: Final = frozenset({errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODEV, errno.ENOTDIR, errno.EMLINK})
-"""Error codes of opening an entry that is not a regular file: a pipe, socket, link, directory or device."""
+"""Error codes of ``open`` for a folder entry that is a pipe, socket, link, directory or device."""
 
 
 class ForeignEntryError(OSError):
-    """A folder entry has a name of the cache but was not created by the cache. The cache leaves it unchanged."""
+    """Error for a folder entry with the name of a cache file that the cache did not create.
+
+    The cache does not change this entry.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(errno.EEXIST, f"{name} was not created by the cache; remove it")
@@ -53,7 +56,7 @@ def opened_regular(path: str, flags: int, folder: int | None = None) -> Iterator
 
 
 def check_free(name: str, folder: int) -> None:
-    """Check that renaming a file to ``name`` replaces nothing except a regular file.
+    """Check that ``name`` does not exist or is a regular file, so that a rename may replace it.
 
     Raises:
         ForeignEntryError: ``name`` exists and is not a regular file.

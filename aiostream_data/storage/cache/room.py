@@ -1,12 +1,13 @@
 """Enforce the size limit of a cache folder that several processes fill, without locks or a database.
 
 Before a process writes, it creates a *claim*: a file whose name contains the number of bytes to reserve. The process
-then sums the sizes of all pieces and all claims. It writes only if the sum is within the limit, if necessary after
-evicting pieces. If two processes claim at once, the later scan finds both claims, so the limit holds. A written piece
-counts twice until its process makes a new claim, so the sum can be too high but never too low.
+then sums the sizes of all pieces and all claims. The process writes only if the sum is within the limit, and evicts
+pieces first if necessary. If two processes create claims at once, the process that scans later finds both claims, so
+the limit holds. A written piece counts twice until its process creates a new claim, so the sum can be too high but
+never too low.
 
-One claim covers many pieces, so scans of the folder are rare. A new claim includes the writes in progress. Every scan
-removes the files of killed processes.
+One claim covers many pieces, so scans of the folder are rare. A new claim also reserves the bytes of writes in
+progress. Every scan removes the files of killed processes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from aiostream_data.storage.cache.tree import Tree
 
 CLAIM_SHARE: Final = 64
 CLAIM_NBYTES: Final = 1 << 30
-"""A claim reserves 1/64 of the limit, at most 1 GiB, and at least the size of the next piece."""
+"""A claim reserves 1/64 of the cache limit, at most 1 GiB, and at least the size of the next piece."""
 
 FULL_S: Final = 2.0
 """Seconds to wait before the next scan when the cache is full and nothing can be evicted."""
@@ -40,12 +41,12 @@ EMPTY_NS: Final = 60 * 10**9
 
 
 class Room:
-    """Write budget of this process. Thread-safe; blocking.
+    """Budget of bytes that this process may write to the cache folder. Thread-safe; blocking.
 
     Args:
         tree: Files of the cache folder.
-        limit: Maximum bytes of all files in the folder.
-        pinned: Returns the keys of objects that must stay.
+        limit: Maximum total size of all files in the folder, in bytes.
+        pinned: Returns the keys of objects that must not be evicted.
         counters: Receives the evictions.
         clock: Returns monotonic seconds.
         draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
@@ -76,7 +77,7 @@ class Room:
         self._full_until = clock()
 
     def take(self, nbytes: int) -> bool:
-        """Reserve ``nbytes`` and return True if they may be written. The caller must then call :meth:`written`.
+        """Reserve ``nbytes`` and return True if the limit permits. The caller must call :meth:`written` after writing.
 
         Raises:
             OSError: The folder cannot be read or written to.
@@ -90,7 +91,7 @@ class Room:
             return True
 
     def written(self, nbytes: int) -> None:
-        """Release a reservation after its write has succeeded or failed."""
+        """Release ``nbytes`` reserved by :meth:`take`, after the write has succeeded or failed."""
         with self._lock:
             self._writing -= nbytes
 
@@ -149,7 +150,7 @@ class Room:
         return HeldPiece(key, self._now_ns - self._tree.used_ns(key), tuple(self._tree.pieces(key).spans))
 
     def _remove_empty(self, held: list[HeldPiece]) -> None:
-        """Remove old empty folders, which remain when a process is killed before it stores a piece."""
+        """Remove old empty folders. An empty folder remains if a process is killed before it stores a piece."""
         for entry in held:
             if not entry.spans and entry.age > EMPTY_NS:
                 self._tree.remove_if_empty(entry.key)
@@ -162,7 +163,7 @@ class Room:
             self._tree.remove_if_empty(key)
 
     def _claims_of_others(self) -> int:
-        """Sum the bytes that other processes may still write, and remove the files of dead processes."""
+        """Sum the bytes that other processes have reserved in claims. Remove the files of dead processes."""
         claims: dict[str, int] = {}
         for file in self._tree.owned_files():
             if file.owner == self._tree.owner:

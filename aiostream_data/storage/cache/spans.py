@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 PIECE_NBYTES: Final = 4 << 20
-"""Maximum bytes of one piece. Small pieces limit the loss when one is damaged."""
+"""Maximum size of one piece in bytes. Small pieces limit the loss if a piece is damaged."""
 
 MERGE_NBYTES: Final = 4 << 20
-"""Gaps at most this many bytes apart are fetched in one request, together with the cached bytes between them."""
+"""Maximum number of cached bytes between two gaps that are fetched in one request, with the cached bytes."""
 
 
 class ByteSpan(NamedTuple):
@@ -26,7 +26,7 @@ class ByteSpan(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A piece and the byte range of the object to copy from it."""
+    """A cached piece, and the byte range of the object to copy from this piece."""
 
     piece: ByteSpan
     wanted: ByteSpan
@@ -36,8 +36,8 @@ class Missing(NamedTuple):
     """Byte ranges that a read must request from the store.
 
     Attributes:
-        fetches: Ranges to request from the store, ascending and disjoint.
-        gaps: Parts of ``fetches`` that no piece holds, ascending.
+        fetches: Byte ranges to request from the store, ascending and disjoint.
+        gaps: Parts of ``fetches`` that no cached piece contains, ascending.
     """
 
     fetches: tuple[ByteSpan, ...] = ()
@@ -46,21 +46,21 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Plan of one read: ``uses`` and the fetches of ``missing`` cover each of its bytes exactly once."""
+    """Plan of one read. Each byte is either copied from a piece in ``uses`` or fetched by ``missing``."""
 
     uses: tuple[Use, ...]
     missing: Missing
 
 
 class Pieces:
-    """Sorted pieces of one object, with lookup by byte offset. Pieces may overlap."""
+    """Sorted cached pieces of one object, with lookup by byte offset. Pieces may overlap."""
 
     def __init__(self, spans: Iterable[ByteSpan] = ()) -> None:
         self.spans = sorted(spans)
         self._longest = max((span.nbytes for span in self.spans), default=0)
 
     def holding(self, at: int) -> ByteSpan | None:
-        """Return the piece that contains byte ``at`` and extends furthest, or None."""
+        """Return the piece that contains byte ``at``, or None. Of several pieces, return the one that ends last."""
         found: ByteSpan | None = None
         for number in range(self._behind(at) - 1, -1, -1):
             span = self.spans[number]
@@ -76,7 +76,7 @@ class Pieces:
         return self.spans[number].start if number < len(self.spans) else None
 
     def with_one(self, span: ByteSpan) -> Pieces:
-        """Return a copy with ``span`` added. Faster than sorting all pieces again."""
+        """Return a copy with the piece ``span`` added, without sorting all pieces again."""
         more = Pieces()
         more.spans = self.spans.copy()
         if self.holding(span.start) != span:
@@ -93,7 +93,7 @@ class Pieces:
 
 
 def cover(wanted: ByteSpan, pieces: Pieces) -> Cover:
-    """Plan how to read ``wanted`` from the cached pieces and with few requests to the store."""
+    """Plan how to read the range ``wanted`` from cached pieces and with few requests to the store."""
     uses: list[Use] = []
     gaps: list[ByteSpan] = []
     at = wanted.start
@@ -113,7 +113,7 @@ def cover(wanted: ByteSpan, pieces: Pieces) -> Cover:
 
 
 def cut(span: ByteSpan, nbytes: int = PIECE_NBYTES) -> Iterator[ByteSpan]:
-    """Split ``span`` into consecutive spans of at most ``nbytes`` bytes."""
+    """Split a byte range into consecutive byte ranges of at most ``nbytes`` bytes."""
     for start in range(span.start, span.stop, nbytes):
         yield ByteSpan(start, min(start + nbytes, span.stop))
 

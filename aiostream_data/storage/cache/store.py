@@ -1,4 +1,4 @@
-"""Store wrapper that requests only uncached bytes from the inner store and caches the answers."""
+"""Store wrapper that requests only uncached bytes from the wrapped store and caches the received bytes."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def with_cache(
     run_blocking: RunBlocking,
     counters: StorageCounters | None = None,
 ) -> Store:
-    """Wrap ``store`` with the cache if the cache applies to this URL scheme, else return ``store``. Does no I/O."""
+    """Wrap ``store`` with the cache if URLs with ``scheme`` are cached, else return ``store``. Does no I/O."""
     if cache is None or (scheme == "file" and not cache.local):
         return store
     return CachingStore(store, cache, endpoint_of(scheme, options), run_blocking, counters)
 
 
 class CachingStore:
-    """A store with a cache. It owns and closes ``inner``; other stores can share the cache.
+    """A store with a cache. The wrapper closes ``inner``; other stores can share the cache.
 
-    A cache failure during a read raises no error: ``inner`` then serves the bytes.
+    If the cache fails during a read, ``inner`` serves the bytes, and no error is raised.
 
     Args:
         inner: Store that serves uncached bytes.
         cache: The shared cache.
-        place: Endpoint of the store; part of the cache key.
+        place: Endpoint of the store, which is part of the cache key.
         run_blocking: Runs blocking calls on a worker thread.
-        counters: Counters of the store, which receive the cache hits, misses and evictions.
+        counters: Counters of the store, to which cache hits, misses and evictions are added.
 
     Raises:
-        ShardCacheError: Any method raises it if the cache folder cannot be used.
+        ShardCacheError: Raised by every method if the cache folder cannot be used.
     """
 
     def __init__(
@@ -103,14 +103,17 @@ class CachingStore:
     def _keep(
         self, pieces: PieceStore, key: str, wanted: ByteSpan, missing: Missing, buffer: memoryview
     ) -> Mapping[str, int]:
-        """Store the fetched gaps in the cache and return the resulting counts. Runs on a worker thread."""
+        """Store the fetched bytes in the cache and return the changes of the cache counters.
+
+        Runs on a worker thread.
+        """
         with self._counters.overheard() as counted:
             for gap in missing.gaps:
                 pieces.write(key, gap, _part(buffer, wanted, gap))
         return counted
 
     def _is_known(self, shard: ShardRef, start: int, nbytes: int) -> bool:
-        """Return True if a read can be cached: it lies within the object, and the object's version is known."""
+        """Return True if a read can be cached: its range lies within the object, and the object's version is known."""
         if shard.nbytes is None or not nbytes or not 0 <= start <= start + nbytes <= shard.nbytes:
             return False
         if not shard.version and not self._trust:

@@ -22,14 +22,14 @@ from aiostream_data.storage.cache.spans import ByteSpan, Pieces
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LATELY_S: Final = 1.0
-"""Minimum seconds between two scans of an object's folder, which are slow if it holds many pieces."""
+"""Minimum seconds between two scans of an object's folder. Scans of a folder with many pieces are slow."""
 
 _KNOWN: Final = 1024
 _TRIES: Final = 5
 
 
 class OwnedFile(NamedTuple):
-    """A file that belongs to a running write: a claim, or a part (an unfinished piece)."""
+    """A temporary file of one process: a claim (reserved bytes) or a part (an unfinished piece)."""
 
     name: str
     owner: str
@@ -42,7 +42,7 @@ class Tree:
 
     Args:
         path: Existing folder.
-        owner: Owner name of this process, used in the names of its claims and parts.
+        owner: Unique name of this process, used in the names of its temporary files.
     """
 
     def __init__(self, path: str, owner: str) -> None:
@@ -53,7 +53,7 @@ class Tree:
         self._known: dict[str, tuple[float, Pieces]] = {}
 
     def close(self) -> None:
-        """Close the folder. No other call may be in progress."""
+        """Close the folder. No other call on this folder may be in progress."""
         root, self._root = self._root, -1
         if root >= 0:
             os.close(root)
@@ -67,7 +67,7 @@ class Tree:
         return [key for key in found if key is not None]
 
     def pieces(self, key: str) -> Pieces:
-        """Scan the folder of an object and return its pieces, which may be none."""
+        """Scan the folder of an object and return the pieces in it. The result can be empty."""
         with self._opened(key) as folder:
             if folder is None:
                 return Pieces()
@@ -76,9 +76,10 @@ class Tree:
         return Pieces(span for span in spans if span is not None)
 
     def lately(self, key: str) -> Pieces:
-        """Return the pieces of an object from a scan less than one second old, with pieces this process has added.
+        """Return the pieces of an object, from a scan at most one second ago and later writes of this process.
 
-        Changes by other processes can be missing. They only cause an unnecessary request or a failed open.
+        Recent changes by other processes can be missing. A missing change only causes an unnecessary request or a
+        failed open.
         """
         now = monotonic()
         with self._lock:
@@ -93,12 +94,12 @@ class Tree:
         return found
 
     def forget(self, key: str) -> None:
-        """Discard the remembered scan of an object, so that the next :meth:`lately` scans again."""
+        """Discard the last scan of an object's folder, so that the next :meth:`lately` scans again."""
         with self._lock:
             self._known.pop(key, None)
 
     def used_ns(self, key: str) -> int:
-        """Return the file system time of an object's last use or change, in nanoseconds, or 0 if it is missing."""
+        """Return the time of an object's last use or change, in nanoseconds; 0 if the object is missing."""
         with self._opened(key) as folder:
             if folder is None:
                 return 0
@@ -109,7 +110,7 @@ class Tree:
             return os.fstat(folder).st_mtime_ns
 
     def touch(self, key: str) -> None:
-        """Set an object's time of last use to the present. Do nothing if the object is missing.
+        """Set the time of an object's last use to the current time. Do nothing if the object is missing.
 
         Raises:
             OSError: The file ``used`` cannot be written, or was not created by the cache.
@@ -125,7 +126,7 @@ class Tree:
 
     @contextmanager
     def opened_piece(self, key: str, span: ByteSpan) -> Iterator[int]:
-        """Open a piece file and yield its descriptor, which stays readable if the file is removed.
+        """Open a piece file and yield its file descriptor, which stays readable if the file is removed.
 
         Raises:
             OSError: The piece is missing or cannot be opened.
@@ -157,7 +158,7 @@ class Tree:
             raise
 
     def remove(self, key: str, span: ByteSpan) -> bool:
-        """Remove a piece. Return False if it was already removed."""
+        """Remove a piece. Return False if the piece was already removed."""
         self.forget(key)
         with self._opened(key) as folder:
             if folder is None:
@@ -169,7 +170,7 @@ class Tree:
         return True
 
     def remove_if_empty(self, key: str) -> None:
-        """Remove the folder of an object if it holds no pieces and no foreign files."""
+        """Remove the folder of an object if the folder contains no pieces and no files of other programs."""
         with self._opened(key) as folder:
             if folder is None:
                 return
@@ -185,7 +186,7 @@ class Tree:
     # -- claims and parts
 
     def owned_files(self) -> list[OwnedFile]:
-        """Return all claims and parts in the folder, of all processes."""
+        """Return all claims and parts that any process has created in the folder."""
         found: list[OwnedFile] = []
         with os.scandir(self._root) as entries:
             for entry in entries:
@@ -201,7 +202,7 @@ class Tree:
         return found
 
     def claim(self, nbytes: int) -> tuple[str, int]:
-        """Create or renew a claim on ``nbytes``. Return the name and modification time (ns) of the claim file."""
+        """Create or renew a claim that reserves ``nbytes``. Return the claim file's name and modification time (ns)."""
         name = names.claim_name(self.owner, nbytes)
         with opened_regular(name, os.O_WRONLY | os.O_CREAT, self._root) as file:
             os.utime(file)
@@ -213,7 +214,7 @@ class Tree:
             os.unlink(name, dir_fd=self._root)
 
     def _move_to_place(self, part: str, key: str, piece: str) -> None:
-        """Rename a part to its final name. Create the object's folder again if another process removes it."""
+        """Rename a part to its final name. If another process removes the object's folder, create the folder again."""
         for _ in range(_TRIES):
             with self._opened(key) as folder:
                 if folder is not None:
@@ -227,7 +228,7 @@ class Tree:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[int | None]:
-        """Open the folder of an object and yield its descriptor, or None if the folder is missing."""
+        """Open the folder of an object and yield its file descriptor, or None if the folder is missing."""
         try:
             folder = os.open(names.shard_name(key), _FOLDER | os.O_NOFOLLOW, dir_fd=self._root)
         except FileNotFoundError:
@@ -250,7 +251,7 @@ class Tree:
 
 
 def write_fully(file: int, *parts: bytes | memoryview) -> None:
-    """Write all bytes of the parts to an open file, in order."""
+    """Write the complete parts to an open file, one after another."""
     for part in parts:
         left = memoryview(part)
         while left:
