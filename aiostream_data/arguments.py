@@ -1,4 +1,4 @@
-"""Argument checks. Each function returns the normalized value, or raises :class:`.PlanError`."""
+"""Argument checks. Each check returns the normalized argument value, or raises :class:`.PlanError`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.safe_url import is_mistyped, safe_text, safe_url
 
 MOST: Final = 2**63 - 1
-"""Largest row count or row number; row numbers are int64."""
+"""Largest possible row count or row number, because row numbers are int64."""
 
 
 class _SafeRepr(Repr):
-    """Shortened ``repr``. Secrets are removed before the text is cut, since a cut URL is no longer recognizable."""
+    """Shortened ``repr``.
+
+    Remove secrets of URLs before shortening the text, because a shortened URL is not recognizable as a URL.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +80,7 @@ def flag(name: str, value: Any) -> bool:
     """Check a bool argument and return it as a Python bool. NumPy bools are accepted.
 
     Raises:
-        PlanError: The value is not a bool. Truthy values of other types are refused.
+        PlanError: The value is not a bool. The function rejects truthy values of other types.
     """
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
         return bool(value)
@@ -123,7 +126,7 @@ def seconds_or_none(name: str, value: Any) -> float | None:
     """Check a duration argument: a positive, finite number of seconds, or None.
 
     Raises:
-        PlanError: The value is neither, or exceeds 2**63 - 1 nanoseconds.
+        PlanError: The value is not a valid duration, or exceeds 2**63 - 1 nanoseconds.
     """
     if value is None:
         return None
@@ -165,10 +168,10 @@ def local_path(name: str, value: Any, what: str = "a path") -> str:
 
 
 def check_slashes(url: str) -> None:
-    """Refuse a remote URL with fewer than two slashes after its scheme; it would be treated as a local path.
+    """Reject a remote URL with fewer than two slashes after its scheme. Such a URL would be treated as a local path.
 
     Raises:
-        PlanError: The URL lacks a slash.
+        PlanError: The URL has fewer than two slashes after its scheme.
     """
     if is_mistyped(url):
         raise PlanError(f"a URL must have two slashes after its scheme. Write {safe_url(url)!r}")

@@ -1,4 +1,4 @@
-"""Native kernels. Each kernel has a pure-Python twin, which serves as its fallback and as its test oracle.
+"""Native kernels. Each native kernel has a pure-Python twin, which is the kernel's fallback and the reference in tests.
 
 ``HAVE_NATIVE`` is True if this installation uses the native kernels.
 """

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEYL = 0x9E3779B97F4A7C15
-"""Increment of the Weyl sequence of SplitMix64, whose hashed values are the draws."""
+"""Increment of the Weyl sequence of SplitMix64. The hashes of this sequence are the random words."""
 
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -23,7 +23,7 @@ def words(start: int, count: int) -> NDArray[np.uint64]:
 
 
 def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash each word in place with the bijective hash of SplitMix64. Return the array."""
+    """Replace each word of the array by its hash, with the bijective hash of SplitMix64. Return the array."""
     words ^= words >> _30
     words *= _MIX_1
     words ^= words >> _27

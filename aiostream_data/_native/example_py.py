@@ -7,12 +7,13 @@ How this works. A record is the protobuf message::
     Feature    {oneof kind {BytesList = 1, FloatList = 2, Int64List = 3}}
     map entry  {string key = 1, Feature value = 2}  Int64List {repeated int64 value = 1}  packed or not
 
-One function per message type reads the fields between two positions and skips unknown fields. Unwanted features are
-skipped by their length. Repetition follows the protobuf rules: the last map entry of a key replaces earlier ones. The
-last kind of a ``oneof`` clears the others. Lists of one kind are concatenated. Packed and single values can be mixed.
+One function per message type reads the fields between two positions and skips unknown fields. The parser skips
+unrequested features by their encoded length. Repeated fields follow the protobuf rules: the last map entry of a key
+replaces earlier entries of that key. The last field of a ``oneof`` clears the other fields of that ``oneof``. Several
+lists of one kind are concatenated. One list can mix packed values and single values.
 
-Both twins report the same first fault. Damaged bytes are reported immediately. A faulty feature is reported at the end
-of its record, because a later entry of the same key can replace it.
+The native parser and this parser report the same first fault. A parser reports damaged bytes immediately. A parser
+reports a faulty feature at the end of the record, because a later map entry with the same key can replace the feature.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BYTES, FLOAT, INT64 = 1, 2, 3
 """Kinds of features: their field numbers in the ``oneof``."""
 
 ANY_NUMBER = -1
-"""Size of a feature with any number of values per row."""
+"""Value of ``Wanted.size`` for a feature with any number of values per row."""
 
 MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING = 1, 2, 3, 4
 """Codes of the possible faults in a record."""
@@ -46,8 +47,8 @@ class Wanted(NamedTuple):
     Attributes:
         name: Key of the feature in the map, as UTF-8.
         kind: ``BYTES``, ``FLOAT`` or ``INT64``.
-        size: Required number of values per row, at least 1, or ``ANY_NUMBER``.
-        required: True if a row without the feature is a fault. An empty list counts as present, with 0 values.
+        size: Required number of values per row (at least 1), or ``ANY_NUMBER``.
+        required: True if a row without the feature is a fault. An empty list counts as a present feature with 0 values.
     """
 
     name: bytes
@@ -60,10 +61,10 @@ class ParsedFeature(NamedTuple):
     """The values of one feature in all rows.
 
     Attributes:
-        data: float32 or int64 values, row by row; for ``BYTES`` the int64 offset of each value in the buffer. A feature
-            of fixed size has ``size`` values per row, which are 0 in rows without the feature. Other features have
-            ``counts`` values per row.
-        nbytes: For ``BYTES``, the length of each value in ``data``, int64; else empty.
+        data: float32 or int64 values, row by row. For ``BYTES``, the int64 offset of each value in the buffer. A
+            feature of fixed size has ``size`` values per row; rows without the feature contain zeros. Features of
+            variable size have ``counts`` values per row.
+        nbytes: For ``BYTES``, the length in bytes of each value in ``data``, int64. Empty for other kinds.
         counts: Number of values per row, int64; -1 for a row without the feature.
     """
 
@@ -79,7 +80,8 @@ class ParseFault(NamedTuple):
         record: Row index.
         feature: Index of the wanted feature; -1 if the message is damaged.
         code: ``MALFORMED``, ``WRONG_KIND``, ``WRONG_COUNT`` or ``MISSING``.
-        found: Depending on ``code``: byte offset of the damage in the record, kind found, number of values found, or 0.
+        found: Detail that depends on ``code``: byte offset of the damage in the record, actual kind, actual number of
+            values, or 0.
     """
 
     record: int
@@ -89,7 +91,7 @@ class ParseFault(NamedTuple):
 
 
 Field: TypeAlias = tuple[int, int, int, int]
-"""Tag, varint value (0 for other wire types), start and stop of the payload of a protobuf field."""
+"""A protobuf field: tag, varint value (0 for other wire types), and start and stop of the payload."""
 
 
 class DamagedMessageError(Exception):
@@ -124,13 +126,14 @@ def parse_examples(
     """Parse the records at ``values[starts[i] : starts[i] + lengths[i]]``.
 
     Args:
-        values: C-contiguous uint8 array. It is not modified. The result refers to it by offsets, not by pointers.
+        values: C-contiguous uint8 array. It is not modified. The result refers to ``values`` by offsets, not by
+            pointers.
         starts: Start of each record, int64.
         lengths: Length of each record in bytes, int64.
-        wanted: The features to extract, with distinct names.
+        wanted: The features to extract. Their names must be distinct.
 
     Returns:
-        One ParsedFeature per wanted feature, owning its arrays; or the first ParseFault.
+        One ParsedFeature per requested feature, with its own arrays; or the first ParseFault.
 
     Raises:
         IndexError: A record is outside ``values``.
@@ -155,7 +158,7 @@ def parse_examples(
 
 
 class _Growing:
-    """Column of one feature during parsing."""
+    """Growing column of one feature during parsing."""
 
     def __init__(self, want: Wanted) -> None:
         self.want = want
@@ -209,7 +212,7 @@ def _read_example(buffer: memoryview, start: int, stop: int, index: dict[bytes, 
 
 
 def map_entry(buffer: memoryview, start: int, stop: int) -> tuple[bytes, int, int]:
-    """Return the key and the start and stop of the value of a map entry. The fields can be in any order."""
+    """Return the key of a map entry, and the start and stop of its value. Key and value can be in any order."""
     key, value_start, value_stop = b"", stop, stop
     for tag, _, field_start, field_stop in fields(buffer, start, stop):
         if tag == _KEY_TAG:
@@ -250,7 +253,7 @@ def _read_list(buffer: memoryview, start: int, stop: int, cell: _Cell) -> None:
 
 
 def fields(buffer: memoryview, at: int, stop: int) -> Iterator[Field]:
-    """Yield the fields of the message from ``at`` to ``stop``. Raise ``DamagedMessageError`` for damaged bytes."""
+    """Yield the fields of the message in bytes ``at`` to ``stop``. Raise ``DamagedMessageError`` for damaged bytes."""
     while at < stop:
         tag, after = _varint(buffer, at, stop)
         if tag < 8 or tag > 0xFFFFFFFF:

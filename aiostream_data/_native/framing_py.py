@@ -25,12 +25,12 @@ _TABLE = [_table_row(byte) for byte in range(256)]
 
 
 def hardware_crc() -> bool:
-    """Return True if checksums use CPU instructions on this machine."""
+    """Return True if checksum computation uses special CPU instructions on this machine."""
     return False
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """Return the CRC-32C of ``data`` (any contiguous buffer). ``value`` is the checksum of preceding data."""
+    """Return the CRC-32C of ``data`` (any contiguous buffer). ``value`` is the checksum of the preceding bytes."""
     state = value ^ 0xFFFFFFFF
     for byte in memoryview(data).cast("B"):
         state = (state >> 8) ^ _TABLE[(state ^ byte) & 0xFF]
@@ -48,19 +48,19 @@ def frame_tfrecords(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, str | None]:
     """Find the complete TFRecords in ``buffer[start:stop]``.
 
-    A frame is a little-endian u64 length, its masked CRC-32C, the payload, and the payload's masked CRC-32C. The
-    checksum of the length is always verified before the length is used.
+    A frame is a little-endian u64 length, its masked CRC-32C, the payload, and the payload's masked CRC-32C. The parser
+    always verifies the checksum of the length before it uses the length.
 
     Args:
         buffer: Contiguous uint8 array.
         start: First byte to read.
         stop: End of the bytes to read (exclusive).
-        verify: Also verify the checksum of each payload.
+        verify: If True, also verify the checksum of each payload.
         max_nbytes: Maximum payload size in bytes.
 
     Returns:
         Starts and lengths (int64) of the payloads in ``buffer``; the index of the first byte after the last complete
-        record; and the error of the record at that index, or None if that record is only incomplete.
+        record; and the error of the record at that index. The error is None if that record is only incomplete.
 
     Raises:
         IndexError: ``start`` or ``stop`` is outside the buffer.

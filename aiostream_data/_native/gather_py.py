@@ -1,7 +1,7 @@
 """Gather rows by index: the pure-Python twin of ``gather.pyx``.
 
-All indices are checked before anything is copied. An index outside its array raises ``IndexError``. Arrays with
-different dtypes, row shapes or lengths raise ``ValueError``.
+Each function checks all indices before it copies any rows. An index outside its array raises ``IndexError``. Arrays
+with different dtypes, row shapes or lengths raise ``ValueError``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def take_rows_many(sources: Sequence[NDArray[Any]], which: NDArray[np.int32], ro
 
 
 def compact(values: NDArray[Any], starts: Rows, lengths: Rows) -> tuple[NDArray[Any], Rows]:
-    """Copy variable rows to contiguous memory. Return the new values and the new starts."""
+    """Copy rows of variable length to contiguous memory. Return the copied values and the new start of each row."""
     return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths)
 
 

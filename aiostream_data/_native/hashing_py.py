@@ -1,23 +1,27 @@
-"""Hash a run of rows of a stream into two sums: the pure-Python twin of ``hashing.pyx``.
+"""Compute a stream hash of consecutive rows, as two sums: the pure-Python twin of ``hashing.pyx``.
 
-How this works. Each of two lanes hashes each row to 64 bits and adds the hashes modulo 2**64:
+How this works. The stream hash is two independent sums (the low and the high lane). Each lane hashes each row to 64
+bits and adds the hashes modulo 2**64:
 
     hash(row) = finish(salt + ordinal * A + position * C + B)
 
-``finish`` is the finalizer of SplitMix64 in the low lane, and of MurmurHash3 in the high lane. Both are bijections of
-64-bit words in which each input bit changes about half of the output bits. A, B and C differ by lane.
+In the low lane, ``finish`` is the finalizer of SplitMix64; in the high lane, it is the finalizer of MurmurHash3. Both
+finalizers are bijections of 64-bit words. Each input bit changes about half of the output bits. The constants A, B and
+C differ between the two lanes.
 
-- Sums are independent of the order of addition. So the sums of ranks that read every W-th row of a stream add up to
-  those of one process that reads all rows. A running hash is two words. The hash depends on row order through the
-  position.
-- For one salt, two rows at two positions never agree in both lanes before the finalizers. Both numbers would have to
-  differ by 0 or 2**63, because the determinant of the A and C is an odd multiple of two.
-- Two different streams have equal sums with probability 2**-128, if finalizers act like independent random functions.
-  This is a common heuristic, not a proof. A test measures it for truncated sums.
-- The hash detects accidental differences. It is not cryptographic: an attacker who chooses the rows can construct two
-  streams with equal hashes.
-- The salt alone identifies the origin of a row. Among n salts, which are 64-bit hashes of names, two are equal with
-  probability n**2 / 2**65. Their rows are then indistinguishable.
+- A sum does not depend on the order of addition. Suppose that each of W ranks reads every W-th row of a stream. The
+  sums of all ranks then add up to the sums of one process that reads all rows. The state of a running hash is two
+  64-bit words. The stream hash depends on the row order, because each row's position is part of its hash.
+- For one salt, the finalizer inputs of two different rows at two different positions differ in at least one lane. For
+  equal inputs in both lanes, row numbers and positions would each have to differ by 0 or 2**63, because the determinant
+  of the constants A and C is an odd multiple of two.
+- If the finalizers act like independent random functions, two different streams have equal sums with probability
+  2**-128. The probability 2**-128 is a common heuristic, not a proof. A test measures the collision probability of
+  truncated sums.
+- The stream hash detects accidental differences only. The hash is not cryptographic: an attacker who chooses the rows
+  can construct two streams with equal hashes.
+- The salt alone identifies the origin of a row. Salts are 64-bit hashes of names. Among n salts, two are equal with
+  probability n**2 / 2**65. The hash cannot distinguish rows with equal salts.
 """
 
 from __future__ import annotations
@@ -30,21 +34,24 @@ from numpy.typing import NDArray
 _WORD = 2**64
 
 SPLIT_BITS = 40
-"""Number of low bits of a split number that hold the number within its source."""
+"""Number of low bits in a split number that store the split's number within its source."""
 
 LOW_CONSTANTS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x8CB92BA72F3D8DD7)
 HIGH_CONSTANTS = (0xD1B54A32D192ED03, 0xE7037ED1A0B428DB, 0xA0761D6478BD642F)
-"""Constants A, C and B of each lane. A and C are odd, and their determinant is 2 modulo 4."""
+"""Constants A, C and B of each hash lane.
+
+A and C are odd, and the determinant of the A and C of both lanes is 2 modulo 4.
+"""
 
 
 def hash_rows(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_index: int, step: int) -> tuple[int, int]:
-    """Return the sums of the low and the high lane over the rows, each modulo 2**64.
+    """Return the hash sums of the rows in the low lane and in the high lane, each modulo 2**64.
 
     Args:
-        salts: Word for source, epoch and split of each row, uint64 of shape (n,).
-        ordinals: Number of each row in its split, int64 of shape (n,). Can be a column of a larger array.
+        salts: 64-bit word that identifies source, epoch and split of each row; uint64 of shape (n,).
+        ordinals: Number of each row in its split; int64 of shape (n,). The array can be a column of a larger array.
         first_index: Position of the first row in the stream, from 0, modulo 2**64.
-        step: Difference between the positions of two rows: the number of ranks that share the stream.
+        step: Difference between the positions of consecutive rows: the number of ranks that share the stream.
 
     Raises:
         ValueError: The arrays are not vectors of equal length with these dtypes, or a number is out of range.
@@ -64,11 +71,11 @@ def hash_ids(
 
     Args:
         ids: (split, ordinal) of each row, int64 of shape (n, 2), at least one row.
-        source: Expected value of the split numbers' bits from bit 40 on. If a row has another value, return None.
-        salt: Word for source and epoch.
-        of_split: Factor for the split number within the source.
+        source: Expected value of each split number's bits from bit 40 on. If a row has another value, return None.
+        salt: 64-bit word that identifies the source and the epoch.
+        of_split: Factor by which the split number within the source is multiplied.
         first_index: Position of the first row in the stream.
-        step: Difference between the positions of two rows.
+        step: Difference between the positions of consecutive rows.
 
     Raises:
         ValueError: The ids have another shape or dtype, or a number is out of range.
@@ -82,7 +89,10 @@ def hash_ids(
 
 
 def check_ids(ids: NDArray[np.int64], first_index: int, step: int) -> None:
-    """Raise ``ValueError`` unless the arguments are a valid run of rows by id. Both kernels call this check."""
+    """Raise ``ValueError`` unless the arguments of :func:`hash_ids` are valid.
+
+    The native kernel also calls this function.
+    """
     if ids.dtype != np.int64 or ids.ndim != 2 or ids.shape[1] != 2:
         raise ValueError(f"ids must be int64 of shape (rows, 2), got {ids.dtype}{list(ids.shape)}")
     if first_index < 0 or step < 1:
@@ -90,7 +100,10 @@ def check_ids(ids: NDArray[np.int64], first_index: int, step: int) -> None:
 
 
 def check_run(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_index: int, step: int) -> None:
-    """Raise ``ValueError`` unless the arguments are a valid run of rows. Both kernels call this check."""
+    """Raise ``ValueError`` unless the arguments of :func:`hash_rows` are valid.
+
+    The native kernel also calls this function.
+    """
     if salts.dtype != np.uint64 or ordinals.dtype != np.int64 or salts.ndim != 1 or salts.shape != ordinals.shape:
         raise ValueError(
             "salts and ordinals must be vectors of one length, uint64 and int64; "

@@ -1,10 +1,10 @@
 """Choose the inputs of mixture rows in proportion to weights: the pure-Python twin of ``mixing.pyx``.
 
-Inputs are chosen by Tijdeman's rule for the chairman assignment problem. The lag of an input is the number of rows due
-to it minus the rows emitted from it. Inputs whose lag is too small for another row are not eligible. The rule chooses
-the eligible input that would first fall too far behind. With k inputs and constant shares, all lags stay between
--(1 - 1/(2k-2)) and 1 - 1/(2k-2).
-(R. Tijdeman, The chairman assignment problem, Discrete Mathematics 32, 1980.)
+The functions choose inputs by Tijdeman's rule for the chairman assignment problem. The lag of an input is the number of
+rows due to it minus the rows emitted from it. An input is not eligible for the next row if its lag is too small. The
+rule chooses the eligible input whose lag would be the first to become too large. With k inputs and constant shares, all
+lags stay between -(1 - 1/(2k-2)) and 1 - 1/(2k-2). (R. Tijdeman, The chairman assignment problem, Discrete Mathematics
+32, 1980.)
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) ->
     """Return the input of each of the next ``count`` rows, as int32.
 
     Args:
-        shares: Units due to each input per row; one row has ``sum(shares)`` units. 0 for inactive inputs; at least one
-            share must be positive.
-        lags: Rows due minus rows emitted per input, in the same units. Updated in place. The lags of active inputs sum
-            to 0.
+        shares: Units due to each input per row; one row has ``sum(shares)`` units. The share of an inactive input is 0.
+            At least one share must be positive.
+        lags: Rows due minus rows emitted per input, in the units of ``shares``. Updated in place. The lags of active
+            inputs sum to 0.
         count: Number of rows.
     """
     unit = int(shares.sum())
@@ -51,15 +51,15 @@ def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) ->
 def follow_choices(
     choices: NDArray[np.int32], next_row: NDArray[np.int64], stop_row: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Take one row per choice, until a chosen input has no loaded row.
+    """Take one row per choice. Stop when a chosen input has no loaded row.
 
     Args:
-        choices: Input of each row.
-        next_row: Next row in the current chunk of each input. Updated in place.
+        choices: Input number of each row.
+        next_row: Index of the next row in the current chunk of each input. Updated in place.
         stop_row: End of the current chunk of each input (exclusive).
 
     Returns:
-        The index of each taken row in its input's current chunk, int64. Can be shorter than ``choices``.
+        The index of each taken row in its input's current chunk, int64. The result can be shorter than ``choices``.
     """
     rows: list[int] = []
     for number in choices.tolist():

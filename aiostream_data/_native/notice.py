@@ -10,7 +10,7 @@ from aiostream_data import _native
 
 @cache
 def warn_without_native_core() -> None:
-    """Warn if this installation has no native core. Called when reading begins, in the user's process."""
+    """Warn if this installation has no native core. The user's process calls this function when reading begins."""
     if not _native.HAVE_NATIVE:
         warnings.warn(
             "aiostream_data runs without its native core, on Python code that is many times slower; "

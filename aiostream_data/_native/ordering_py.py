@@ -1,8 +1,9 @@
 """Interleave rows of several streams, block by block: the pure-Python twin of ``ordering.pyx``.
 
-The rules are those of tf.data's interleave kernel. Each slot emits up to ``block_length`` rows before the next slot.
-The end of a stream is detected when the row after its last one is due; the slot is then emptied. An empty slot requests
-a stream when its turn comes.
+The functions follow the rules of tf.data's interleave kernel. The kernel has several slots, each with one open stream.
+Each slot emits up to ``block_length`` rows before the next slot. The kernel detects the end of a stream when the row
+after the last row of the stream is due. The slot is then empty. When it is the turn of an empty slot, the slot requests
+a new stream.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 EMPTY, OPEN, ENDED = 0, 1, 2
-"""Status of a slot. ENDED: no further chunk follows, but the end of the stream was not detected yet."""
+"""Status of a slot.
+
+ENDED: the stream has no further chunk, but the kernel has not detected the end of the stream yet.
+"""
 
 WAIT_NOTHING, WAIT_STREAM, WAIT_ROWS, WAIT_FINISHED = 0, 1, 2, 3
-"""Reason why an order ended: enough rows; a slot needs a stream; a slot needs rows; the order is complete."""
+"""Reason why a row order ended: enough rows; a slot needs a stream; a slot needs rows; or all streams have ended."""
 
 Step = tuple[NDArray[np.int32], NDArray[np.int64], int, int]
 
@@ -29,20 +33,21 @@ def interleave_rows(
     more_streams: bool,
     max_rows: int,
 ) -> Step:
-    """Return the longest possible order of loaded rows, and the reason why it ended.
+    """Return the longest possible order of the loaded rows, and the reason why this order ended.
 
     Args:
-        position: Current slot, and rows already taken in its block. Updated in place.
+        position: Current slot, and number of rows already taken in the slot's block. Updated in place.
         status: EMPTY, OPEN or ENDED for each slot. Updated in place.
-        next_row: Next row in the current chunk of each slot. Updated in place.
+        next_row: Index of the next row in the current chunk of each slot. Updated in place.
         stop_row: End of the current chunk of each slot (exclusive).
         block_length: Rows to take from a slot before the next slot; at least 1.
-        deterministic: If False, skip slots without rows while another slot has some.
-        more_streams: False if empty slots stay empty.
-        max_rows: Maximum number of rows.
+        deterministic: If False, skip slots without loaded rows while another slot has rows.
+        more_streams: False if no more streams follow, so empty slots stay empty.
+        max_rows: Maximum number of rows in the returned order.
 
     Returns:
-        The slot (int32) and the index in the slot's chunk (int64) of each row; a WAIT constant; its slot or -1.
+        The slot (int32) of each row; the index of each row in its slot's chunk (int64); a WAIT constant; and the slot
+        that the constant refers to, or -1.
     """
     which: list[int] = []
     rows: list[int] = []

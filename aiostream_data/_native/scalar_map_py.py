@@ -14,12 +14,13 @@ _INT64 = range(-(2**63), 2**63)
 def scalar_results(
     function: Callable[[Any], Any], values: NDArray[Any], row: NDArray[np.int64]
 ) -> tuple[NDArray[Any], int, Any, BaseException | None]:
-    """Call ``function`` on each value, while all results are int64 or all are float64.
+    """Call ``function`` on each value, as long as all results are int64 or all results are float64.
 
     Returns:
         ``(results, done, odd, error)``. The first ``done`` entries of ``results`` are valid. ``odd`` is the first
-        result with another type than the first one, or beyond 64 bits; the calls stop there. ``error`` is the
-        exception that the function raised. ``row[0]`` is always the row of the last call.
+        result that differs in type from earlier results or needs more than 64 bits; the calls stop at this result.
+        ``error`` is the exception raised by ``function``, or None. During the calls, ``row[0]`` is set to the row
+        number of the last call.
     """
     if values.dtype not in (np.int64, np.float64):
         raise TypeError(f"values must be int64 or float64, not {values.dtype}")

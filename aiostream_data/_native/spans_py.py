@@ -1,4 +1,4 @@
-"""Read many spans of a file and compute their checksums: the pure-Python twin of ``spans.pyx``."""
+"""Read many byte ranges (spans) of a file and compute their checksums: the pure-Python twin of ``spans.pyx``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def read_spans(file: int, offsets: Numbers, lengths: Numbers, ahead: bool = Fals
         file: File descriptor that supports reads at any offset.
         offsets: Offset of each span, int64.
         lengths: Size of each span in bytes, int64.
-        ahead: Announce all spans to the system before reading. Useful if the data must be read from a disk.
+        ahead: If True, announce all spans to the operating system before reading. Use this option if the system must
+            read the data from a disk.
 
     Raises:
-        OSError: The system could not read the file.
-        EOFError: The file ends before a span does.
-        ValueError: The vectors are not int64 or differ in length, or a number is negative.
+        OSError: The operating system could not read the file.
+        EOFError: The file ends before the end of a span.
+        ValueError: The arrays are not int64 vectors, differ in length, or contain a negative number.
     """
     check_spans(offsets, lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
@@ -61,7 +62,7 @@ def crc32c_spans(values: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -
 
 
 def check_spans(starts: Numbers, lengths: Numbers) -> None:
-    """Raise ``ValueError`` unless the arrays are valid spans. Both kernels call this check."""
+    """Raise ``ValueError`` unless the arrays are valid spans. The native kernel also calls this function."""
     for array in (starts, lengths):
         if array.dtype != np.int64 or array.ndim != 1 or len(array) != len(starts):
             raise ValueError("starts and lengths must be int64 vectors of one length")
@@ -70,6 +71,9 @@ def check_spans(starts: Numbers, lengths: Numbers) -> None:
 
 
 def check_bytes(values: NDArray[Any]) -> None:
-    """Raise ``ValueError`` unless ``values`` is a contiguous uint8 vector. Both kernels call this check."""
+    """Raise ``ValueError`` unless ``values`` is a contiguous uint8 vector.
+
+    The native kernel also calls this function.
+    """
     if values.dtype != np.uint8 or values.ndim != 1 or not values.flags.c_contiguous:
         raise ValueError(f"values must be a contiguous vector of uint8, got {values.dtype}{list(values.shape)}")

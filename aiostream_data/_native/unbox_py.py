@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def unbox_ints(values: list[Any]) -> NDArray[np.int64] | None:
-    """Return an int64 array if all values are exactly of type int and fit into 64 bits, else None."""
+    """Return an int64 array if all values have exactly the type int and fit into 64 bits, else None."""
     if not all(type(value) is int for value in values):
         return None
     try:
@@ -19,7 +19,7 @@ def unbox_ints(values: list[Any]) -> NDArray[np.int64] | None:
 
 
 def unbox_floats(values: list[Any]) -> NDArray[np.float64] | None:
-    """Return a float64 array if all values are exactly of type float, else None."""
+    """Return a float64 array if all values have exactly the type float, else None."""
     if not all(type(value) is float for value in values):
         return None
     return np.fromiter(values, np.float64, len(values))

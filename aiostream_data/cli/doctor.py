@@ -23,13 +23,13 @@ EXTRAS = {
     "process": ("cloudpickle",),
     "uvloop": ("uvloop",),
 }
-"""Packages that each extra installs. They are looked up by name and never imported."""
+"""Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""
 
 CUPY_PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 
 
 def diagnose() -> Iterator[str]:
-    """Yield the lines of the diagnosis."""
+    """Yield the text lines of the diagnosis."""
     yield f"aiostream_data {__version__}, Python {platform.python_version()}, NumPy {version('numpy')}"
     yield f"{platform.system()} {platform.machine()}"
     yield describe_native()

@@ -1,7 +1,7 @@
 """Incremental compression and decompression. Each decompression step returns a bounded number of bytes.
 
-Offsets in errors count *decompressed* bytes up to the damage. Record readers replace them with the offset of the lost
-record, using :func:`damage_at`.
+The offset in an error is the number of *decompressed* bytes before the damage. Record readers replace this offset with
+the offset of the lost record, using :func:`damage_at`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ MAX_STEP_NBYTES = 256 << 10
 """Maximum output of one decompression step, in bytes."""
 
 DEFLATE_NBYTES = 64 << 10
-"""Memory of one gzip or zlib decompressor in bytes: a window of 32 KiB, and tables."""
+"""Memory in bytes of one gzip or zlib decompressor: a window of 32 KiB, and its tables."""
 
 ZSTD_NBYTES = 96 << 10
-"""Memory of the tables of one zstd decompressor in bytes, without its window and block buffers."""
+"""Memory in bytes of the tables in one zstd decompressor. The window and block buffers are not included."""
 
 MAPPED_NBYTES = 32 << 20
-"""Allocations above this size are mapped separately by malloc, so only written pages use memory."""
+"""malloc maps each allocation above this size (in bytes) separately, so only written pages use memory."""
 
 FILLING_NBYTES = 1 << 20
-"""Step size in bytes for reporting the used part of such an allocation, before it is filled."""
+"""Step size in bytes for reporting the used part of a separately mapped allocation, before that part is filled."""
 
 # Input is fed in small pieces because zlib copies the unused input after every step.
 _PIECE_NBYTES = 16 << 10
@@ -53,15 +53,15 @@ def canonical(name: str) -> Compression:
 
 
 def may_be_zstd(asked: str) -> bool:
-    """Return True if the ``compression`` argument allows zstd streams."""
+    """Return True if the value of the ``compression`` argument allows zstd streams."""
     return asked.lower() in ("auto", "zstd")
 
 
 def detect(first_bytes: bytes) -> Compression:
     """Detect the compression of a stream from the magic number in its first bytes.
 
-    Pass 64 bytes if the stream is that long. Plain data can begin with zlib's two-byte header, so the data after the
-    header must also be valid.
+    Pass the first 64 bytes, or the complete stream if it is shorter. Uncompressed data can begin with the two bytes of
+    a zlib header by accident. The bytes after a zlib header must therefore also be valid.
     """
     if first_bytes.startswith(b"\x1f\x8b\x08"):
         return "gzip"
@@ -83,31 +83,31 @@ def _starts_zlib(first_bytes: bytes) -> bool:
 
 
 class Decompressor(Protocol):
-    """Decompressor of one stream. Not thread-safe; releases the GIL during each step."""
+    """Decompressor of one stream. The class is not thread-safe; it releases the GIL during each decompression step."""
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory used, or about to be allocated: buffers and the window of earlier output."""
+        """Memory in bytes, used or about to be allocated, for buffers and for the window of previous output."""
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
         """Decompress ``data`` (uint8) and yield pieces of at most ``MAX_STEP_NBYTES`` bytes.
 
-        Before an allocation of more memory, it yields an empty piece; ``held_nbytes`` then includes the new memory.
-        Exhaust the iterator before the next call.
+        Before the decompressor allocates more memory, the iterator yields an empty piece. ``held_nbytes`` then includes
+        the new memory. Exhaust the iterator before the next call of ``feed``.
 
         Raises:
-            CorruptRecordError: The stream is damaged. All output before the damage has been yielded.
+            CorruptRecordError: The stream is damaged. The iterator has yielded all output before the damage.
         """
 
     def finish(self) -> None:
-        """Check that the stream is complete.
+        """Check that the compressed stream is complete.
 
         Raises:
             CorruptRecordError: The stream is truncated.
         """
 
     def discard(self) -> None:
-        """Free all memory. No other method may be called afterwards."""
+        """Free all memory. The caller must not use this object afterwards."""
 
 
 def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES) -> Decompressor:
@@ -116,7 +116,7 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
     Args:
         name: Compression of the stream.
         url: URL of the object, for error messages.
-        step_nbytes: Maximum output of one step in bytes. A zstd block (up to 128 KiB) is always one step.
+        step_nbytes: Maximum output of one decompression step in bytes. A zstd block (up to 128 KiB) is always one step.
 
     Raises:
         MissingExtraError: The package for this compression is not installed.
@@ -127,7 +127,7 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
 
 
 def damage_at(offset: int, error: CorruptRecordError) -> CorruptRecordError:
-    """Convert damage of a compressed stream to damage of the record at decompressed byte ``offset``."""
+    """Convert an error of a compressed stream to an error of the record at decompressed byte ``offset``."""
     if error.offset == offset:
         return error
     return CorruptRecordError(error.url, offset, f"{error.reason}, after {error.offset} decompressed bytes")
@@ -141,10 +141,10 @@ class _Plain:
             yield bytes(data[at : at + MAX_STEP_NBYTES])
 
     def finish(self) -> None:
-        """Do nothing: an uncompressed stream can end anywhere."""
+        """Do nothing, because an uncompressed stream can end anywhere."""
 
     def discard(self) -> None:
-        """Do nothing: this class holds no memory."""
+        """Do nothing, because this class uses no memory buffers."""
 
 
 class _Deflate:
@@ -185,7 +185,7 @@ class _Deflate:
         self._state = None
 
     def _step(self, state: zlib._Decompress, data: bytes) -> tuple[bytes, bytes, str]:
-        """Return the output, the unused input, and a description of the damage after the output, or ""."""
+        """Return the output, the unused input, and a description of the damage after the output ("" without damage)."""
         before = state.copy()
         try:
             out = state.decompress(data, self._step_nbytes)
@@ -197,7 +197,10 @@ class _Deflate:
         return out, state.unconsumed_tail, ""
 
     def _next_member(self, rest: bytes) -> bytes:
-        """Handle the bytes after a complete member: padding or a new member. Return the bytes still to decompress."""
+        """Handle the bytes after a complete gzip member: padding or a new member.
+
+        Return the bytes still to decompress.
+        """
         if self._name == "gzip" and not rest.strip(b"\0"):
             self._padding = True
             return b""
@@ -214,7 +217,10 @@ class _Deflate:
 
 
 def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
-    """Decompress up to the damage, byte by byte. zlib returns no output from a step that contains damage."""
+    """Decompress all bytes before the damage, one byte at a time.
+
+    zlib returns no output from a step that contains damage.
+    """
     out = bytearray()
     try:
         for at in range(len(data)):
@@ -227,7 +233,8 @@ def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
 class _Zstd:
     """Decompressor for a sequence of zstd frames, including skippable frames.
 
-    The library accepts a frame with less content than its header declares, so this class compares the sizes.
+    The zstd library accepts a frame with less content than the frame header declares. This class therefore compares the
+    two sizes.
     """
 
     def __init__(self, url: str) -> None:
@@ -281,7 +288,7 @@ class _Zstd:
         self._frame = self._factory = None
 
     def _check_size(self, *, complete: bool) -> None:
-        """Compare the frame's output so far with the size declared in its header."""
+        """Compare the size of the frame's output so far with the size declared in the frame header."""
         declared, held = self._walker.content_nbytes, self._frame_nbytes
         if declared is not None and (held > declared or (complete and held < declared)):
             raise ZstdFormatError(f"a frame declares {declared} bytes and has {held}")
@@ -303,14 +310,14 @@ class Compressor(Protocol):
     """Compressor of one stream."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """Compress ``data`` and return the output that is ready, which may be empty."""
+        """Compress ``data`` and return the output that is ready. The output may be empty."""
 
     def flush(self) -> bytes:
-        """End the stream and return its last bytes."""
+        """End the compressed stream and return its last bytes."""
 
 
 def compressor(name: Compression) -> Compressor:
-    """Create a compressor for a new stream. Its output is deterministic and contains no time stamps.
+    """Create a compressor for a new stream. The compressor's output is deterministic and contains no timestamps.
 
     Raises:
         MissingExtraError: The package for this compression is not installed.

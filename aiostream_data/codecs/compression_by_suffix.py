@@ -1,4 +1,4 @@
-"""Infer the compression of objects too short for detection, from their names and possible magic numbers."""
+"""Infer the compression of an object that is too short for detection, from its name and first bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from aiostream_data.codecs.compression import Compression, detect
 
 MARK_NBYTES = 4
-"""Length of the longest magic number. Fewer bytes can be the beginning of one."""
+"""Length in bytes of the longest magic number. A shorter object may contain only the beginning of a magic number."""
 
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16)))
 _MAGICS: dict[Compression, tuple[bytes, ...]] = {"gzip": (b"\x1f\x8b\x08",), "zstd": _ZSTD_MAGICS}
@@ -25,7 +25,7 @@ _SUFFIXES: dict[str, Compression] = {
 
 
 class Evidence(NamedTuple):
-    """A compression inferred from something other than the object's first bytes.
+    """Compression inferred from the name of an object or from other objects, not from its first bytes.
 
     Attributes:
         compression: The inferred compression.
@@ -37,7 +37,10 @@ class Evidence(NamedTuple):
 
 
 def suffix_of(url: str) -> str:
-    """Return the lower-case suffix of a URL or path without its dot; ``""`` if missing or numeric."""
+    """Return the lower-case suffix of a URL or path without the dot.
+
+    Return ``""`` if the suffix is missing or numeric.
+    """
     path = url
     if url[:8].lower().startswith(("http://", "https://")):
         path = url.partition("#")[0].partition("?")[0]
@@ -46,14 +49,14 @@ def suffix_of(url: str) -> str:
 
 
 def by_name(url: str) -> Evidence | None:
-    """Infer the compression from the suffix of a URL or path. Return None for other suffixes."""
+    """Infer the compression from the suffix of a URL or path. Return None for an unknown suffix."""
     suffix = suffix_of(url)
     named = _SUFFIXES.get(suffix)
     return None if named is None else Evidence(named, f"its name ends with .{suffix}")
 
 
 def chosen(evidence: Iterable[Evidence | None], first_bytes: bytes) -> Evidence | None:
-    """Return the first evidence that is consistent with ``first_bytes``, or None."""
+    """Return the first evidence whose compression is consistent with ``first_bytes``, or None."""
     return next((one for one in evidence if one is not None and may_begin(one.compression, first_bytes)), None)
 
 

@@ -1,4 +1,4 @@
-"""Recognise files of well-known formats by their first bytes, and suggest a reader for them."""
+"""Recognize files of well-known formats by their first bytes, and suggest a reader for these formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ START_NBYTES: Final = 512
 """Number of bytes to inspect at the start of a file: the size of a tar header."""
 
 _MARKED_NBYTES: Final = 64
-"""Number of bytes after a byte order mark that must be valid text."""
+"""Number of bytes that must be valid text after a byte order mark."""
 
 _BZIP2_BLOCK: Final = b"1AY&SY"
 _TAR_CHECKSUM: Final = slice(148, 156)
@@ -23,9 +23,9 @@ class FileKind(NamedTuple):
     """A file format that the record readers cannot read.
 
     Attributes:
-        name: Name with its article, for error messages.
-        cure: Advice for error messages.
-        is_certain: True if the magic number is long enough to reject the file even for readers of raw bytes.
+        name: Name of the format with its article, for error messages.
+        cure: Advice to the user, for error messages.
+        is_certain: True if the format's magic number is long enough to reject the file even in readers of raw bytes.
     """
 
     name: str
@@ -100,7 +100,7 @@ _BYTE_ORDER_MARKS: Final = (
 )
 _WHITE_SPACE: Final = frozenset("\t\n\v\f\r")
 _NO_TEXT: Final = frozenset(("Cc", "Cn", "Co", "Cs"))
-"""Unicode categories of control characters and unassigned characters."""
+"""Unicode categories of control and unassigned characters, which do not occur in text."""
 
 
 def kind_of(start: bytes) -> FileKind | None:
@@ -137,10 +137,10 @@ def starts_tfrecord(start: bytes) -> bool:
 
 
 def _marked_text(start: bytes) -> FileKind | None:
-    """Return the kind of text that a byte order mark announces, or None if the following bytes do not confirm it.
+    """Return the kind of text indicated by a byte order mark. Return None if the following bytes are not such text.
 
-    Other files can begin with the two bytes of the UTF-16 mark by accident. If valid UTF-8 follows, the file is not
-    UTF-16, and damage in its first bytes must not make the whole file unreadable.
+    A file in another format can begin with the two bytes of the UTF-16 byte order mark by accident. If valid UTF-8
+    follows this mark, the file is not UTF-16. Damage in its first bytes must not make such a file unreadable.
     """
     for mark, encoding, kind in _BYTE_ORDER_MARKS:
         if start.startswith(mark):
@@ -151,7 +151,7 @@ def _marked_text(start: bytes) -> FileKind | None:
 
 
 def _is_text(data: bytes, encoding: str) -> bool:
-    """Return True if ``data``, which may end inside a character, decodes to assigned, non-control characters."""
+    """Return True if ``data`` decodes to assigned, non-control characters. ``data`` may end inside a character."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(data)
     except UnicodeDecodeError:

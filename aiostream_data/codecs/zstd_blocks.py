@@ -1,11 +1,12 @@
 """Split a zstd stream at the ends of its blocks, to limit the output of each decompression step.
 
-The Python binding does not limit the output of one call, so a small input could exhaust the memory. A zstd block
-decompresses to at most 128 KiB. This module therefore parses the block headers (RFC 8878, section 3.1) and splits the
-stream where blocks end. The library decompresses the pieces.
+The Python binding of zstd does not limit the output of one call, so a small input could exhaust the memory. A zstd
+block decompresses to at most 128 KiB. This module therefore parses the block headers (RFC 8878, section 3.1) and splits
+the stream where blocks end. The zstd library decompresses the resulting pieces.
 
-The parser is a state machine over *fields* of known length. The handler of each field selects the next field. Fields
-that the end of the input cuts are buffered, except block contents, which are returned as they arrive.
+The parser is a state machine over *fields* of known length. The handler of each field selects the next field. If the
+input ends inside a field, the parser buffers the partial field. The parser returns block contents as they arrive,
+without buffering.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class ZstdFormatError(AiostreamError, ValueError):
 
 
 class ZstdPiece(NamedTuple):
-    """Bytes of one frame, with at most one block.
+    """Bytes of one zstd frame, with at most one block.
 
     Attributes:
         data: Compressed bytes for the decompressor.
@@ -46,7 +47,8 @@ class BlockWalker:
     Attributes:
         frames: Number of frames begun, including skippable frames.
         content_nbytes: Decompressed size declared in the header of the latest frame, or None.
-        window_nbytes: Window size of the latest frame: the distance over which it can refer to earlier output.
+        window_nbytes: Window size of the latest frame: the maximum distance from which the frame can copy previous
+            output.
     """
 
     def __init__(self) -> None:
@@ -66,14 +68,14 @@ class BlockWalker:
 
     @property
     def at_frame_boundary(self) -> bool:
-        """True if the stream may end after the input so far."""
+        """True if the zstd stream may end after the input received so far."""
         return not self._in_frame and not self._gathered
 
     def feed(self, data: memoryview) -> Iterator[ZstdPiece]:
-        """Yield the pieces that ``data`` (uint8) completes, in order.
+        """Yield, in order, the pieces that ``data`` (uint8) completes.
 
         Raises:
-            ZstdFormatError: A header is invalid.
+            ZstdFormatError: A frame header or block header is invalid.
         """
         at = 0
         while at < len(data):
@@ -109,7 +111,7 @@ class BlockWalker:
         self._expect(4, self._magic)
 
     def _end_block(self) -> bool:
-        """Select the field after a block; return True if the frame ends with the block."""
+        """Select the parser field after a block. Return True if the frame ends with this block."""
         if not self._last_block:
             self._expect(3, self._block_header)
         elif self._has_checksum:

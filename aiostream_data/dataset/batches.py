@@ -1,4 +1,4 @@
-"""Checks of the arguments of ``batch``."""
+"""Checks of the arguments of the operator ``batch``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiostream_data.plan.base import Node, at_least
 
 
 def checked_rows(rows: int | None, for_costs: Iterable[Any], on_too_large: Any) -> int:
-    """Return the number of rows of a batch without ``max_cost``.
+    """Return the number of rows in a batch, for ``batch`` without ``max_cost``.
 
     Args:
-        for_costs: Arguments that only batches with ``max_cost`` accept; all must be None.
+        for_costs: Arguments that are valid only with ``max_cost``. All of these arguments must be None.
 
     Raises:
-        PlanError: ``rows`` is None, or an argument needs ``max_cost``.
+        PlanError: ``rows`` is None, or an argument is valid only with ``max_cost``.
     """
     if rows is None:
         raise PlanError("batch() needs batch_size or max_cost")
@@ -33,7 +33,7 @@ def checked_rows(rows: int | None, for_costs: Iterable[Any], on_too_large: Any) 
 
 
 def checked_limit(max_cost: Any, on_too_large: str) -> int:
-    """Return ``max_cost`` if it and ``on_too_large`` are valid, else raise :class:`PlanError`."""
+    """Return ``max_cost`` if ``max_cost`` and ``on_too_large`` are valid, else raise :class:`PlanError`."""
     from aiostream_data.plan.costs import TOO_LARGE
     from aiostream_data.transforms.costed import CostOrder
 
@@ -42,7 +42,7 @@ def checked_limit(max_cost: Any, on_too_large: str) -> int:
 
 
 def checked_cost(node: Node, cost: Any, padded: bool, shapes: Any, values: Any) -> Callable[..., int] | str | None:
-    """Check ``cost`` and return it. If ``cost`` is None, return the name of the only leaf with a length, if known."""
+    """Validate and return ``cost``. If ``cost`` is None, return the name of the only leaf with a length, if known."""
     from aiostream_data.dataset.element_checks import check_length_of, check_padding, the_only_length
 
     if not padded and (shapes is not None or values is not None):

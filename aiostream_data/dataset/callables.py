@@ -1,4 +1,4 @@
-"""Checks that reject unsuitable user functions when the chain is built."""
+"""Checks that reject unsuitable user functions when the user builds the operator chain."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequen
 
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
-    """Apply the predicate ``kind`` to a function, and to ``__call__`` of a callable object."""
+    """Apply the predicate ``kind`` to a function, or to the ``__call__`` method of a callable object."""
     return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - tests the method itself

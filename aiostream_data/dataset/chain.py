@@ -1,4 +1,4 @@
-"""The plan of a dataset, and reading the plans of datasets passed as arguments."""
+"""Base class with the plan of a dataset, and access to the plans of datasets passed as arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Chain:
 
 
 def plan_of(dataset: Any, operation: str) -> Node:
-    """Return the plan of a dataset that was passed to ``operation``.
+    """Return the plan of a dataset passed as an argument to the operator ``operation``.
 
     Raises:
         PlanError: The argument is not a dataset, or its plan cannot be extended.

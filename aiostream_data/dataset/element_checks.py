@@ -1,6 +1,6 @@
-"""Checks of operator arguments against the known element structure, when the chain is built.
+"""Checks of operator arguments against the known element structure, at the time the chain is built.
 
-Each check raises PlanError. Facts that only the elements themselves reveal are not checked here.
+Each check raises PlanError. This module does not check facts that are known only when elements arrive.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
 
 
 def known_shapes(node: Node) -> Any:
-    """Return the shapes of the elements, in the form of ``padded_shapes``.
+    """Return the known shapes of the elements, in the format of the argument ``padded_shapes``.
 
     Raises:
         PlanError: The shape of a leaf is unknown.
@@ -79,7 +79,7 @@ def the_only_length(node: Node) -> str | None:
     """Return the name of the only leaf that has a length, or None if the plan does not know the shapes.
 
     Raises:
-        PlanError: No leaf has a length, or more than one.
+        PlanError: No leaf has a length, or more than one leaf has a length.
     """
     from aiostream_data.plan import windows as win
     from aiostream_data.transforms.lengths import one_of
@@ -96,7 +96,7 @@ def the_only_length(node: Node) -> str | None:
 
 
 def _known_leaves(node: Node, names: Sequence[str]) -> tuple[Structure, Sequence[ArraySpec]] | None:
-    """Return the structure and the leaves with these names, or None if the structure is unknown."""
+    """Return the element structure and the leaves with the given names, or None if the structure is unknown."""
     from aiostream_data.plan import windows as win
     from aiostream_data.transforms.lengths import leaf_numbers
 

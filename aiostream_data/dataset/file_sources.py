@@ -1,4 +1,4 @@
-"""Sources that read files from a store: checked arguments, as nodes."""
+"""Plan nodes of sources that read files from a store, created from validated arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPRESSIONS = ("auto", "", "gzip", "zlib", "zstd")
 
 
 def listed_files(pattern: Any, seed: Any, index: Any, storage_options: Any) -> src.ListFiles:
-    """Return the node of ``list_files``.
+    """Return the plan node of ``list_files``.
 
     Raises:
         PlanError: An argument is invalid.
@@ -42,7 +42,7 @@ def listed_files(pattern: Any, seed: Any, index: Any, storage_options: Any) -> s
 
 @dataclass(frozen=True)
 class Reading:
-    """Arguments shared by all file sources, with their checks."""
+    """Arguments shared by all file sources, and the validation of these arguments."""
 
     compression: str
     cycle_length: int
@@ -58,7 +58,7 @@ class Reading:
     def node(
         self, files: Any, format: src.FormatLike, storage_options: StorageOptions, index: Url | None
     ) -> src.ReadFiles:
-        """Return the node of a file source.
+        """Return the plan node of a file source.
 
         Raises:
             PlanError: An argument is invalid.
@@ -112,7 +112,7 @@ def _options(given: StorageOptions) -> dict[str, Any]:
     """Return a copy of ``storage_options``.
 
     Raises:
-        PlanError: ``storage_options`` is not a dict of options by name.
+        PlanError: ``storage_options`` is not a dict from option names to values.
     """
     if not isinstance(given, Mapping | None):
         raise PlanError(f"storage_options must be a dict of options by name, got {type(given).__name__}")

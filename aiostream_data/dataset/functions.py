@@ -1,4 +1,4 @@
-"""Operators that call a function for every element: checked arguments, as fields of their nodes."""
+"""Validated arguments of operators that call a function for every element, as fields of their plan nodes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aiostream_data.plan.validate import check_executor, check_reaches_interpret
 from aiostream_data.plan.written import function_name
 
 STATE: Final = "state"
-"""A function parameter of this name receives the result of ``init`` on the same worker."""
+"""A function parameter with this name receives the result of ``init`` on the same worker."""
 
 RNG: Final = "rng"
-"""A parameter of this name in a map or filter function receives a NumPy Generator keyed by (seed, epoch, record)."""
+"""A map or filter function parameter with this name receives a NumPy Generator keyed by (seed, epoch, record)."""
 
 
 def map_call(
@@ -33,7 +33,7 @@ def map_call(
     timeout: float | None,
     on_error: OnError,
 ) -> dict[str, Any]:
-    """Return the fields of the node of ``map``.
+    """Return the fields of the plan node of ``map``.
 
     Raises:
         StageBuildError: The function cannot be pickled for a process, or is a generator function.
@@ -67,7 +67,7 @@ def filter_call(
     timeout: float | None,
     on_error: OnError,
 ) -> dict[str, Any]:
-    """Return the fields of the node of ``filter``.
+    """Return the fields of the plan node of ``filter``.
 
     Raises:
         StageBuildError: The predicate cannot be pickled for a process, or is a generator function.
@@ -81,7 +81,7 @@ def filter_call(
 
 
 def checked_predicate(predicate: Any) -> Callable[..., bool]:
-    """Return the predicate of ``take_while``.
+    """Validate and return the predicate of ``take_while``.
 
     Raises:
         StageBuildError: The predicate is a generator function, or cannot be called with an element.
@@ -103,7 +103,7 @@ def interleave_call(
     block_length: int = 1,
     ordered: bool = True,
 ) -> dict[str, Any]:
-    """Return the fields of the node of ``interleave`` and ``flat_map``.
+    """Return the fields of the plan node of ``interleave`` and ``flat_map``.
 
     Raises:
         PlanError: An argument is invalid.
@@ -171,7 +171,10 @@ def _how(
     timeout: float | None,
     on_error: OnError,
 ) -> dict[str, Any]:
-    """Check the arguments that control how a function is called, and return them as fields of its node."""
+    """Validate the arguments that control how a function is called.
+
+    Return these arguments as fields of the plan node.
+    """
     where: ExecutorName = "auto" if isinstance(executor, Auto) else executor
     check_executor(where)
     is_coroutine, wants_rng = _is_coroutine_function(function), takes(RNG, function)
@@ -203,7 +206,7 @@ def _how(
 
 
 def takes(name: str, function: Callable[..., Any]) -> bool:
-    """Return True if a function has a parameter of this name."""
+    """Return True if a function has a parameter with the given name."""
     try:
         return name in inspect.signature(function).parameters
     except (TypeError, ValueError):  # builtins without a signature

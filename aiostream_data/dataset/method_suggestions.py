@@ -1,4 +1,4 @@
-"""Names known from tf.data, PyTorch and other libraries, with their equivalents in this package.
+"""Method and argument names of tf.data, PyTorch and other libraries, with their equivalents in this package.
 
 :class:`Hints` makes ``Dataset`` suggest the closest equivalent for an unknown method, argument or use.
 """
@@ -40,7 +40,10 @@ ARGUMENTS: Final = MappingProxyType(
         "worker_init_fn": "init= of map()",
     }
 )
-"""Equivalents of other libraries' argument names. Misspelled names need no entry; they are matched by similarity."""
+"""Equivalents of other libraries' argument names.
+
+Misspelled names need no entry, because the lookup also matches similar names.
+"""
 
 NAMES: Final = MappingProxyType(
     {
@@ -73,7 +76,7 @@ NAMES: Final = MappingProxyType(
 
 
 def unknown_name(owner: str, name: str, known: Collection[str]) -> AttributeError:
-    """Return the error for a missing attribute, with the closest known name."""
+    """Return the error for a missing attribute. The error message suggests the closest known name."""
     said = f"{owner} has no attribute {name!r}"
     if name.startswith("_"):  # private names are looked up by programs, not by users
         return AttributeError(said)
@@ -84,7 +87,10 @@ def unknown_name(owner: str, name: str, known: Collection[str]) -> AttributeErro
 
 
 def unknown_name_of_package(name: str, known: Collection[str], dataset: type) -> AttributeError:
-    """Return the error for a name that the package does not export. For a Dataset method, the message refers to it."""
+    """Return the error for a name that the package does not export.
+
+    If the name is a Dataset method, the message mentions that method.
+    """
     if hasattr(dataset, name):
         return UnknownNameError(f"the package has no attribute {name!r}: use Dataset.{name}()")
     return unknown_name("the package", name, known)
@@ -126,7 +132,10 @@ class Hints(metaclass=_Hinting):
             )
 
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:
-            """Return an array that holds this object as a single element; NumPy would otherwise try to index it."""
+            """Return a NumPy array whose single element is this object.
+
+            Otherwise NumPy would try to index the object.
+            """
             array = np.empty((), object)
             array[()] = self
             return array
@@ -138,13 +147,13 @@ class Hints(metaclass=_Hinting):
             raise ArgumentTypeError("a Dataset is not a context manager. Use with dataset.open() as loader.")
 
         def __exit__(self, *raised: object) -> None:
-            """Never called: ``__enter__`` always raises."""
+            """Do nothing. Python never calls this method, because ``__enter__`` always raises."""
 
         __aenter__, __aexit__ = __enter__, __exit__
 
 
 def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method so that an unknown keyword argument raises an error with the right name."""
+    """Wrap a method so that an unknown keyword argument raises an error that suggests the correct name."""
     parameters = inspect.signature(method).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return method

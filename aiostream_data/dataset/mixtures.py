@@ -1,4 +1,4 @@
-"""Mixtures of several datasets: checked arguments, as nodes."""
+"""Plan nodes of mixtures of several datasets, created from validated arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def mix(datasets: Any, weights: Any, seed: Any, stop: Any, random: Any, schedule_every: Any) -> Node:
-    """Return the node of ``sample_from``.
+    """Return the plan node of ``sample_from``.
 
     Raises:
         PlanError: The weights are invalid, or the element structures differ.
@@ -39,7 +39,7 @@ def mix(datasets: Any, weights: Any, seed: Any, stop: Any, random: Any, schedule
 
 
 def choose(datasets: Any, choices: Any, stop: Any) -> Node:
-    """Return the node of ``choose_from``.
+    """Return the plan node of ``choose_from``.
 
     Raises:
         PlanError: The choices are not integers, or the element structures differ.

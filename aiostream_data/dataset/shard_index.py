@@ -1,4 +1,4 @@
-"""Writing of index files, which list the shards of a dataset so that opening it needs no listing."""
+"""Write index files. An index file lists the shards of a dataset, so opening the dataset needs no listing."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ def write_index(
     a dataset can be moved together with its index.
 
     Args:
-        files: Patterns or URLs, or a dataset with one file source. The options of that source are used for listing.
-        path_or_url: Destination of the index. The file appears when it is complete.
+        files: Patterns or URLs, or a dataset with one file source. The function lists files with the options of that
+            source.
+        path_or_url: Destination of the index file. The file becomes visible only when it is complete.
         versions: Also store ETags, generations or modification times, so that a replaced shard raises an error. The
-            default is True except for local files, whose times change when they are copied.
+            default is True, except for local files, because copying changes the modification time of a file.
         records: Number of records of each shard, by URL, to store in the index.
-        storage_options: Options of the store, as in fsspec, for writing. They are also used for listing if ``files``
-            has no options.
+        storage_options: Options of the store, as in fsspec, for writing the index. If ``files`` has no options, the
+            function also uses these options for listing.
 
     Returns:
         Number of shards in the index.
@@ -53,7 +54,7 @@ def write_index(
     Raises:
         PlanError: The dataset does not have exactly one file source, or the index would overwrite a listed file.
         NoMatchError, StorageError: The files cannot be listed.
-        IndexFileError: The index would be unusable: a shard is listed twice or is in another store.
+        IndexFileError: The index would be unusable, because a shard is listed twice or is in another store.
         MissingExtraError: Writing to this URL needs fsspec, which is not installed.
         OSError: The index cannot be written.
     """
@@ -75,7 +76,7 @@ def write_index(
 
 
 def _check_kept(shards: list[ShardRef], target: str) -> None:
-    """Check that the index would not overwrite a listed file or list itself.
+    """Check that the index file would not overwrite a listed file, and that the index does not list itself.
 
     Raises:
         PlanError: The index is one of the listed files.

@@ -1,4 +1,4 @@
-"""Sources that are data in memory or Python iterables: checked arguments, as nodes."""
+"""Plan nodes of in-memory sources and of Python iterables, created from validated arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiostream_data.rows.structure import flatten
 
 
 def tensor_slices(tensors: Any) -> src.TensorSlices:
-    """Return the node of ``from_tensor_slices``.
+    """Return the plan node of ``from_tensor_slices``.
 
     Raises:
         PlanError: A leaf has no first axis, or the first axes differ.
@@ -40,7 +40,7 @@ def tensor_slices(tensors: Any) -> src.TensorSlices:
 
 
 def generator(factory: Callable[..., Any], args: Any, signature: Any) -> src.Generator:
-    """Return the node of ``from_generator``.
+    """Return the plan node of ``from_generator``.
 
     Raises:
         PlanError: ``factory`` is not callable, or does not accept ``args``.
@@ -59,7 +59,7 @@ def generator(factory: Callable[..., Any], args: Any, signature: Any) -> src.Gen
 
 
 def python_iterable(iterable: Any) -> src.PythonIterable:
-    """Return the node of ``from_iterable``.
+    """Return the plan node of ``from_iterable``.
 
     Raises:
         PlanError: ``iterable`` is not iterable.
@@ -73,7 +73,7 @@ def python_iterable(iterable: Any) -> src.PythonIterable:
 
 
 def numbers(start: Any, stop: Any, step: Any, dtype: Any) -> src.Range:
-    """Return the node of ``range``.
+    """Return the plan node of ``range``.
 
     Raises:
         PlanError: ``step`` is 0, or ``dtype`` cannot represent all numbers.
@@ -102,7 +102,7 @@ def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _check_holds(node: src.Range) -> None:
-    """Raise if the dtype cannot represent all numbers of the range."""
+    """Raise :class:`PlanError` if the dtype cannot represent all numbers of the range."""
     numbers = node.numbers
     if node.dtype.kind in "iu" and len(numbers):
         limits = np.iinfo(node.dtype)

@@ -27,7 +27,7 @@ def checked_buckets(boundaries: Any, sizes: Any, max_cost: Any) -> tuple[tuple[i
     """Return the boundaries of ``bucket_by_sequence_length`` and the batch size of each bucket.
 
     Raises:
-        PlanError: The boundaries do not ascend, or sizes and boundaries do not match.
+        PlanError: The boundaries are not ascending, or the numbers of sizes and boundaries do not match.
     """
     from aiostream_data.transforms.bucketing import BucketOrder
 
@@ -39,10 +39,10 @@ def checked_buckets(boundaries: Any, sizes: Any, max_cost: Any) -> tuple[tuple[i
 
 
 def checked_bucket_shapes(node: Node, shapes: Any, values: Any, no_padding: Any, pad_to_boundary: Any) -> Any:
-    """Return the padded shapes of ``bucket_by_sequence_length``: the given or, if needed, the known ones.
+    """Return the padded shapes of ``bucket_by_sequence_length``: the given shapes or the known element shapes.
 
     Raises:
-        PlanError: The arguments contradict each other or the known element structure.
+        PlanError: The arguments contradict each other, or contradict the known element structure.
     """
     for name, value in (("no_padding", no_padding), ("pad_to_bucket_boundary", pad_to_boundary)):
         flag(name, value)
@@ -72,10 +72,11 @@ def checked_fields(fields: Any, too_long: Any) -> tuple[str, ...] | None:
 
 
 def _bucket_sizes(boundaries: Sequence[int], sizes: Sequence[int] | None, max_cost: Any) -> tuple[int, ...]:
-    """Return the batch size of every bucket, as passed or computed from ``max_cost``.
+    """Return the batch size of every bucket, either as given or computed from ``max_cost``.
 
     Raises:
-        PlanError: Both or none of ``sizes`` and ``max_cost`` are given, or one row of a bucket exceeds ``max_cost``.
+        PlanError: ``sizes`` and ``max_cost`` are both given or both missing, or one row of a bucket exceeds
+            ``max_cost``.
     """
     if (sizes is None) == (max_cost is None):
         raise PlanError("bucket_by_sequence_length() needs either bucket_batch_sizes or max_cost")
