@@ -1,8 +1,8 @@
 """Exceptions of the package, grouped by cause.
 
-Every exception derives from :class:`AiostreamError`. Most exceptions also derive from the matching built-in one
-(``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so existing ``except`` clauses work.
-All exceptions can be pickled together with their fields.
+Every exception derives from :class:`AiostreamError`. Most exceptions also derive from the matching built-in exception
+(``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so existing ``except`` clauses work. All exceptions can
+be pickled together with their fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHOWN_DIFFERENCES = 20
 
 
 class AiostreamError(Exception):
-    """Base of every error raised by aiostream_data."""
+    """Base class of every error raised by aiostream_data."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = dict(self.__dict__)
@@ -45,18 +45,21 @@ def _rebuild_group(kind: type[CloseError], message: str, errors: list[Exception]
 
 
 class PlanError(AiostreamError, ValueError):
-    """An argument or a combination of operators is invalid. Usually raised while the pipeline is defined."""
+    """An argument or a combination of operators is invalid.
+
+    This error is usually raised while the pipeline is defined.
+    """
 
     def __init__(self, message: str = "") -> None:
         super().__init__(safe_quotes(message))
 
 
 class ArgumentTypeError(PlanError, TypeError):
-    """An argument has an unsupported type."""
+    """An argument of a function has an unsupported type."""
 
 
 class UnknownNameError(PlanError, AttributeError):
-    """The package or a data set has no attribute of this name. The message suggests a replacement."""
+    """The package or a data set has no attribute of this name. The error message suggests a replacement."""
 
 
 class UnknownLengthError(AiostreamError, TypeError):
@@ -64,7 +67,7 @@ class UnknownLengthError(AiostreamError, TypeError):
 
 
 class NotPicklableError(AiostreamError, TypeError):
-    """The object cannot be pickled or copied because it belongs to its process: an open loader, or credentials."""
+    """The object, e.g. an open loader or credentials, cannot be pickled or copied because it belongs to its process."""
 
 
 class RowIndexError(AiostreamError, IndexError):
@@ -72,18 +75,18 @@ class RowIndexError(AiostreamError, IndexError):
 
 
 class StageBuildError(PlanError):
-    """A function, source or executor cannot be used by the stage that received it."""
+    """A stage cannot use the function, source or executor that it received."""
 
 
 class StateMismatchError(AiostreamError, ValueError):
-    """The saved state belongs to another plan, seed or shard list than the current pipeline.
+    """The saved state was created with another plan, seed or shard list than those of the current pipeline.
 
     Attributes:
-        differences: The differences found. Each is a sentence, or an object whose ``str()`` is a sentence.
+        differences: The differences found. Each difference is a sentence, or an object whose ``str()`` is a sentence.
         cure: Suggested fix; empty if no fix is known.
 
     Args:
-        head: First line of the message. The default says that the pipelines differ.
+        head: First line of the message. The default message says that the pipelines differ.
     """
 
     _head: ClassVar[str] = "cannot resume: the state was saved from another pipeline:"
@@ -105,7 +108,7 @@ class DamagedStateError(StateMismatchError):
     """A value in a saved state is missing, has the wrong type, or is out of range.
 
     Attributes:
-        path: Location of the value in the state, e.g. ``state["position"]["pushed"]``.
+        path: Location of the value in the state, such as ``state["position"]["pushed"]``.
         problem: Description of the expected value and the value found.
     """
 
@@ -121,14 +124,14 @@ class DamagedStateError(StateMismatchError):
 
 
 class RankError(AiostreamError, ValueError):
-    """The rows or files cannot be shared by these ranks, or the rank of this process cannot be determined."""
+    """The rows or files cannot be distributed to the ranks, or the rank of this process cannot be determined."""
 
 
 # -- errors in the data ------------------------------------------------------------------------
 
 
 class DataError(AiostreamError):
-    """Base of errors in the content of data that was read successfully."""
+    """Base class of errors in the content of data that was read successfully."""
 
 
 class CorruptRecordError(DataError):
@@ -137,7 +140,7 @@ class CorruptRecordError(DataError):
     Attributes:
         url: URL of the object, without secrets.
         offset: Byte offset of the damaged record, in the decompressed stream.
-        reason: Description of the damage.
+        reason: Description of the damaged bytes.
     """
 
     def __init__(self, url: str, offset: int, reason: str) -> None:
@@ -153,7 +156,7 @@ class IndexFileError(DataError, ValueError):
     Attributes:
         url: URL of the index file, without secrets.
         line: Line number in the index file, starting at 1.
-        reason: Description of the problem.
+        reason: Description of the problem in the index file.
     """
 
     def __init__(self, url: str, line: int, reason: str) -> None:
@@ -166,13 +169,13 @@ class IndexFileError(DataError, ValueError):
 
 
 class ExampleParseError(DataError, ValueError):
-    """A serialized ``tf.train.Example`` does not fit the feature specification.
+    """A serialized ``tf.train.Example`` does not match the feature specification.
 
     Attributes:
         url: URL of the object without secrets, or "" if unknown.
         record: Index of the record in the object.
         feature: Name of the feature, or "" if the whole message is malformed.
-        expected, found: Descriptions of the expected value and the value found.
+        expected, found: Descriptions of the expected value and of the value found.
     """
 
     def __init__(self, url: str, record: int, feature: str, expected: str, found: str) -> None:
@@ -191,7 +194,7 @@ class ExampleEncodeError(DataError, ValueError):
 
     Attributes:
         feature: Name of the feature.
-        reason: Description of the problem.
+        reason: Reason why the value cannot be written.
     """
 
     def __init__(self, feature: str, reason: str) -> None:
@@ -208,9 +211,9 @@ class BatchCostError(DataError, ValueError):
     """A single element exceeds the maximum cost of a batch, and ``on_too_large`` is ``"raise"``.
 
     Attributes:
-        record: Description of the element's record.
-        cost: Cost of the element.
-        max_cost: Maximum cost of a batch.
+        record: Description of the record that the element was made from.
+        cost: Cost of the element, in the unit of ``max_cost``.
+        max_cost: Maximum total cost of the elements of a batch.
     """
 
     def __init__(self, record: str, cost: int, max_cost: int) -> None:
@@ -228,11 +231,11 @@ class SignatureError(DataError, TypeError):
 
 
 class ChoiceError(DataError, IndexError):
-    """The choices of ``choose_from()`` contain an index without a data set."""
+    """The choices passed to ``choose_from()`` contain an index for which no data set exists."""
 
 
 class CardinalityError(DataError):
-    """The row counts of an epoch do not match, or a row number exceeds 2**63 - 1."""
+    """The numbers of input and output rows of an epoch do not match, or a row number exceeds 2**63 - 1."""
 
 
 class DeviceLeafError(DataError, TypeError):
@@ -255,11 +258,11 @@ class DeviceLeafError(DataError, TypeError):
 
 
 class DeviceTargetError(DataError, ValueError):
-    """A batch does not fit into the arrays passed to ``into()``.
+    """A batch does not fit into the arrays passed to the method ``into()``.
 
     Attributes:
         leaf: Path of the leaf; empty if the error concerns all leaves.
-        reason: Description of the mismatch.
+        reason: Description of the difference between the batch and the arrays.
     """
 
     def __init__(self, leaf: str, reason: str) -> None:
@@ -270,15 +273,18 @@ class DeviceTargetError(DataError, ValueError):
 
 
 class SlotTooSmallError(DataError, ValueError):
-    """A batch is larger than the declared size of a device slot. No part of the batch was copied."""
+    """A batch is larger than the declared maximum size of a device slot.
+
+    No part of the batch was copied to the device.
+    """
 
 
 class ImageCastError(DataError, ValueError):
-    """A batch has no images, or images that :class:`ImageCast` was not configured for.
+    """A batch contains no images, or contains images for which :class:`ImageCast` was not configured.
 
     Attributes:
         leaf: Path of the leaf; "" if no leaf contains images.
-        reason: Description of the problem.
+        reason: Reason why the images cannot be cast.
     """
 
     def __init__(self, leaf: str, reason: str) -> None:
@@ -293,13 +299,12 @@ class ImageCastError(DataError, ValueError):
 class RecordError(AiostreamError):
     """A user function raised an exception in a worker process.
 
-    If possible, the raised class also derives from the type of the original exception, so ``except ValueError``
-    still works.
+    If possible, the raised class also derives from the original exception's type, so ``except ValueError`` still works.
 
     Attributes:
-        type_name: Qualified name of the original exception's type.
-        worker_traceback: Traceback text from the worker process.
-        in_transit: True if pickling or unpickling an element or a result failed, instead of the function.
+        type_name: Qualified name of the type of the original exception.
+        worker_traceback: Traceback from the worker process, as text.
+        in_transit: True if an element or a result could not be pickled or unpickled; False if the function failed.
     """
 
     type_name: str = ""
@@ -319,7 +324,7 @@ class StageTimeoutError(AiostreamError, TimeoutError):
     """No element arrived within the timeout set by ``open(stage_timeout=)``.
 
     Attributes:
-        stage: Label of the stuck stage; "" if no stage has started yet.
+        stage: Label of the stage that causes the delay; "" if no stage has started yet.
         waited_s: Seconds that the consumer waited for an element.
     """
 
@@ -332,11 +337,12 @@ class StageTimeoutError(AiostreamError, TimeoutError):
 class ErrorBudgetError(AiostreamError):
     """More records failed than the error policy of the stage allows to be skipped or replaced.
 
-    The exception is raised from the error of the record that exceeded the limit.
+    The cause of this exception is the error of the record that exceeded the limit.
 
     Attributes:
         stage: Label of the stage.
-        failures: Number of failed records, including the last one. A lost file, or lost rest of a file, counts as one.
+        failures: Number of failed records, including the last one. A lost file, or the lost rest of a file, counts as
+            one failed record.
         rows: Number of records that the stage had received, including the last one.
     """
 
@@ -360,11 +366,11 @@ class StorageError(AiostreamError, OSError):
     """A store did not deliver the requested data.
 
     Attributes:
-        url: Requested object or pattern, without secrets.
+        url: URL of the requested object or pattern, without secrets.
         reason: Description of the failure.
         received: Number of bytes received from the beginning of the requested range.
-        version: Version of the object that the received bytes belong to; "" if the store did not send a version.
-        waited_s: Seconds that the request waited for the user's request limits before it was sent.
+        version: Version of the object from which the bytes were received; "" if the store did not send a version.
+        waited_s: Seconds that the request waited before it was sent, because of the user's request limits.
     """
 
     received = 0
@@ -381,11 +387,14 @@ class StorageError(AiostreamError, OSError):
 
 
 class LibraryError(AiostreamError):
-    """Replacement, in a chain of causes, for a library's exception whose text contains a secret. Never raised."""
+    """Replacement for another library's exception, if the text of that exception contains a secret.
+
+    Used in chains of causes. Never raised.
+    """
 
 
 class NoMatchError(StorageError, FileNotFoundError):
-    """No object matches the pattern."""
+    """No object in the store matches the pattern."""
 
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
@@ -403,7 +412,7 @@ class AccessDeniedError(StorageError, PermissionError):
 
 
 class CredentialsError(StorageError, PermissionError):
-    """No credentials were found, or they have expired.
+    """No credentials were found, or the credentials have expired.
 
     Attributes:
         is_expired: True if the store reports that the credentials have expired.
@@ -413,7 +422,7 @@ class CredentialsError(StorageError, PermissionError):
 
 
 class StoreUnreachableError(StorageError, ConnectionError):
-    """A connection to the endpoint could not be opened, or was lost.
+    """A connection to the store could not be opened, or was lost.
 
     Attributes:
         is_final: True if a retry cannot help because the identity of the server could not be verified.
@@ -423,7 +432,7 @@ class StoreUnreachableError(StorageError, ConnectionError):
 
 
 class StoreTimeoutError(StorageError, TimeoutError):
-    """The store did not respond within the timeouts."""
+    """The store did not respond within the timeouts of the request."""
 
 
 class StoreBusyError(StorageError):
@@ -443,10 +452,10 @@ class WrongAnswerError(StorageError):
 
 
 class ChecksumError(WrongAnswerError):
-    """On every attempt, the received bytes of an object did not match the checksum reported by its store.
+    """On every attempt, the received bytes of an object did not match the checksum that the store reported.
 
     Attributes:
-        algorithm: Name of the checksum algorithm, e.g. "crc32c".
+        algorithm: Name of the checksum algorithm, such as "crc32c".
         expected, found: Checksum reported by the store, and checksum of the received bytes, in hexadecimal digits.
     """
 
@@ -462,7 +471,7 @@ class ChecksumError(WrongAnswerError):
 
 
 class RedirectRefusedError(StorageError):
-    """The server sent a redirect that must not be followed: from HTTPS to HTTP, or to a non-HTTP URL."""
+    """The server sent a redirect that the client must not follow: from HTTPS to HTTP, or to a non-HTTP URL."""
 
 
 class ShortReadError(StorageError):
@@ -470,7 +479,7 @@ class ShortReadError(StorageError):
 
 
 class ObjectChangedError(StorageError):
-    """The object was modified or replaced after it was listed, before or while it was read."""
+    """The object was modified or replaced after it was listed, either before or during the read."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(
@@ -484,7 +493,7 @@ class ObjectChangedError(StorageError):
 
 
 class WriteError(AiostreamError, OSError):
-    """A file could not be written, and nothing was stored under its name.
+    """A file could not be written, and no incomplete file was stored under its name.
 
     Attributes:
         url: URL of the file, without secrets.
@@ -501,7 +510,7 @@ class WriteError(AiostreamError, OSError):
 
 
 class WriterClosedError(AiostreamError, ValueError):
-    """A writer was used after it was closed or discarded.
+    """A writer was used after it was closed, or after its file was discarded.
 
     Attributes:
         url: URL of the file, without secrets.
@@ -516,18 +525,22 @@ class WriterClosedError(AiostreamError, ValueError):
 
 
 class WriterFailedError(WriterClosedError, OSError):
-    """A writer was used after one of its calls failed and its file was discarded. Raised from the first error."""
+    """A writer was used after one of its calls failed and its file was discarded.
+
+    The cause of this error is the first error of the writer.
+    """
 
 
 class MissingExtraError(AiostreamError, ImportError):
-    """An optional dependency is not installed. The message names the extra of the package to install."""
+    """An optional Python package is not installed. The error message names the extra of aiostream-data to install."""
 
 
 class DeviceUnavailableError(AiostreamError, RuntimeError):
     """The requested device cannot be used on this machine.
 
     Attributes:
-        absent: True if the machine has no driver or no GPU. If False, the message describes the obstacle.
+        absent: True if the machine has no GPU driver or no GPU. If ``absent`` is False, the error message describes why
+            the device cannot be used.
         status: CUDA status code of the failure, or None.
     """
 
@@ -541,9 +554,9 @@ class DeviceMemoryError(AiostreamError, MemoryError):
     """The device slots, or a batch copied out of a slot, do not fit into device memory.
 
     Attributes:
-        need: Size in bytes of the failed allocation; None if unknown.
+        need: Size in bytes of the allocation that failed; None if unknown.
         free: Free memory of the device in bytes at the time of the failure; None if unknown.
-        depth: Number of device slots requested; None if the memory was not for slots.
+        depth: Number of device slots requested; None if the failed allocation was not for slots.
     """
 
     def __init__(
@@ -556,7 +569,7 @@ class DeviceMemoryError(AiostreamError, MemoryError):
 
 
 class PinningError(DeviceMemoryError):
-    """The system could not page-lock ``need`` bytes of host memory for copies to the device."""
+    """The operating system could not page-lock ``need`` bytes of host memory for copies to the device."""
 
 
 class DeviceError(AiostreamError, RuntimeError):
@@ -572,7 +585,7 @@ class DeviceError(AiostreamError, RuntimeError):
 
 
 class GraphCaptureError(AiostreamError, RuntimeError):
-    """A batch cannot be handed over on a stream that is being captured into a CUDA graph. The batch is kept."""
+    """A batch cannot be delivered on a stream that is being captured into a CUDA graph. The batch is kept."""
 
 
 class BatchReleasedError(AiostreamError, RuntimeError):
@@ -580,7 +593,7 @@ class BatchReleasedError(AiostreamError, RuntimeError):
 
 
 class LeasesHeldError(AiostreamError, RuntimeError):
-    """The consumer holds the batches of all device slots and requested another one, which would never arrive.
+    """The consumer has released no device slot, so the next batch that it requested can never arrive.
 
     Attributes:
         depth: Number of device slots.
@@ -597,14 +610,14 @@ class LeasesHeldError(AiostreamError, RuntimeError):
 
 
 class MemoryBudgetError(AiostreamError, MemoryError):
-    """A buffer of the plan does not fit into the memory limit."""
+    """A buffer in the pipeline does not fit into the memory limit."""
 
 
 class SpillError(AiostreamError, OSError):
-    """Rows of a shuffle could not be written to its spill file or read from it.
+    """Rows of ``shuffle`` could not be written to its spill file or read from the file.
 
     Attributes:
-        folder: Folder of the spill file.
+        folder: Folder that contains the spill file.
         nbytes: Size of the spill file in bytes when the error occurred.
     """
 
@@ -618,7 +631,7 @@ class SpillError(AiostreamError, OSError):
 
 
 class ShardCacheError(AiostreamError, OSError):
-    """The folder of a shard cache cannot be used.
+    """The folder of the local shard cache cannot be used.
 
     Attributes:
         folder: Path of the cache folder.
@@ -654,11 +667,11 @@ class CloseError(AiostreamError, ExceptionGroup[Exception]):
 
 
 class ForkedPipelineError(AiostreamError, RuntimeError):
-    """An open loader was used in a forked child process. Open the data set again in the child."""
+    """An open loader was used in a forked child process. Open the data set again in the child process."""
 
 
 class UnknownElementError(AiostreamError, ValueError):
-    """The origins of an element are unknown because it is not the last element received."""
+    """The origins of an element are unknown, because only the origins of the last received element are kept."""
 
 
 class LoaderClosedError(AiostreamError, RuntimeError):

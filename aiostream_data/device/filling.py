@@ -60,7 +60,7 @@ class Filling:
         """Write the batch into the slot, with the GIL released, and release the batch. Does nothing after :meth:`drop`.
 
         Args:
-            prepare: Function that transforms the arrays of the batch before the write; e.g.
+            prepare: Function that transforms the arrays of the batch before the write, such as
                 :func:`~.cast_plan.with_cast`.
 
         Raises:

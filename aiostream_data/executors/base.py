@@ -1,4 +1,4 @@
-"""The interface of every executor, and the outcome of one hop."""
+"""The interface of executors, and the outcome of one hop (one call on a worker)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one hop. An error is stored as a value, so that it is raised once, when its chunk is delivered.
+    """Result of one hop.
+
+    An error is stored as a value and raised when the result is delivered, so it is raised only once.
 
     Attributes:
-        value: Return value of the function.
+        value: Return value of the function; None if the function raised.
         error: Exception that the function raised, or None. Can be any BaseException.
-        busy_s, cpu_s: Wall and CPU seconds of the call on its thread.
-        transfer_s: Seconds for transfers to and from the worker process; 0.0 on threads.
+        busy_s, cpu_s: Wall time and CPU time of the call on its thread, in seconds.
+        transfer_s: Seconds spent on transfers to and from the worker process; 0.0 for threads.
     """
 
     value: Any = None
@@ -32,7 +34,7 @@ class Outcome:
 
 
 def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
-    """Call ``function`` and return its timed outcome. Never raises."""
+    """Call ``function`` and return its outcome with the measured times. Never raises."""
     wall, cpu = perf_counter(), thread_time()
     try:
         value = function(*args)
@@ -42,9 +44,9 @@ def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
 
 
 def prepare_worker(function: Callable[..., Any]) -> None:
-    """Call ``function.prepare_worker()`` if it exists, before the time of the function's calls is measured.
+    """Call ``function.prepare_worker()`` if it exists, before the time measurement of function calls begins.
 
-    The method may be called repeatedly on a worker, and should do its work only on the first call.
+    The method ``prepare_worker`` may be called repeatedly on a worker, and should do its work only on the first call.
     """
     prepare = getattr(function, "prepare_worker", None)
     if prepare is not None:
@@ -55,18 +57,21 @@ class Executor(Protocol):
     """Runs blocking functions outside the event loop."""
 
     def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
-        """Start ``function(*args)`` on a worker. Call it on the event loop that awaits the future.
+        """Start ``function(*args)`` on a worker. Call this method on the event loop that awaits the future.
 
-        The future never raises the function's exception; the outcome holds it. Canceling the future discards the
-        result, but a running function runs to its end.
+        The future never raises the exception of the function; the outcome stores the exception. Canceling the future
+        discards the result, but a running function runs to its end.
         """
 
     def submit_within(self, limit_s: float, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
-        """Like :meth:`submit`, but abandon a call that runs longer than ``limit_s`` seconds.
+        """Like :meth:`submit`, but abandon a call that takes longer than ``limit_s`` seconds.
 
-        The outcome of an abandoned call holds a RecordTimeoutError. The limit does not cover waiting for a worker,
-        starting it, importing the function, or ``prepare_worker()``.
+        The outcome of an abandoned call holds a RecordTimeoutError. The time limit does not include waiting for a
+        worker, starting it, importing the function, or ``prepare_worker()``.
         """
 
     def close(self, timeout_s: float) -> bool:
-        """Accept no more calls and wait up to ``timeout_s`` seconds for workers. Return False if a call still runs."""
+        """Reject further calls and wait up to ``timeout_s`` seconds for workers.
+
+        Return False if a call still runs after this time.
+        """

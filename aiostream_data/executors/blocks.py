@@ -1,13 +1,14 @@
-"""Blocks of shared memory that one process lends to another and reuses after their return.
+"""Blocks of shared memory. One process lends a block to another process and reuses the block after its return.
 
-A block is anonymous memory: it has no file name and does not outlive the processes. The lender sends the block's
-descriptor once, and afterwards only its number. Each process maps a block once. A fresh block costs both processes a
-page fault per 4 KiB, far more than rewriting it, so blocks are reused.
+A block is anonymous memory: the block has no file name and does not outlive the processes. With the first use, the
+lender sends the block's file descriptor; later it sends only the block's number. Each process maps a block only once.
+Blocks are reused, because a new block costs both processes one page fault per 4 KiB, far more than rewriting a block.
 
 The first words of a block hold three loan numbers: the current loan, the loan last returned, and the loan last
-disowned. The borrower updates them when its last array dies, on any thread and even during garbage collection. The
-borrower then rings the :class:`Bell`, which never blocks. The lender reads the words after each ring. A full bell
-buffer loses nothing, because the lender still has an unread ring.
+disowned. When the borrower's last array over the block dies, the borrower updates the number of the returned loan. This
+can happen on any thread and during garbage collection. The borrower then notifies the lender through the :class:`Bell`,
+which never blocks. The lender reads the loan numbers after each notification. If the notification buffer is full, no
+notification is lost, because the lender still has an unread notification.
 """
 
 from __future__ import annotations
@@ -28,20 +29,23 @@ ALIGNMENT = 64
 """Alignment in bytes of arrays in a block, and size of the block's header."""
 
 GRAIN_NBYTES = 1 << 16
-"""Minimum granularity of block sizes in bytes; see :func:`rounded`."""
+"""Smallest step between block sizes, in bytes; see :func:`rounded`."""
 
 MAX_BLOCKS = 1024
-"""Maximum number of blocks held by one borrower, because systems limit mappings. Further messages use the socket."""
+"""Maximum number of blocks that one borrower may use at once, because systems limit the number of mappings.
+
+If the limit is reached, messages are sent through the socket.
+"""
 
 _LOAN, _RETURNED, _DISOWNED = range(3)
 
 
 class LinkEnded(EOFError):
-    """The other process ended, or this process closed the link."""
+    """The other process ended, or this process closed its end of the link."""
 
 
 class SharedBlock:
-    """One mapping of shared memory, in the lender or the borrower."""
+    """One mapping of a shared memory block, in the lender or the borrower."""
 
     def __init__(self, number: int, mapping: Mapping) -> None:
         self.number = number
@@ -50,26 +54,28 @@ class SharedBlock:
         self._mapping = mapping
 
     def memory(self) -> NDArray[np.uint8]:
-        """Return the bytes after the header. Views of the returned array keep the mapping alive."""
+        """Return the bytes of the block after its header. Views of the returned array keep the mapping alive."""
         return self._mapping.view(ALIGNMENT, self.nbytes)
 
     def retire(self) -> None:
-        """Mark the block as never lent again, so that its page-locks can be released."""
+        """Record that the block will not be lent again, so that its page locks can be released."""
         self._mapping.retired = True
 
 
 def rounded(nbytes: int) -> int:
-    """Return the block size for ``nbytes`` bytes: rounded up by at most an eighth or one grain."""
+    """Return the size of a block for ``nbytes`` bytes: rounded up by at most one eighth or ``GRAIN_NBYTES``."""
     grain = max(GRAIN_NBYTES, 1 << max(0, nbytes.bit_length() - 4))
     return -(-(nbytes + ALIGNMENT) // grain) * grain
 
 
 class Lender:
-    """Blocks in which one end of a link sends its messages. One thread at a time may use it; any thread may close it.
+    """Pool of blocks with which one end of a link sends its messages.
+
+    Only one thread at a time may use the pool; any thread may close it.
 
     Args:
-        max_nbytes: Maximum bytes lent and not disowned, and maximum total of lent and idle bytes. A larger block is
-            lent alone.
+        max_nbytes: Maximum number of bytes that are lent and not disowned, and maximum sum of lent and idle bytes. A
+            block larger than ``max_nbytes`` is lent only while no other block is lent.
     """
 
     def __init__(self, max_nbytes: int) -> None:
@@ -85,14 +91,15 @@ class Lender:
         self._ear, self._bell = socket.socketpair()
 
     def borrow(self, nbytes: int) -> tuple[SharedBlock, list[int]] | None:
-        """Return a block with room for ``nbytes`` bytes, and descriptors to send with it. Waits while too many bytes
-        are lent.
+        """Return a block with room for ``nbytes`` bytes, and the file descriptors to send with it.
 
-        The caller closes the descriptors. Returns None if the borrower holds :data:`MAX_BLOCKS` blocks, or if the
-        system cannot allocate shared memory. The first failed allocation issues a warning.
+        The call waits while too many bytes are lent.
+
+        The caller must close the file descriptors. The result is None if the borrower uses :data:`MAX_BLOCKS` blocks,
+        or if the system cannot allocate shared memory. The first allocation that fails issues a warning.
 
         Raises:
-            LinkEnded: The other process ended, or the link was closed.
+            LinkEnded: The other process ended, or this process closed the link.
         """
         size = rounded(nbytes)
         self._collect(wait=False)
@@ -118,16 +125,16 @@ class Lender:
         return block, descriptors
 
     def take_retired(self) -> list[int]:
-        """Return the numbers of blocks that the borrower may unmap, and clear the list."""
+        """Return the numbers of blocks that the borrower may unmap, and clear the list of these numbers."""
         retired, self.retired = self.retired, []
         return retired
 
     def wake(self) -> None:
-        """Make a waiting :meth:`borrow` on another thread raise LinkEnded."""
+        """Make a call of :meth:`borrow` that waits on another thread raise ``LinkEnded``."""
         shut_down(self._ear)
 
     def close(self) -> None:
-        """Release all blocks. Their memory is freed when the borrower's last array dies."""
+        """Release all blocks. The memory of a lent block is freed when the borrower's last array dies."""
         self._ear.close()
         self._bell.close()
         self._lent.clear()
@@ -136,7 +143,7 @@ class Lender:
         self.lent_nbytes = self.idle_nbytes = 0
 
     def _collect(self, *, wait: bool) -> None:
-        """Read the loan numbers of all blocks after a ring of the bell, and reclaim returned blocks."""
+        """Read the loan numbers of all blocks after a notification, and reclaim the returned blocks."""
         if not self._heard(wait):
             return
         for number, block in list(self._lent.items()):
@@ -201,7 +208,10 @@ class Lender:
 
 
 class Bell:
-    """Notifies the lender that a block was returned. Any thread may ring it, even during garbage collection."""
+    """Notifies the lender that the borrower returned a block.
+
+    Any thread may send a notification, even during garbage collection.
+    """
 
     def __init__(self, wire: socket.socket) -> None:
         wire.setblocking(False)
@@ -233,9 +243,9 @@ class Bell:
 
 
 class BlockLease:
-    """Claim of one received message on the sender's memory limit: ``nbytes`` bytes until its arrays die.
+    """Lease of one received message. It counts ``nbytes`` bytes against the sender's memory limit until the arrays die.
 
-    A message without shared memory has a lease of zero bytes.
+    The lease of a message without shared memory has zero bytes.
     """
 
     def __init__(self, nbytes: int = 0, memory: weakref.ref[NDArray[np.uint8]] | None = None) -> None:
@@ -245,10 +255,11 @@ class BlockLease:
         self._bell: Bell | None = None
 
     def release(self) -> None:
-        """Remove the block from the sender's memory limit, so that the block no longer delays the sender.
+        """Remove the lent block from the sender's memory limit, so that the sender does not wait for its return.
 
-        The arrays stay valid indefinitely. Their block returns to the sender when they die. Call this method before
-        passing arrays to code that may keep them. Idempotent; safe to call from any thread.
+        The arrays in the block stay valid. The block returns to the sender when its arrays die. Call this method before
+        passing the arrays to code that may keep them. Repeated calls have no effect, and any thread may call this
+        method.
         """
         memory = None if self._memory is None else self._memory()
         # The loan cannot end while `memory` lives, so the LOAN word still belongs to this loan.
@@ -258,7 +269,10 @@ class BlockLease:
 
 
 class Borrower:
-    """Blocks that the other end of a link has sent. One thread at a time may use it."""
+    """Blocks of shared memory that the other end of a link has lent to this process.
+
+    Only one thread at a time may use this object.
+    """
 
     def __init__(self) -> None:
         self._blocks: dict[int, SharedBlock] = {}
@@ -266,10 +280,12 @@ class Borrower:
         self._bell: Bell | None = None
 
     def learn(self, number: int, nbytes: int, descriptors: list[int]) -> None:
-        """Map a new block. The caller closes the descriptors that remain in the list.
+        """Map a new block.
+
+        The method may remove one descriptor from the list; the caller must close the remaining descriptors.
 
         Raises:
-            OSError: The descriptor did not arrive, or cannot be mapped.
+            OSError: The file descriptor did not arrive, or its memory cannot be mapped.
         """
         if not descriptors:
             raise SharedMemoryError(
@@ -291,7 +307,7 @@ class Borrower:
         """Return the bytes of a block that was just lent, and the lease on it.
 
         Raises:
-            LinkEnded: No such block exists; the other end sent a wrong number.
+            LinkEnded: The other end sent the number of a block that does not exist.
         """
         block, bell = self._blocks.get(number), self._bell
         if block is None or bell is None:
@@ -309,7 +325,7 @@ class Borrower:
         return memory, lease
 
     def close(self) -> None:
-        """Release all blocks. Arrays over them stay valid."""
+        """Release all blocks. Arrays that use the memory of a block stay valid."""
         if self._bell is not None:
             self._bell.close()
         self._ends.clear()  # drops the callbacks, because the lender no longer reads the words
@@ -323,7 +339,10 @@ class Borrower:
 
 
 def shut_down(link: socket.socket) -> None:
-    """End all traffic of a socket and wake its waiting threads. Does nothing if the traffic has already ended."""
+    """End all traffic of a socket and wake the threads that wait for the socket.
+
+    The call has no effect if the traffic has already ended.
+    """
     try:
         link.shutdown(socket.SHUT_RDWR)
     except OSError:
@@ -331,7 +350,7 @@ def shut_down(link: socket.socket) -> None:
 
 
 def _anonymous() -> int:
-    """Return a descriptor of anonymous memory where the system supports it, else of an unnamed temporary file."""
+    """Return a file descriptor of anonymous memory if the system supports it, else of an unnamed temporary file."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("aiostream_data", os.MFD_CLOEXEC)
     import tempfile
@@ -341,10 +360,12 @@ def _anonymous() -> int:
 
 
 def _allocate(descriptor: int, nbytes: int) -> None:
-    """Reserve all bytes immediately, because running out of memory on a later write would kill the process.
+    """Reserve all bytes of the memory immediately.
+
+    Otherwise, a later write could run out of memory, which kills the process.
 
     Raises:
-        OSError: The system has not enough memory.
+        OSError: The operating system has not enough memory.
     """
     os.ftruncate(descriptor, nbytes)
     if hasattr(os, "posix_fallocate"):

@@ -19,14 +19,17 @@ from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.lifeline import end_with
 
 also_told: list[Callable[[], str]] = []
-"""Functions that return further text for the child's stack report. The watcher thread calls them."""
+"""Functions that return additional text for the child process's stack report.
+
+The watcher thread of the child process calls these functions.
+"""
 
 STACKS_HEAD = struct.Struct("<II")
-"""Header of a stack report: number of the request, and size of the text in bytes."""
+"""Header of a stack report: the number of the request, and the size of the text in bytes."""
 
 
 def main() -> None:
-    """Call the function named on the command line with this process's end of the exchange."""
+    """Call the function named on the command line, and pass this process's end of the exchange."""
     name, target, max_nbytes, *descriptors = sys.argv[1:]
     sys.argv[1:] = []
     link, watch, lifeline = map(int, descriptors)
@@ -56,7 +59,10 @@ def _settle_signals(lifeline: int) -> None:
 
 
 class Watcher(threading.Thread):
-    """Sends the stacks of all threads when the parent requests them. Ends the process when the parent has ended."""
+    """Thread that sends the stacks of all threads when the parent process requests them.
+
+    The thread ends the process when the parent process has ended.
+    """
 
     def __init__(self, wire: socket.socket) -> None:
         super().__init__(name="watcher", daemon=True)
@@ -77,7 +83,7 @@ class Watcher(threading.Thread):
 
 
 def stacks_text(without: int = 0) -> str:
-    """Return the process's extra reports, and the stack of every thread except ``without``, innermost call last."""
+    """Return the stack of every thread except ``without``, innermost call last, after the texts of ``also_told``."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     text = [f"process {os.getpid()}"]
     for told in also_told:

@@ -1,13 +1,14 @@
 """A child process that calls one function with its end of an :class:`.exchange.Exchange`.
 
-The child is a fresh interpreter that imports the function by name. The child is never a fork, because this process has
-threads and an event loop. The user's program is not run in the child, so the program needs no ``if __name__ ==
-"__main__"``. Three links connect child and parent. The exchange carries messages. A pipe ends the child when the pipe
-closes (:mod:`.lifeline`). A socket carries requests for the child's stacks. Forks of either process close their copies
-of the links, so each process detects the other's end immediately.
+The child process is a new Python interpreter that imports the function by name. The child process is never a fork,
+because this process has threads and an event loop. The child process does not run the user's program, so the program
+needs no ``if __name__ == "__main__"``. Three links connect the child process and its parent. The exchange carries
+messages. When the parent ends, a pipe closes, and the closed pipe ends the child (:mod:`.lifeline`). A socket transfers
+requests for the stacks of the child process. A fork of either process closes its copies of the links, so each process
+detects immediately when the other ends.
 
-A process stopped by SIGSTOP runs no code, and does not notice that a link ended. SIGTERM takes effect only when the
-process continues, so :meth:`Child.stop` also sends SIGCONT. SIGKILL ends a process in any state.
+A process stopped by SIGSTOP runs no code, and does not detect that a link ended. A stopped process receives SIGTERM
+only when it continues, so :meth:`Child.stop` also sends SIGCONT. SIGKILL also ends a stopped process.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.lifeline import end_with
 
 JOIN_S = 1.0
-"""Seconds that a child may take to end after a signal."""
+"""Maximum time in seconds for a child process to end after a signal."""
 
 TERM_S = 0.5
-"""Seconds that children ended together may take after SIGTERM, which a user function may handle."""
+"""Maximum time in seconds for several child processes to end after SIGTERM, which a user function may handle."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split('\\n'); "
@@ -46,9 +47,11 @@ class Child:
     """One child process. Any thread may call the methods.
 
     Args:
-        target: ``module:function`` to call in the child with its end of the exchange. The child ends when it returns.
-        name: Name of the child in process lists.
-        max_nbytes: Maximum shared memory in bytes that either end lends at once; see :class:`.exchange.Exchange`.
+        target: ``module:function`` to call in the child process, with its end of the exchange as argument. The child
+            process ends when this function returns.
+        name: Name of the child process in process lists.
+        max_nbytes: Maximum number of bytes of shared memory that each end lends at once; see
+            :class:`.exchange.Exchange`.
 
     Raises:
         WorkerDiedError: The system could not start a process.
@@ -92,8 +95,10 @@ class Child:
 
     @property
     def is_stopped(self) -> bool:
-        """True while a signal such as SIGSTOP keeps the process from running. Always False on systems without
-        ``/proc``."""
+        """True while a signal such as SIGSTOP keeps the process from running.
+
+        The result is always False on systems without ``/proc``.
+        """
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
         except OSError:
@@ -101,7 +106,7 @@ class Child:
         return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
     def stop(self) -> None:
-        """Send SIGTERM without waiting. A stopped process continues and ends."""
+        """Send SIGTERM without waiting. A process that was stopped by SIGSTOP continues and ends."""
         self._process.terminate()
         self._process.send_signal(signal.SIGCONT)
 
@@ -110,10 +115,11 @@ class Child:
         self._process.kill()
 
     def bury(self, grace_s: float = 0.0) -> int | None:
-        """End the process, release its resources, and return its exit code.
+        """End the child process, release its resources, and return its exit code.
 
         Args:
-            grace_s: Seconds for the function to return after its exchange was closed. SIGTERM and SIGKILL follow.
+            grace_s: Seconds for the child's function to return after its exchange was closed. SIGTERM and SIGKILL
+                follow.
 
         Returns:
             Exit code of the process, negative for a signal; None if the process could not be ended.
@@ -134,13 +140,16 @@ class Child:
         self.wait(JOIN_S)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait up to ``timeout_s`` seconds for the process to end. Return True if it has ended."""
+        """Wait up to ``timeout_s`` seconds for the process to end. Return True if the process has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, timeout_s))
         return self._process.returncode is not None
 
     def obituary(self) -> WorkerDiedError:
-        """Clean up after a child whose link has ended, and return an error with the cause of death."""
+        """Release the resources of a child process whose link has ended.
+
+        Return an error with the cause of its death.
+        """
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(JOIN_S)
         code = self.bury()
@@ -169,7 +178,7 @@ class Child:
         return f"(process {self.pid} has ended)\n" if answer is None else answer
 
     def _answer(self, deadline: float) -> str | None:
-        """Read answers until the one to the latest request arrives. Return None if the child has ended."""
+        """Read replies until the reply to the latest request arrives. Return None if the child process has ended."""
         while True:
             while len(self._answers) >= STACKS_HEAD.size:
                 number, nbytes = STACKS_HEAD.unpack_from(self._answers)
@@ -187,7 +196,7 @@ class Child:
             self._answers += heard
 
     def let_go(self) -> None:
-        """Close the descriptors in a forked copy of this process, which does not own the child."""
+        """Close the descriptors of the links in a forked copy of this process, which does not own the child."""
         self._buried = True
         self._process.returncode = 0
         self._watch.close()
@@ -208,7 +217,7 @@ def bury_all(children: Sequence[Child], grace_s: float = 0.0) -> None:
     """End several processes at the same time, and release their resources.
 
     Args:
-        grace_s: Seconds that all of them together may take to end before SIGTERM and SIGKILL follow.
+        grace_s: Seconds that all processes together may take to end before they receive SIGTERM, and later SIGKILL.
     """
     for child in children:
         if child.is_stopped:  # a stopped process cannot end by itself
@@ -225,7 +234,7 @@ def bury_all(children: Sequence[Child], grace_s: float = 0.0) -> None:
 
 
 def _left(children: Sequence[Child], patience_s: float) -> list[Child]:
-    """Wait up to ``patience_s`` seconds for all processes. Return those that have not ended."""
+    """Wait up to ``patience_s`` seconds for all processes to end. Return the processes that have not ended."""
     deadline = monotonic() + patience_s
     return [child for child in children if not child.wait(deadline - monotonic())]
 
@@ -239,9 +248,9 @@ def _command(target: str, name: str, max_nbytes: int, descriptors: list[int]) ->
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Block SIGINT in this thread, and thus in a process started by it, because the parent handles Ctrl-C.
+    """Block SIGINT in this thread, so that a process started by it also blocks SIGINT. The parent handles Ctrl-C.
 
-    A signal handler installed by the child would miss an interrupt during its start.
+    A signal handler in the child would be installed too late for a Ctrl-C during the child's start.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -1,17 +1,18 @@
-"""One end of a link to another process that transfers Python objects, copying their arrays only once.
+"""One end of a link that transfers Python objects to another process and copies their arrays only once.
 
-A message is pickled with its large buffers kept separate. A small message passes through the socket. A larger message
-is written into a block of shared memory (:mod:`.blocks`), and only a short head passes through the socket. The
-receiver's arrays are views of the block. A frame is
+Each message is pickled, with its large buffers kept outside the pickle. A small message passes through the socket. A
+larger message is written into a block of shared memory (:mod:`.blocks`), and only a short header passes through the
+socket. The arrays that the receiver gets are views of the block. A frame is
 
     head | number of bytes of each part, blocks to unmap | the parts, if they are not in a block
 
-The first part is the pickle. The parts, and the data after the head, begin at multiples of 64 bytes. Parts that still
-have to be assembled (:class:`Unwritten`) come last, and are written directly to their destination.
+The first part of a message is the pickle. Each part, and the data after the header, begins at a multiple of 64 bytes.
+Parts that still have to be assembled (:class:`Unwritten`) come last, and are written directly to their destination.
 
-A block returns to the sender when the last array over it dies. Until then, the block counts as lent. A sender that has
-lent ``max_nbytes`` bytes waits; this is the backpressure. A receiver must call ``lease.release()`` before it passes
-arrays to code that may keep them; otherwise both ends could wait for each other.
+A block returns to the sender when the receiver's last array over the block dies. Until its return, the block counts as
+lent. A sender that has lent ``max_nbytes`` bytes waits for returned blocks; this limits the memory. A receiver must
+call ``lease.release()`` before it passes arrays to code that may keep them. Otherwise both ends could wait for each
+other forever.
 """
 
 from __future__ import annotations
@@ -37,10 +38,13 @@ from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.pickling import dumps_apart
 
 BLOCK_NBYTES = 1 << 16
-"""Minimum size in bytes of messages sent in a block. For smaller messages, a copy through the socket is as fast."""
+"""Minimum size in bytes of messages that are sent in a block of shared memory.
+
+For smaller messages, a copy through the socket is as fast.
+"""
 
 CLOSE_S = 1.0
-"""Seconds that closing waits for another thread to leave the socket."""
+"""Maximum time in seconds that closing waits for another thread to stop using the socket."""
 
 _HEAD = struct.Struct("<4sIIIiqq")
 _MAGIC = b"asd\2"
@@ -54,7 +58,7 @@ _NO_MESSAGE = (
 
 
 class Unwritten(Protocol):
-    """Bytes that are assembled directly at their destination."""
+    """Bytes of a message that are assembled directly at their destination."""
 
     @property
     def nbytes(self) -> int:
@@ -68,10 +72,10 @@ Part: TypeAlias = memoryview | Unwritten
 
 
 class ReceivedMessage(NamedTuple):
-    """A received message, and the lease of its arrays on the sender's memory.
+    """A received message, and the lease that counts its arrays against the sender's memory limit.
 
     Attributes:
-        written: The sender's unwritten parts, one uint8 array each.
+        written: The parts that the sender passed as ``unwritten``, each as a uint8 array.
     """
 
     message: Any
@@ -80,11 +84,14 @@ class ReceivedMessage(NamedTuple):
 
 
 class Exchange:
-    """One end of a link. One thread may send while another receives; any thread may close.
+    """One end of a link between two processes.
+
+    One thread may send while another thread receives; any thread may close the link.
 
     Args:
-        sock: Connected Unix stream socket; the exchange takes ownership.
-        max_nbytes: Maximum bytes that this end lends at once. A larger message is sent while nothing else is lent.
+        sock: Connected Unix stream socket. The exchange owns the socket from now on.
+        max_nbytes: Maximum number of bytes that this end lends at once. A message larger than ``max_nbytes`` is sent
+            only while no other bytes are lent.
     """
 
     def __init__(self, sock: socket.socket, max_nbytes: int) -> None:
@@ -100,25 +107,26 @@ class Exchange:
 
     @property
     def lent_nbytes(self) -> int:
-        """Bytes of shared memory that the other end holds and has not disowned."""
+        """Number of bytes of shared memory that the other end uses and has not disowned."""
         return self._lender.lent_nbytes
 
     @property
     def idle_nbytes(self) -> int:
-        """Bytes of shared memory kept for later messages."""
+        """Number of bytes of shared memory that are kept for later messages."""
         return self._lender.idle_nbytes
 
     def send(self, message: object, unwritten: Sequence[Unwritten] = ()) -> None:
-        """Send a message. Waits while too much memory is lent or the socket is full.
+        """Send a message. The call waits while too much memory is lent or the socket buffer is full.
 
-        Arrays are copied before the method returns. The other end must receive: two ends that only send will deadlock.
+        Arrays of the message are copied before the method returns. The other end must receive messages: two ends that
+        only send will deadlock.
 
         Args:
-            unwritten: Parts sent with the message, assembled directly in the lent memory.
+            unwritten: Further parts of the message, assembled directly in the lent memory.
 
         Raises:
             LinkEnded: The other process ended, or this end was closed.
-            Exception: The message cannot be pickled, and nothing was sent; or an ``unwritten`` part raised and ended
+            Exception: The message cannot be pickled, and no part was sent; or an ``unwritten`` part raised, which ends
                 the link.
         """
         pickled, buffers = dumps_apart(message)
@@ -144,7 +152,9 @@ class Exchange:
                     os.close(descriptor)
 
     def receive(self) -> ReceivedMessage:
-        """Wait for a message. The arrays in the message are writable and stay valid as long as they are referenced.
+        """Wait for a message.
+
+        The arrays in the received message are writable, and their memory stays valid while they exist.
 
         Raises:
             LinkEnded: The other process ended, or this end was closed.
@@ -172,7 +182,7 @@ class Exchange:
         return bool(poll.poll(None if timeout_s is None else max(0, math.ceil(timeout_s * 1000))))
 
     def close(self) -> None:
-        """End the link and wake threads that wait in it. Received arrays stay valid. Idempotent."""
+        """End the link and wake the threads that wait for the link. Received arrays stay valid. Idempotent."""
         with self._closing:
             if self._closed:
                 return
@@ -189,7 +199,7 @@ class Exchange:
             self._borrower.close()
 
     def let_go(self) -> None:
-        """Close the descriptors in a forked copy of this process, without notifying the other end."""
+        """Close the descriptors of the link in a forked copy of this process, without notifying the other end."""
         self._closed = True
         self._sock.close()
         self._lender.close()
@@ -278,13 +288,13 @@ class Exchange:
 
 
 def linked(max_nbytes: int) -> tuple[Exchange, Exchange]:
-    """Return both ends of a link within this process."""
+    """Return both ends of a new link within this process."""
     here, there = socket.socketpair()
     return Exchange(here, max_nbytes), Exchange(there, max_nbytes)
 
 
 def _layout(sizes: list[int]) -> tuple[list[int], int]:
-    """Return the offsets of parts of these sizes, and their total size in bytes."""
+    """Return the offsets of parts with the given sizes, and the total size in bytes."""
     *places, nbytes = accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)
     return places, nbytes
 
@@ -297,7 +307,7 @@ def _write(part: Part, memory: NDArray[np.uint8]) -> None:
 
 
 def _padded(parts: list[Part]) -> list[bytes | memoryview]:
-    """Return the parts and the padding after each."""
+    """Return the parts of a message, each followed by its padding."""
     pieces: list[bytes | memoryview] = []
     for part in parts:
         if not isinstance(part, memoryview):
@@ -309,7 +319,7 @@ def _padded(parts: list[Part]) -> list[bytes | memoryview]:
 
 
 def _joined(pieces: list[bytes | memoryview]) -> bytes:
-    """Remove small pieces from the front, and return them as one for a single system call."""
+    """Remove small pieces from the front of the list, and return them as one piece for a single system call."""
     taken, nbytes = 0, 0
     while taken < len(pieces) and nbytes + len(pieces[taken]) <= 2 * BLOCK_NBYTES:
         nbytes += len(pieces[taken])

@@ -1,4 +1,4 @@
-"""Transfer exceptions from workers: always as text, and also as the exception object if it can be pickled."""
+"""Transfer exceptions from worker processes: always as text, and also as the exception object if it can be pickled."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from aiostream_data.errors import RecordError
 from aiostream_data.executors.pickling import dumps
 
 WORKER_TRACEBACK = "worker traceback:\n"
-"""First line of the note that holds a worker's traceback."""
+"""First line of the exception note that contains a worker's traceback."""
 
 
 _PYTHONS_OWN = ("__init__", "__str__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "add_note")
-"""Methods restored to those of Exception, because overriding them can prevent raising or printing an error."""
+"""Methods replaced by those of ``Exception``, because overriding them can prevent raising or printing an error."""
 
 
 class Failure:
-    """Description of an exception from a worker. Can always be pickled.
+    """Description of an exception that was raised in a worker. Can always be pickled.
 
     Args:
         error: The exception.
-        during: Step at which transferring arguments or results failed, e.g. "while the result was pickled"; else "".
+        during: Step in which the transfer of arguments or results failed, such as "while the result was pickled"; else
+            "".
     """
 
     def __init__(self, error: BaseException, during: str = "") -> None:
@@ -39,9 +40,10 @@ class Failure:
         self.pickled = _round_trip(error)
 
     def as_error(self) -> BaseException:
-        """Return a RecordError to raise in the parent, with the original as its cause if it can be rebuilt.
+        """Return a RecordError to raise in the parent. Its cause is the original exception, if that can be unpickled.
 
-        The RecordError has all notes, and the worker's traceback as the last one. The original has no notes.
+        The RecordError has all notes of the original exception, and the worker's traceback as the last note. The
+        original exception has no notes.
         """
         original = self._original()
         kind = RecordError if not isinstance(original, Exception) else _record_error_like(type(original))  # type: ignore[arg-type]
@@ -70,10 +72,10 @@ class Failure:
 
 
 def workable(error: BaseException) -> BaseException:
-    """Return ``error``, or a RecordError of its type if Python cannot set attributes on ``error``.
+    """Return ``error``, or return a RecordError of its type if Python cannot set attributes on ``error``.
 
-    For example, a frozen dataclass rejects the traceback that the standard library sets on raised errors. Notes that
-    are not strings also break Python's printing, so they are dropped.
+    For example, a frozen dataclass rejects the traceback that the standard library sets on raised errors. Exception
+    notes that are not strings also break Python's printing, so these notes are removed.
     """
     try:
         error.__traceback__ = error.__traceback__
@@ -112,7 +114,7 @@ def _rebuild(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any
 
 @lru_cache(maxsize=256)
 def _record_error_like(kind: type[Exception]) -> type[RecordError]:
-    """Return a class derived from both RecordError and ``kind``, or RecordError if Python does not allow that."""
+    """Return a class derived from both RecordError and ``kind``, or RecordError if Python cannot create this class."""
 
     def reduce(self: RecordError) -> tuple[Any, ...]:
         return (_rebuild, (kind, self.args, dict(self.__dict__)))
@@ -141,7 +143,7 @@ def _name(kind: type[BaseException]) -> str:
 
 
 def _traceback_text(error: BaseException) -> str:
-    """Return the traceback as Python prints it, without the error's notes, which are transferred separately."""
+    """Return the traceback of an error as Python prints it, without the notes, which are transferred separately."""
     try:
         shown = traceback.TracebackException.from_exception(error)
         shown.__notes__ = None

@@ -1,7 +1,7 @@
-"""Close links in forked children of this process, because links must end with the parent.
+"""Close the links to worker processes in forked children of this process, because only the parent may use the links.
 
-A forked child inherits copies of all descriptors. While the child holds them, a worker cannot detect that the parent
-ended, nor the parent that a worker ended.
+A forked child process inherits copies of all file descriptors. An open copy of a link prevents a worker from detecting
+that the parent ended, and the parent from detecting that a worker ended.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import Protocol
 
 
 class NotForForks(Protocol):
-    """An object whose descriptors a forked child must close."""
+    """An object whose file descriptors a forked child process must close."""
 
     def let_go(self) -> None:
-        """Close all descriptors in this process without notifying the other end. Must not take a lock."""
+        """Close all descriptors of this object in this process, without notifying the other end.
+
+        The method must not take a lock.
+        """
 
 
 _open: weakref.WeakSet[NotForForks] = weakref.WeakSet()

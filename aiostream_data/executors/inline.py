@@ -1,4 +1,4 @@
-"""Call functions in the thread that submits them, which runs the event loop."""
+"""Executor that calls functions in the thread that submits them, which runs the event loop."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from aiostream_data.executors.thread import ThreadExecutor
 
 
 class InlineExecutor(ThreadExecutor):
-    """Executor without threads; see :class:`.base.Executor`. Returned futures are already done.
+    """Executor without its own threads; see :class:`.base.Executor`.
 
-    Time limits are ignored, because debugging a function takes time.
+    The futures returned by this executor are already done.
+
+    The executor ignores time limits, because a user may debug a function step by step.
 
     Attributes:
         calling: True while a function runs.
@@ -43,7 +45,7 @@ class InlineExecutor(ThreadExecutor):
 
 @contextmanager
 def outside_of_loops() -> Iterator[None]:
-    """Allow the block to run another event loop in this thread while one is already running, as in a notebook."""
+    """Allow the ``with`` block to run a second event loop in this thread, as needed in a notebook."""
     running = asyncio._get_running_loop()
     if running is None:
         yield

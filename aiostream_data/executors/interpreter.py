@@ -1,9 +1,9 @@
-"""Threads with one subinterpreter each, and thus one GIL each (Python 3.14 and later).
+"""Executor threads that each have their own subinterpreter and their own GIL (Python 3.14 and later).
 
-Work runs on the threads of a :class:`ThreadExecutor`, in the main interpreter, which has NumPy. User functions are
-wrapped as :class:`RemoteFunction`. A call pickles the element, runs the function in the thread's subinterpreter, and
-unpickles the result. So elements are transferred as plain Python objects. Functions that import NumPy fail, because
-NumPy does not support subinterpreters.
+Work of the package runs on the threads of a :class:`ThreadExecutor`, in the main interpreter, which has NumPy. Each
+user function is wrapped as a :class:`RemoteFunction`. A call of the wrapper pickles the element, runs the function in
+the thread's subinterpreter, and unpickles the result. Therefore elements are transferred as plain Python objects. User
+functions that import NumPy fail, because NumPy does not support subinterpreters.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _FIRST_VERSION = (3, 14)
 
 
 class InterpreterExecutor(ThreadExecutor):
-    """Up to ``max_workers`` threads, each with a subinterpreter; see :class:`.base.Executor`.
+    """Executor with up to ``max_workers`` threads, each with a subinterpreter; see :class:`.base.Executor`.
 
     Raises:
-        StageBuildError: This Python is older than 3.14.
+        StageBuildError: The Python version is older than 3.14.
     """
 
     def __init__(self, max_workers: int, name: str) -> None:
@@ -62,7 +62,7 @@ class InterpreterExecutor(ThreadExecutor):
 
 
 class RemoteFunction:
-    """Wrapper of a function that looks like the function, but runs it in a subinterpreter."""
+    """Wrapper that has the name of a user function, but runs the function in a subinterpreter."""
 
     def __init__(self, function: Callable[..., Any], interpreter: Callable[[], Interpreter]) -> None:
         self.__wrapped__ = function
@@ -77,7 +77,8 @@ class RemoteFunction:
         """Call the function in the calling thread's subinterpreter.
 
         Raises:
-            RecordError: The function raised an exception. If possible, the RecordError also has its type.
+            RecordError: The function raised an exception. If possible, the RecordError also derives from the type of
+                this exception.
         """
         interpreter = self._interpreter()
         interpreter.learn(self._key, self._pickled)
@@ -85,7 +86,7 @@ class RemoteFunction:
 
 
 class Interpreter:
-    """A subinterpreter, used by one thread."""
+    """A subinterpreter that only one thread uses."""
 
     def __init__(self) -> None:
         interpreters = import_module("concurrent.interpreters")
@@ -104,7 +105,7 @@ class Interpreter:
             self._known.add(key)
 
     def call(self, key: bytes, args: tuple[Any, ...]) -> Any:
-        """Call a function that :meth:`learn` has sent."""
+        """Call a function that :meth:`learn` has sent to the subinterpreter."""
         return self._ask("call", key, dumps(args))
 
     def close(self) -> None:

@@ -1,4 +1,7 @@
-"""Code of a subinterpreter: stores functions, calls them, and returns pickles. Must not import NumPy."""
+"""Code that runs in a subinterpreter: stores functions, calls the functions, and returns pickled results.
+
+Must not import NumPy.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _functions: dict[bytes, Callable[..., Any]] = {}
 
 
 class Queue(Protocol):
-    """Methods that this module uses of a queue between interpreters."""
+    """Methods of a queue between interpreters that this module uses."""
 
     def get(self) -> Any: ...
 
@@ -21,19 +24,19 @@ class Queue(Protocol):
 
 
 def learn(requests: Queue, answers: Queue) -> None:
-    """Store the function in ``requests``, which holds its key and then its pickle."""
+    """Store the function in the queue ``requests``, which contains the function's key and then its pickle."""
     key, pickled = requests.get(), requests.get()
     answers.put(_ended(lambda: _functions.__setitem__(key, pickle.loads(pickled))))
 
 
 def call(requests: Queue, answers: Queue) -> None:
-    """Call the function whose key is in ``requests``, with the pickled arguments that follow the key."""
+    """Call the function whose key is next in the queue ``requests``, with the pickled arguments that follow the key."""
     key, pickled = requests.get(), requests.get()
     answers.put(_ended(lambda: _functions[key](*pickle.loads(pickled))))
 
 
 def _ended(function: Callable[[], Any]) -> bytes:
-    """Return the pickled (result, failure) of a call."""
+    """Return the pickled pair (result, failure) of a function call."""
     try:
         return dumps((function(), None))
     except BaseException as error:  # noqa: BLE001 - given to the main interpreter as a value

@@ -1,7 +1,10 @@
-"""A pipe that ends a process when its parent ends. The parent holds the other end, and the system always closes it.
+"""A pipe (the lifeline) that ends a process when its parent process ends.
 
-The system sends a signal when the pipe closes. This works even while native code holds the GIL, as a regular expression
-can do indefinitely. On Linux, the signal is SIGKILL, which also ends a process stopped by SIGSTOP.
+The parent has the other end of the pipe, and the operating system closes this end when the parent ends.
+
+The operating system sends a signal to the process when the pipe closes. The signal works even while native code holds
+the GIL, as a regular expression can do indefinitely. On Linux, the signal is SIGKILL, which also ends a process stopped
+by SIGSTOP.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from contextlib import suppress
 def end_with(lifeline: int, pid: int) -> None:
     """Make the system end a process when the other end of its lifeline closes.
 
-    Both the process and its parent call this function. The parent's call protects the process from its start. The
-    process repeats the call because some systems do not let a process configure this for another one.
+    Both the process and its parent must call this function. The parent's call protects the process from the moment it
+    starts. The process repeats the call because some systems do not allow the parent to configure another process.
 
     Args:
-        lifeline: Descriptor of the read end.
+        lifeline: File descriptor of the pipe's read end.
         pid: Id of the process to end.
     """
     with suppress(OSError):  # some systems do not support pipes here; the watcher thread ends the process

@@ -1,7 +1,7 @@
 """Map shared memory without keeping a descriptor open.
 
-``mmap.mmap`` keeps a copy of the descriptor as long as the mapping lives (always before Python 3.13). A consumer that
-keeps a few thousand batches would run out of descriptors.
+``mmap.mmap`` keeps a copy of the descriptor as long as the mapping exists (always before Python 3.13). With
+``mmap.mmap``, a consumer that keeps a few thousand batches would run out of file descriptors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 class Mapping:
-    """A shared mapping of the first ``nbytes`` bytes of a descriptor. Unmapped when no array refers to it.
+    """A shared memory mapping of the first ``nbytes`` bytes of a file descriptor.
+
+    The memory is unmapped when no array refers to it.
 
     Attributes:
         retired: Set to True by the owner when no process will write into the mapping again.
@@ -47,7 +49,10 @@ class Mapping:
         self._address = address
 
     def view(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Return bytes ``start`` to ``stop`` as a new array. The array and its views keep the mapping alive."""
+        """Return bytes ``start`` to ``stop`` of the mapping as a new array.
+
+        The array and its views keep the mapping alive.
+        """
         assert self._address is not None
         return np.asarray(_Window(self, self._address + start, stop - start))
 
@@ -57,7 +62,10 @@ class Mapping:
 
 
 class _Window:
-    """Array interface for part of a mapping. NumPy arrays made from it keep the mapping alive."""
+    """Array interface for one part of a memory mapping.
+
+    NumPy arrays made from this interface keep the mapping alive.
+    """
 
     def __init__(self, mapping: Mapping, address: int, nbytes: int) -> None:
         self.mapping = mapping
@@ -65,7 +73,7 @@ class _Window:
 
 
 def mapping_of(array: NDArray[Any]) -> Mapping | None:
-    """Return the mapping that an array refers to, through any number of views and casts, or None."""
+    """Return the memory mapping that an array refers to, through any number of views and casts, or None."""
     below: Any = array
     while isinstance(below, (np.ndarray, memoryview)):
         below = below.base if isinstance(below, np.ndarray) else below.obj

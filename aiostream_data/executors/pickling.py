@@ -1,4 +1,7 @@
-"""Pickle messages for another process: large buffers separately, and objects defined in ``__main__`` by value."""
+"""Pickle messages for another process.
+
+Large buffers stay outside the pickle; objects defined in ``__main__`` are pickled by value.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 APART_NBYTES = 4096
-"""Minimum size in bytes of buffers kept out of the pickle. Sending smaller buffers separately costs more."""
+"""Minimum size in bytes of buffers that stay outside the pickle.
+
+Smaller buffers are pickled, because sending a buffer separately costs more.
+"""
 
 
 def has_cloudpickle() -> bool:
-    """Return True if functions and classes can be pickled by value."""
+    """Return True if functions and classes can be pickled by value, i.e. if cloudpickle is installed."""
     return find_spec("cloudpickle") is not None
 
 
@@ -21,16 +27,16 @@ def dumps(value: object) -> bytes:
     """Pickle ``value``. With cloudpickle installed, objects that another process cannot import are pickled by value.
 
     Raises:
-        Exception: ``value`` cannot be pickled; the error of pickle or of the object.
+        Exception: ``value`` cannot be pickled. The exception comes from pickle or from the object.
     """
     return dumps_apart(value, 1 << 62)[0]
 
 
 def dumps_apart(value: object, apart_nbytes: int = APART_NBYTES) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of ``value``, and its buffers of at least ``apart_nbytes`` bytes without copying them.
+    """Return the pickle of ``value``, and separately its buffers of at least ``apart_nbytes`` bytes, without a copy.
 
     Raises:
-        Exception: ``value`` cannot be pickled; the error of pickle or of the object.
+        Exception: ``value`` cannot be pickled. The exception comes from pickle or from the object.
     """
     try:
         pickled, buffers = _dumps(pickle.dumps, value, apart_nbytes)

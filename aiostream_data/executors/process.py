@@ -1,12 +1,16 @@
-"""Worker processes. One thread of this process serves each worker over an exchange.
+"""Worker processes.
 
-Each thread of a :class:`ThreadExecutor` owns one child process. A function is pickled once, sent to each worker once,
-and called by its key. Arrays in arguments and results pass through shared memory; results are views of it, without a
-copy. Each child has one thread that waits for it. When a child ends, its end of the link closes, so the thread notices
-immediately. Children detect the end of the parent in the same way.
+Executor with worker processes. For each worker, one thread of this process sends calls and receives results.
 
-The memory of a result is disowned on arrival, so a consumer that keeps every result never blocks a worker. Memory stays
-bounded because a worker has one request at a time, and the stage that counts the results submits the next request.
+Each thread of the :class:`ThreadExecutor` owns one child process. A function is pickled once and sent to each worker
+once. Later calls send only the function's key. Arrays in arguments and results pass through shared memory; arrays in
+results are views of this memory. For each child process, one thread of the parent waits for results. When a child
+process ends, its end of the link closes, so the waiting thread detects the end immediately. A child process detects the
+end of its parent in the same way, by the closed link.
+
+The memory of a result is disowned on arrival (no longer counted as lent), so a consumer that keeps every result never
+blocks a worker. Memory stays limited because a worker has one request at a time, and the stage that counts the results
+also submits the next request.
 """
 
 from __future__ import annotations
@@ -28,33 +32,33 @@ from aiostream_data.executors.serving import MAX_FUNCTIONS, CallRequest, Learn, 
 from aiostream_data.executors.thread import Job, ThreadExecutor
 
 MAX_NBYTES = 64 << 20
-"""Maximum idle shared memory in bytes, per worker and per direction."""
+"""Maximum unused shared memory in bytes that is kept for reuse, per worker and per direction."""
 
 IDLE_SHARE = 8
-"""All workers together keep at most 1/IDLE_SHARE of a memory limit idle."""
+"""All workers together keep at most 1/IDLE_SHARE of a memory limit as unused shared memory."""
 
 LOOK_S = 0.25
-"""Seconds between checks whether a process that is loading a function is stopped."""
+"""Seconds between two checks whether SIGSTOP has stopped a process that is loading a function."""
 
 _SERVE = "aiostream_data.executors.serving:serve"
 
 
 def idle_nbytes(memory_limit: int, workers: int) -> int:
-    """Return the maximum idle shared memory in bytes, per worker and direction, under a memory limit in bytes."""
+    """Return the maximum unused shared memory in bytes, per worker and direction, for a memory limit in bytes."""
     return max(1, min(MAX_NBYTES, memory_limit // (2 * IDLE_SHARE * workers)))
 
 
 class ProcessExecutor(ThreadExecutor):
-    """Up to ``max_workers`` worker processes; see :class:`.base.Executor`.
+    """Executor with up to ``max_workers`` worker processes; see :class:`.base.Executor`.
 
-    Functions, arguments and results must be picklable, with cloudpickle if it is installed. An exception arrives as a
-    ``RecordError`` that also has the original's type. A worker that dies raises ``WorkerDiedError`` and is replaced. A
-    call that exceeds its time limit ends its worker.
+    Functions, arguments and results must be picklable. If cloudpickle is installed, it pickles functions. An exception
+    in a worker arrives as a ``RecordError`` that also derives from the original exception's type. If a worker dies, the
+    call raises ``WorkerDiedError`` and a new worker replaces it. If a call exceeds its time limit, its worker is ended.
 
     Args:
-        max_workers: Maximum number of processes; they start when first needed.
-        name: Name of threads and processes.
-        max_nbytes: Maximum idle shared memory in bytes, per worker and direction.
+        max_workers: Maximum number of worker processes, which start when first needed.
+        name: Name of the executor's threads and processes.
+        max_nbytes: Maximum unused shared memory in bytes, per worker and direction.
     """
 
     def __init__(self, max_workers: int, name: str, *, max_nbytes: int = MAX_NBYTES) -> None:
@@ -70,7 +74,7 @@ class ProcessExecutor(ThreadExecutor):
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the workers."""
+        """Process ids of the worker processes."""
         return [worker.child.pid for worker in list(self._workers.values())]
 
     def close(self, timeout_s: float) -> bool:
@@ -102,10 +106,13 @@ class ProcessExecutor(ThreadExecutor):
         return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s, transfer_s)
 
     def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> tuple[Reply, float]:
-        """Call a function in this thread's worker. Retry once if the worker died before it loaded a function.
+        """Call a function in this thread's worker.
+
+        Retry the call once if the worker died before it had loaded a function.
 
         Returns:
-            The reply, and the transfer time in seconds: the duration of the call without the function's own time.
+            The reply, and the transfer time in seconds, which is the duration of the call without the function's own
+            time.
         """
         worker = self._workers.get(me) or self._start_worker(me)
         try:
@@ -124,7 +131,7 @@ class ProcessExecutor(ThreadExecutor):
 
 
 class _Worker:
-    """One worker process, and the functions that it has loaded."""
+    """One worker process, and the keys of the functions that it has loaded."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
@@ -132,15 +139,18 @@ class _Worker:
 
     @property
     def is_new(self) -> bool:
-        """True until the worker has loaded a function. A death before that is not caused by a record."""
+        """True until the worker process has loaded a function.
+
+        If the worker dies before this time, no record caused its death.
+        """
         return not self._known
 
     def call(self, parcel: _Parcel, args: tuple[Any, ...], limit_s: float | None) -> tuple[Reply, float]:
-        """Call a function in the worker, and return the reply with the seconds of the transfer.
+        """Call a function in the worker, and return the reply and the transfer time in seconds.
 
         Raises:
-            WorkerDiedError: The worker died; its resources are released.
-            RecordTimeoutError: The call exceeded ``limit_s``; the worker was ended.
+            WorkerDiedError: The worker process died; its resources are released.
+            RecordTimeoutError: The call took longer than ``limit_s``, and the worker was ended.
             Exception: Arguments cannot be pickled, or the result cannot be unpickled.
         """
         if parcel.key not in self._known:
@@ -172,9 +182,11 @@ class _Worker:
         return answer
 
     def _learns_within(self, limit_s: float) -> bool:
-        """Wait for the worker to load a function. Return False if the worker was stopped for ``limit_s`` seconds.
+        """Wait for the worker to load a function.
 
-        Starting the worker and importing modules have no time limit, because they are not part of a call.
+        Return False if the worker process was stopped by a signal for ``limit_s`` seconds.
+
+        The time limit does not include starting the worker and importing modules, because they are not part of a call.
         """
         look_s = min(limit_s, LOOK_S)
         stopped_s = 0.0
@@ -185,7 +197,7 @@ class _Worker:
         return True
 
     def _ended_after(self, limit_s: float) -> RecordTimeoutError:
-        """End the worker and return the timeout error with its cause."""
+        """End the worker process, and return a timeout error that names the cause."""
         cause = "while a signal such as SIGSTOP had stopped its worker" if self.child.is_stopped else ""
         self.child.kill()
         self.child.bury()
@@ -194,7 +206,7 @@ class _Worker:
 
 
 class _Parcel:
-    """A pickled function and its key."""
+    """A pickled user function and its key."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function  # keeps the function alive, so that its id() stays unique
@@ -203,14 +215,14 @@ class _Parcel:
 
 
 class _Parcels:
-    """Cache of recently pickled functions. Safe to use from any thread."""
+    """Cache of recently pickled functions. Any thread may use this cache."""
 
     def __init__(self) -> None:
         self._by_identity: OrderedDict[int, _Parcel] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, function: Callable[..., Any]) -> _Parcel:
-        """Return a pickled function. Pickles it on first use.
+        """Return a pickled function. The function is pickled on first use.
 
         Raises:
             Exception: ``function`` cannot be pickled.

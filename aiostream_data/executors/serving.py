@@ -1,4 +1,4 @@
-"""The worker's side of a process pool: loads functions, calls them, and sends replies."""
+"""Code of a worker process: loads functions, calls the functions, and sends replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.failure import Failure
 
 MAX_FUNCTIONS = 64
-"""Maximum number of functions that a worker keeps. The parent counts the same way."""
+"""Maximum number of functions that a worker keeps. The parent process uses the same limit."""
 
 
 class Learn(NamedTuple):
@@ -27,14 +27,14 @@ class Learn(NamedTuple):
 
 
 class CallRequest(NamedTuple):
-    """Request to call a stored function."""
+    """Request to call a function that the worker has stored."""
 
     key: bytes
     args: tuple[Any, ...]
 
 
 class Reply(NamedTuple):
-    """Result of a request; see :class:`.base.Outcome`."""
+    """Result of one request; see :class:`.base.Outcome`."""
 
     value: Any
     failure: Failure | None
@@ -43,7 +43,7 @@ class Reply(NamedTuple):
 
 
 def serve(exchange: Exchange) -> None:
-    """Process requests until the parent closes the link or ends."""
+    """Process requests until the parent closes the link or the parent process ends."""
     functions: dict[bytes, Callable[..., Any]] = {}
     while True:
         try:
@@ -86,7 +86,7 @@ def _learn(functions: dict[bytes, Callable[..., Any]], request: Learn) -> None:
 
 
 def _flush() -> None:
-    """Flush stdout and stderr, whose buffers would be lost if the process were killed."""
+    """Flush stdout and stderr, whose buffered text would be lost if the process were killed."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with suppress(OSError, ValueError):  # the stream is closed, full or broken

@@ -1,7 +1,7 @@
-"""A small pool of daemon threads that deliver results to the caller's event loop.
+"""A small pool of daemon threads that call functions and deliver the results to the caller's event loop.
 
-The standard library's pool is not used, because the interpreter joins its threads at exit: a user function that never
-returns would keep the program alive forever.
+The thread pool of the standard library is not used, because the interpreter joins its threads at exit. With the
+standard pool, a user function that never returns would keep the program alive forever.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from aiostream_data.executors.base import Outcome, prepare_worker, run_timed
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One submitted call, and the future for its outcome.
+    """One submitted function call, and the future for its outcome.
 
     Attributes:
         limit_s: Time limit in seconds, or None.
-        verdict: List with one item. The thread that finishes the call and the loop's timeout compete to remove it; the
-            first decides the outcome.
+        verdict: List with one item; the caller that removes the item decides the outcome. The thread that finishes the
+            call and the timeout on the event loop both try to remove the item.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -37,7 +37,7 @@ class Job:
     verdict: list[None] = field(default_factory=lambda: [None])
 
     def decide(self) -> bool:
-        """Return True for the first caller, and False for every later caller."""
+        """Decide the outcome of the call. Return True for the first caller, and False for every later caller."""
         try:
             self.verdict.pop()
         except IndexError:
@@ -46,12 +46,13 @@ class Job:
 
 
 class ThreadExecutor:
-    """Up to ``max_threads`` threads, started when first needed; see :class:`.base.Executor`.
+    """Executor with up to ``max_threads`` threads, started when first needed; see :class:`.base.Executor`.
 
-    Python cannot end a thread. A thread whose call timed out runs until the call returns, and a new thread replaces it.
+    Python cannot end a running thread. If a call exceeds its time limit, its thread runs until the call returns, and a
+    new thread replaces the thread.
 
     Attributes:
-        at_work: Identifiers of the threads that are running a call. May be read from any thread.
+        at_work: Identifiers of the threads that are running a call. Any thread may read this attribute.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:
@@ -97,7 +98,7 @@ class ThreadExecutor:
             self._thread_ends()
 
     def _thread_ends(self) -> None:
-        """Release resources of the current thread before it ends."""
+        """Release the resources of the current thread before the thread ends."""
 
     def _work(self) -> None:
         me = threading.get_ident()
@@ -161,15 +162,15 @@ class ThreadExecutor:
 
     @property
     def unfinished(self) -> int:
-        """Number of submitted hops without an outcome."""
+        """Number of submitted hops (calls on worker threads) that have no outcome yet."""
         return self._unfinished
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """Threads of the pool that are alive."""
+        """List of the pool's threads that are alive."""
         return [thread for thread in list(self._threads) if thread.is_alive()]
 
     @property
     def ended(self) -> bool:
-        """True if no thread is alive, including threads whose calls timed out."""
+        """True if all threads have ended, including threads whose calls exceeded the time limit."""
         return not any(thread.is_alive() for thread in (*self._threads, *self._left_behind))

@@ -20,26 +20,29 @@ if sys.platform != "win32":
     import fcntl
 
 MAX_LINE_NBYTES: Final = 64 << 20
-"""Maximum length of a line in bytes. Lines written by the log are far shorter."""
+"""Maximum length in bytes of one line of a dead-letter log.
+
+Lines that the log writes are far shorter than this limit.
+"""
 
 _LINE_START: Final = b'{"url": '
 
 LOCK_S: Final = 30.0
-"""Maximum time in seconds to wait for the file lock of another loader or process."""
+"""Maximum time in seconds to wait while another loader or process locks the file."""
 
 LOCK_RETRY_S: Final = 0.01
-"""Seconds between two attempts to lock the file."""
+"""Seconds between two attempts to lock the log file."""
 
 
 class DeadLetterLog:
-    """Append-only log file of failed records. Thread-safe.
+    """Append-only log file of the records that failed. Thread-safe.
 
-    Entries are identified by their ``name``. An entry already in the file is not written again. Each record is
-    therefore logged once, even if a run is resumed or repeated, or several loaders or ranks share the file.
+    The attribute ``name`` identifies each entry. An entry that is already in the file is not written again. Therefore
+    each record is logged once, even if a run is resumed or repeated, or several loaders or ranks share the file.
     """
 
     def __init__(self, path: str) -> None:
-        """Set the path of the log. The file is created with the first entry."""
+        """Set the path of the log. The file is created when the first entry is written."""
         self._path = os.path.abspath(_local(path))  # user functions may change the working directory
         self._file: int | None = None
         self._read_to = 0
@@ -49,7 +52,7 @@ class DeadLetterLog:
         self._failure: BaseException | None = None
 
     def append(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Write the entries that the file lacks, in order and in one write. Do nothing after :meth:`close`.
+        """Write the entries that are missing in the file, in order and in one write. Do nothing after :meth:`close`.
 
         Raises:
             DeadLetterError: The file cannot be written or is not a dead-letter log, or an earlier call failed.
@@ -63,7 +66,10 @@ class DeadLetterLog:
                 self.close()
 
     def _append_or_fail(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Append the entries. Raise after an earlier failure, since the file may not match the remembered names."""
+        """Append the entries.
+
+        Raise an error if an earlier write failed, because the file may then not match the names in memory.
+        """
         if self._failure is not None:
             raise DeadLetterError(
                 f"cannot write the dead-letter log {self._path} after an earlier failure "
@@ -90,7 +96,10 @@ class DeadLetterLog:
             self._write("".join(lines).encode())
 
     def close(self) -> None:
-        """Close the file, or let the writing thread close it when its write ends. Idempotent; never blocks."""
+        """Close the file.
+
+        If a thread is writing, that thread closes the file after the write. Idempotent; never blocks.
+        """
         self._closed = True
         if self._appending.acquire(blocking=False):
             try:
@@ -107,7 +116,10 @@ class DeadLetterLog:
             raise DeadLetterError(f"the dead-letter log {self._path} cannot be opened: {error}") from error
 
     def _read_others(self) -> None:
-        """Read the names of entries that other writers appended. The caller holds the file lock."""
+        """Read the names of entries that other writers appended to the file.
+
+        The caller must hold the lock of the file.
+        """
         assert self._file is not None
         found = os.fstat(self._file)
         if not stat.S_ISREG(found.st_mode) or found.st_size == self._read_to:  # a pipe cannot be read back
@@ -120,7 +132,7 @@ class DeadLetterLog:
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:
-        """Write all of ``data`` or nothing. A partial line would corrupt the next line."""
+        """Write all bytes of ``data`` or none. An incomplete line would corrupt the next line."""
         assert self._file is not None
         left = data
         try:
@@ -134,7 +146,7 @@ class DeadLetterLog:
         self._read_to += len(data)
 
     def _take_back(self, written: int) -> None:
-        """Remove the last ``written`` bytes of the file, unless another process has appended to it."""
+        """Remove the last ``written`` bytes of the log file, unless another process has appended to the file."""
         assert self._file is not None
         with suppress(OSError):  # a pipe cannot be truncated; readers skip the partial line
             size = os.fstat(self._file).st_size
@@ -144,7 +156,10 @@ class DeadLetterLog:
 
 @contextmanager
 def _locked(file: int, path: str, given_up: Callable[[], bool]) -> Iterator[None]:
-    """Lock a file against other loaders and processes. On systems without file locks, do nothing."""
+    """Lock a file, so that other loaders and processes cannot write the file.
+
+    On systems without file locks, the function does nothing.
+    """
     until = time.monotonic() + LOCK_S
     while not _takes_lock(file):
         if given_up() or time.monotonic() > until:  # flock() has no timeout, so poll
@@ -178,13 +193,15 @@ def _unlock(file: int) -> None:
 
 
 def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log in order. Lines cut short by a killed process are skipped.
+    """Yield the entries of a dead-letter log in their order in the file.
+
+    A line that is incomplete because its process was killed is skipped.
 
     Args:
-        start: Byte offset to start reading at; must be the beginning of a line.
+        start: Byte offset at which reading starts; must be the beginning of a line.
 
     Raises:
-        DeadLetterError: The file cannot be read, or is not a dead-letter log. The message names the invalid line.
+        DeadLetterError: The file cannot be read, or is not a dead-letter log. The error message names the invalid line.
     """
     path = _local(path)
     try:

@@ -11,15 +11,15 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 
 RATE_ROWS: Final = 1000
-"""Minimum row count for ``max_rate``: until then, the limit is ``max_rate`` times this number."""
+"""Minimum number of rows for ``max_rate``. With fewer rows, the limit is ``max_rate`` times this number."""
 
 MAX_BACKOFF_S: Final = 30.0
-"""Maximum pause between two attempts, in seconds."""
+"""Maximum pause between two attempts for a record, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """Raise the error, which ends the stream. This is the default policy."""
+    """Raise the error of the record, which ends the stream. ``Raise`` is the default policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class Skip:
 
     Args:
         max_count: Maximum number of skipped records; one more raises
-            :class:`~aiostream_data.errors.ErrorBudgetError`. A lost file, or lost rest of a file, counts as one record.
+            :class:`~aiostream_data.errors.ErrorBudgetError`. A lost file, or the lost rest of a file, counts as one
+            record.
         max_rate: Maximum fraction of all records that may be skipped, from 0 to 1. For the first 1,000 records, the
             limit is ``max_rate`` * 1,000 records.
     """
@@ -45,7 +46,7 @@ class Replace:
     """Replace the record by ``value``, count it, and write it to the dead-letter log if ``open`` has one.
 
     Args:
-        value: Replacement for every failed record. All replacements are the same object, so do not modify it.
+        value: Replacement for every failed record. All failed records share this one object, so do not modify it.
         max_count, max_rate: Limits for replaced records, as in :class:`Skip`.
     """
 
@@ -62,7 +63,8 @@ class Quarantine:
     """Skip the record, and write it to a separate dead-letter log for this stage.
 
     Args:
-        path: File to append to, one JSON line per record. ``dataset.replay(path)`` processes these records again.
+        path: Path of the file to append to, one JSON line per record. The method ``dataset.replay(path)`` processes the
+            records of this file again.
         max_count, max_rate: Limits for skipped records, as in :class:`Skip`.
     """
 
@@ -81,8 +83,8 @@ class Retry:
 
     Args:
         times: Maximum number of retries after the first attempt.
-        backoff_s: Seconds before the first retry. The pause doubles with each retry, up to 30 seconds.
-        then: Policy after the last attempt: "raise", "skip", or any policy except Retry.
+        backoff_s: Seconds before the first retry. The pause between attempts doubles with each retry, up to 30 seconds.
+        then: Policy to apply after the last attempt: "raise", "skip", or any policy except ``Retry``.
     """
 
     times: int = 3
@@ -103,14 +105,17 @@ class Retry:
 
 ErrorPolicy: TypeAlias = Raise | Skip | Replace | Quarantine | Retry
 OnError: TypeAlias = ErrorPolicy | Literal["raise", "skip"] | None
-"""Type of an ``on_error`` argument. None means the policy of ``open(on_error=...)``, which raises by default."""
+"""Type of an ``on_error`` argument.
+
+The value None selects the policy of ``open(on_error=...)``, which raises by default.
+"""
 
 
 def policy_of(value: OnError) -> ErrorPolicy:
     """Convert an ``on_error`` argument to a policy.
 
     Raises:
-        PlanError: The value is not a valid policy.
+        PlanError: The value of ``on_error`` is not a valid policy.
     """
     if value is None or (isinstance(value, str) and value == "raise"):
         return Raise()
@@ -127,7 +132,8 @@ def source_policy_of(value: OnError) -> ErrorPolicy:
     """Convert an ``on_error`` argument of a file source to a policy.
 
     Raises:
-        PlanError: The value is not a valid policy, or is Replace: damage may hide an unknown number of records.
+        PlanError: The value is not a valid policy, or is ``Replace``, because damage may affect an unknown number of
+            records.
     """
     policy = policy_of(value)
     if isinstance(policy, Replace) or (isinstance(policy, Retry) and isinstance(policy.then, Replace)):
@@ -139,7 +145,10 @@ def source_policy_of(value: OnError) -> ErrorPolicy:
 
 
 def policy_for_sources(policy: OnError) -> OnError:
-    """Convert a policy for all stages to the policy for file sources. Replace becomes None, so sources raise."""
+    """Convert the policy that applies to all stages to the policy for file sources.
+
+    ``Replace`` becomes None, so sources raise errors.
+    """
     if isinstance(policy, Replace):
         return None
     if isinstance(policy, Retry) and isinstance(policy.then, Replace):
@@ -155,14 +164,14 @@ def may_drop(value: OnError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """Error policy in the form used by a stage. Can be pickled if ``value`` can.
+    """Error policy in the form used by a stage. The object can be pickled if ``value`` can be pickled.
 
     Attributes:
-        kind: Action after the last attempt.
+        kind: Action after the last failed attempt.
         value: Replacement value for the action "replace".
         retries, backoff_s: Maximum number of retries, and the pause in seconds before the first retry.
         max_count, max_rate: Limits for skipped or replaced records; None for no limit.
-        path: Path of the stage's own dead-letter log, or None.
+        path: Path of the stage's separate dead-letter log, or None.
     """
 
     kind: Literal["raise", "skip", "replace"] = "raise"
@@ -180,7 +189,7 @@ class Handling:
 
     @property
     def of_given_rows(self) -> Handling:
-        """Policy for recomputing delivered rows: "skip" becomes "raise", since a delivered row was not skipped."""
+        """Policy for recomputing delivered rows: "skip" becomes "raise", because delivered rows were not skipped."""
         return replace(self, kind="raise") if self.kind == "skip" else self
 
     def pause_s(self, attempt: int) -> float:
@@ -188,14 +197,14 @@ class Handling:
         return min(MAX_BACKOFF_S, self.backoff_s * 2.0**attempt)
 
     def is_spent(self, failures: int, rows: int) -> bool:
-        """Return True if ``failures`` failed records among ``rows`` exceed the limits."""
+        """Return True if ``failures`` failed records among ``rows`` records exceed the limits."""
         if self.max_count is not None and failures > self.max_count:
             return True
         return self.max_rate is not None and failures > self.max_rate * max(rows, RATE_ROWS)
 
     @property
     def budget(self) -> str:
-        """Limits of :meth:`is_spent` as text for an error message."""
+        """Text that describes the limits of :meth:`is_spent`, for an error message."""
         rules = [] if self.max_count is None else [f"max_count={self.max_count}"]
         if self.max_rate is not None:
             first = f"{int(self.max_rate * RATE_ROWS):,} of the first {RATE_ROWS:,}"
@@ -222,7 +231,7 @@ def log_path(name: str, path: Any) -> str:
     """Return the path of a dead-letter log as a string, with ``~`` expanded.
 
     Raises:
-        PlanError: The value is not a valid path. The message uses ``name`` for the argument.
+        PlanError: The value is not a valid path. The error message uses ``name`` as the name of the argument.
     """
     try:
         text = os.fsdecode(path)
