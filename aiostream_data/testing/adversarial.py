@@ -1,10 +1,11 @@
-"""Simulated device that runs enqueued work as late and as interleaved as stream ordering permits.
+"""Simulated device that runs enqueued work as late, and as interleaved, as the stream order permits.
 
-Every stream is a queue. A seeded scheduler runs its work one step at a time, during later calls (:mod:`.stream_model`).
-A copy reads its source when it *runs*, in two steps. So a slot that is written or freed early produces torn data or a
-violation. Enqueued work refers to addresses, not arrays (:mod:`.address_model`): freed memory is poisoned, and freed
-consumer memory returns to a pool for immediate reuse, as in framework allocators. Code that passes with many seeds does
-not depend on lucky timing on a GPU. The simulation does not test a real driver.
+Every device stream is a queue of steps. A seeded scheduler runs the steps one at a time, during later calls of the
+backend (:mod:`.stream_model`). A device copy reads its source when it *runs*, in two steps. So if a slot is written or
+freed too early, the copy produces torn data or a violation. Enqueued work refers to addresses, not arrays
+(:mod:`.address_model`). Freed memory is poisoned. Freed consumer memory returns to a pool for immediate reuse, as in
+framework allocators. Code that passes with many scheduler seeds does not depend on lucky timing on a GPU. The
+simulation does not test a real driver.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class AdversarialBackend(AdversarialMemory):
     """Implementation of :class:`~aiostream_data.device.backend.DeviceBackend` in host memory. Thread-safe.
 
     Attributes:
-        consumers: Streams for consumers, without any order between them; see :meth:`consumer_stream`.
+        consumers: Device streams for consumers, without any order between these streams; see :meth:`consumer_stream`.
         current: Stream that :meth:`current_stream` returns; set it to simulate a consumer.
-        captured: Streams being captured into a graph. Enqueuing work on one of them is a violation.
-        violations: Descriptions of misuse, such as memory freed during a copy or a mark retired twice.
-        calls: Number of calls so far that can fail.
-        counts: Number of these calls, by (call name, thread name).
-        events_made, blocks_made: Total number of allocated events and blocks, without consumer memory.
-        host_nbytes: Bytes of currently allocated host memory that simulates page-locked memory.
-        marks_out: Number of marks that are not retired yet.
+        captured: Streams whose work is captured into a CUDA graph. Enqueuing work on a captured stream is a violation.
+        violations: Descriptions of misuse, such as memory freed during a copy or a mark (a stream point) retired twice.
+        calls: Number of backend calls so far at which a failure can be injected.
+        counts: Number of backend calls at which a failure can be injected, by (call name, thread name).
+        events_made, blocks_made: Total number of allocated events and memory blocks, without consumer memory.
+        host_nbytes: Currently allocated bytes of host memory that simulates page-locked memory.
+        marks_out: Number of marks (recorded points in a stream) that are not retired yet.
     """
 
     def __init__(
@@ -53,13 +54,14 @@ class AdversarialBackend(AdversarialMemory):
         """Create a simulated device.
 
         Args:
-            seed: Seed of the scheduler.
-            haste: Probability from 0 to 1 that an enqueuing call immediately runs some work.
-            fail_at_call: Number of the first failing call, counted from 0.
-            fail_calls: Number of failing calls. None fails all later calls, as after an unrecoverable device error.
-            fail_status: CUDA status of the failures.
-            capacity_nbytes: Size of device memory in bytes, without consumer memory.
-            keeps_objects: Value of the attribute of the same name in the protocol.
+            seed: Seed of the random scheduler.
+            haste: Probability from 0 to 1 that a call that enqueues work immediately runs some work.
+            fail_at_call: Index of the first failing call, counted from 0.
+            fail_calls: Number of calls that fail. None makes all later calls fail, as after an unrecoverable device
+                error.
+            fail_status: CUDA status of the injected failures.
+            capacity_nbytes: Simulated size of device memory in bytes, without consumer memory.
+            keeps_objects: Value of the ``keeps_objects`` attribute of the ``DeviceBackend`` protocol.
         """
         super().__init__(fail_at_call, fail_calls, fail_status, capacity_nbytes)
         self._chance = random.Random(seed)
@@ -89,7 +91,7 @@ class AdversarialBackend(AdversarialMemory):
             return StreamRef(self._streams.make())
 
     def consumer_stream(self) -> StreamRef:
-        """Create another stream for consumers, unordered with all others, and add it to :attr:`consumers`."""
+        """Create another consumer stream, without an order to other streams, and add it to :attr:`consumers`."""
         with self._lock:
             stream = StreamRef(self._streams.make())
             self.consumers = (*self.consumers, stream)
@@ -152,18 +154,19 @@ class AdversarialBackend(AdversarialMemory):
 
         Args:
             stream: Stream that runs the kernel.
-            kernel: Called with ``arrays`` when the scheduler selects it, possibly on another thread. The kernel sees
-                the memory content of that moment. The kernel must not keep the arrays or call the stage.
-            arrays: Device arrays. The backend does not keep them alive; the caller must hold them until the kernel has
-                run.
-            turns: Number of scheduler steps that the kernel takes; the last step runs it.
+            kernel: Function that is called with ``arrays`` when the scheduler selects it, possibly on another thread.
+                The kernel reads the memory content at the time of this call. The kernel must not keep the arrays or
+                call the stage.
+            arrays: Device arrays. The backend does not keep the arrays alive; the caller must reference them until the
+                kernel has run.
+            turns: Number of scheduler steps of the kernel; the kernel function runs in the last step.
         """
         with self._lock:
             idle: list[Callable[..., object]] = [lambda *_: None] * (turns - 1)
             self._launch("kernel", stream, [*idle, kernel], *arrays)
 
     def _launch(self, what: str, stream: StreamRef, parts: list[Callable[..., object]], *arrays: NDArray[Any]) -> None:
-        """Enqueue each of ``parts`` as one step, called with the memory content of ``arrays`` at that time."""
+        """Enqueue each of ``parts`` as one step, which is called with the memory content of ``arrays`` at that time."""
         chunks = [self._space.at(array) for array in arrays]
         # Hold a reference to memory that this model did not allocate; refer to all other memory by address.
         aliases = [chunk.alias(array) if chunk else array for chunk, array in zip(chunks, arrays, strict=True)]
@@ -183,7 +186,10 @@ class AdversarialBackend(AdversarialMemory):
         self._streams.enqueue(stream.ptr, *steps)
 
     def enqueue(self, stream: StreamRef, step: Step) -> None:
-        """Enqueue a custom step. Its references stay alive; see :meth:`launch` for kernels."""
+        """Enqueue a custom step.
+
+        The queue keeps objects referenced by the step alive; for kernels, see :meth:`launch`.
+        """
         with self._lock:
             self._enqueue("step", stream, step)
 
@@ -201,7 +207,10 @@ class AdversarialBackend(AdversarialMemory):
         return Mark(self.mark(stream).event, timed=True)
 
     def elapsed_s(self, first: Mark, then: Mark) -> float:
-        """Return 0, because simulated work takes no time. Marks that CUDA would reject are violations."""
+        """Return 0, because simulated work takes no time.
+
+        The method records a violation if CUDA would reject the marks.
+        """
         with self._lock:
             self._called("elapsed_s")
             for mark in (first, then):
@@ -211,7 +220,10 @@ class AdversarialBackend(AdversarialMemory):
             return 0.0
 
     def unrecorded_mark(self, *, timed: bool = False) -> Mark:
-        """Return a mark without a recording; waiting for it returns immediately, as on CUDA."""
+        """Return a mark (a point in a stream) without a recording.
+
+        Waiting for this mark returns immediately, as on CUDA.
+        """
         with self._lock:
             event = self._event()
             event.latest = Point(recorded=False)

@@ -1,4 +1,4 @@
-"""Memory of the adversarial device, with call counting and injected failures."""
+"""Memory of the adversarial (simulated) device. It counts calls and injects failures."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiostream_data.errors import DeviceError, DeviceMemoryError
 from aiostream_data.testing.address_model import AddressSpace, Chunk
 
 OUT_OF_MEMORY = 2
-"""CUDA status that raises ``DeviceMemoryError``. Any other status raises ``DeviceError``."""
+"""CUDA status that causes a ``DeviceMemoryError``. Any other CUDA status causes a ``DeviceError``."""
 
 
 class AdversarialMemory:
-    """Memory part of :class:`~.adversarial.AdversarialBackend`, without streams.
+    """Memory allocation part of :class:`~.adversarial.AdversarialBackend`, without streams.
 
     Attributes:
-        current: The consumer's stream; :meth:`consumer_block` allocates from its pool.
+        current: The consumer's stream; :meth:`consumer_block` allocates from the memory pool of this stream.
     """
 
     current: StreamRef
@@ -87,7 +87,7 @@ class AdversarialMemory:
             self._room_nbytes += chunk.bytes.nbytes
 
     def consumer_block(self, nbytes: int) -> DeviceBlock:
-        """Allocate from the pool of the current stream; a reused block keeps its old content."""
+        """Allocate from the memory pool of the current stream; a reused block keeps its old content."""
         with self._lock:
             self._called("consumer_block")
             freed = self._pool[self.current.ptr, nbytes]

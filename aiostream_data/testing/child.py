@@ -1,7 +1,7 @@
-"""Run a module until standard input closes: ``python -m aiostream_data.testing.child MODULE ARGS``.
+"""Run a Python module until standard input closes: ``python -m aiostream_data.testing.child MODULE ARGS``.
 
-The parent process holds the other end of the pipe. When the parent exits for any reason, the pipe closes and the module
-ends.
+The parent process keeps the write end of the standard input pipe. When the parent exits for any reason, the pipe closes
+and the module ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _end_with_standard_input() -> None:
 
 
 def main() -> None:
-    """Run the module named on the command line with the remaining arguments."""
+    """Run the Python module named on the command line with the remaining arguments."""
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,9 +1,9 @@
 """Simulated device with a virtual clock, which shows whether copies and kernels can overlap.
 
-Every copy and kernel has a duration. Work starts when earlier work of its stream is finished and all order dependencies
-are met. Copies in one direction share one copy engine, as on a GPU. Host work takes no time, but a host block is
-writable again only after its copy has finished. Data is copied immediately, so this device finds no races (see
-:mod:`.adversarial`). It also says nothing about the speed of real devices.
+Every simulated copy and kernel has a duration. A copy or kernel starts when earlier work of its stream is finished and
+all order dependencies are met. Copies in one direction share one copy engine, as on a GPU. Work on the host takes no
+simulated time, but a host block is writable again only after its copy has finished. Data is copied immediately, so this
+simulated device finds no races (see :mod:`.adversarial`). The virtual clock does not predict the speed of real devices.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ClockedBackend(HostBackend):
         """Create a simulated device.
 
         Args:
-            h2d_s: Seconds for a copy to the device.
-            d2d_s: Seconds for a copy or cast within the device.
-            capacity_nbytes: Size of device memory in bytes, without consumer memory.
+            h2d_s: Simulated duration in seconds of a copy from host to device.
+            d2d_s: Simulated duration in seconds of a copy or cast within the device.
+            capacity_nbytes: Simulated size of device memory in bytes, without consumer memory.
         """
         self._h2d_s = h2d_s
         self._d2d_s = d2d_s

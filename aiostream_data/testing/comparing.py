@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, type_name
 
 Compare = Callable[[Any, Any], bool]
-"""Function (expected, found) that returns True if both count as the same element."""
+"""Type of a function (expected, found) that returns True if both elements count as equal."""
 
 _SHOWN = 120
-"""Maximum number of characters of a value in a message."""
+"""Maximum number of characters of a value in an error message."""
 
 
 def canonical(value: Any) -> Hashable:
-    """Return a hashable object that is equal for two values of the same type and bits.
+    """Return a hashable key for a value; two values of the same type and bits have equal keys.
 
-    Arrays are compared by dtype, shape and bytes, so NaN equals itself and -0.0 differs from 0.0. Dicts are compared
-    including the order of their keys. Device arrays, tensors and images are compared as host arrays. Other objects are
-    compared directly if they are hashable, and otherwise by their pickle.
+    Arrays are compared by dtype, shape and bytes, so NaN equals NaN and -0.0 differs from 0.0. Dicts are compared with
+    the order of their keys. Device arrays, tensors and images are compared as host arrays. Other objects are compared
+    directly if they are hashable, and otherwise by their pickled bytes.
     """
     kind = type(value)
     if kind in (int, bool, str, bytes, type(None)):
@@ -48,7 +48,7 @@ def canonical(value: Any) -> Hashable:
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
-    """Return the items of a dict, sequence or dataclass by key, index or field name; None for any other value."""
+    """Return the items of a dict, sequence or dataclass by key, index or field name, or None for any other value."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (tuple, list)):
@@ -64,7 +64,7 @@ def _bits(array: NDArray[Any]) -> tuple[Hashable, ...]:
 
 
 def _foreign_bits(value: Any) -> tuple[Hashable, ...] | None:
-    """Return the bits of a tensor or image as a host array; None for any other value."""
+    """Return the content of a tensor or image as a host array, or None for any other value."""
     try:
         array = array_of(value) if family(type(value)) else None
     except NoNumpyFormError:
@@ -135,7 +135,7 @@ def sequence_difference(expected: Sequence[Any], found: Sequence[Any], compare: 
 
 
 def multiset_difference(expected: Iterable[Any], found: Iterable[Any]) -> str | None:
-    """Describe an element that is missing or appears too often, or return None if both multisets are equal."""
+    """Describe an element that is missing or occurs too often, or return None if both multisets are equal."""
     wanted, got = list(expected), list(found)
     wanted_counts, got_counts = Counter(map(canonical, wanted)), Counter(map(canonical, got))
     for counts, others, elements, what in (

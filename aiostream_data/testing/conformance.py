@@ -7,7 +7,7 @@
         def put(self, name: str, data: bytes) -> str: ...
         def url(self, name: str) -> str: ...
 
-The tests are plain functions that each run a separate event loop. They do not import pytest.
+The tests are plain methods, and each test runs a separate event loop. The conformance tests do not import pytest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ ODD_NAMES = ("with space", "per%20cent", "plus+plus", "äö-日本", "a=b&c", "'
 
 
 class ReadConformance(ABC):
-    """Conformance tests for reading bytes. Use this class alone to test a second read path of a store.
+    """Conformance tests for stores that check reading bytes.
+
+    Use this class without :class:`StoreConformance` to test a second read path of a store.
 
     Attributes:
         ranges_at_once: Number of ranges that one test reads concurrently; reduce it for slow servers.
@@ -43,7 +45,7 @@ class ReadConformance(ABC):
 
     @abstractmethod
     def make_store(self) -> Store:
-        """Return a new store. Called with the event loop running."""
+        """Return a new store. The test calls this method while the event loop runs."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> str:
@@ -51,7 +53,7 @@ class ReadConformance(ABC):
 
     @abstractmethod
     def url(self, name: str) -> str:
-        """Return the URL of ``name``, whether or not the object exists; ``name`` may be a pattern."""
+        """Return the URL of ``name``. The object may be missing, and ``name`` may be a pattern."""
 
     # -- ranges -------------------------------------------------------------------------------
 
@@ -139,7 +141,7 @@ class ReadConformance(ABC):
     # -- running a case -----------------------------------------------------------------------
 
     def run(self, case: Callable[[Store], Awaitable[T]]) -> T:
-        """Run ``case`` with a new store on a new event loop; fail on leaked tasks and on any warning."""
+        """Run the test ``case`` with a new store on a new event loop; fail on leaked tasks and on any warning."""
 
         async def main() -> T:
             store = self.make_store()
@@ -158,7 +160,7 @@ class ReadConformance(ABC):
         return result
 
     def fails_with(self, kind: type[StorageError], case: Callable[[Store], Awaitable[object]]) -> StorageError:
-        """Run ``case``, which must raise ``kind``, and return the error."""
+        """Run the test ``case``, which must raise ``kind``, and return the raised error."""
         try:
             self.run(case)
         except kind as error:
@@ -286,14 +288,14 @@ class ListingConformance(StoreConformance):
 
 
 async def read_range(store: Store, shard: ShardRef, start: int, stop: int) -> bytes:
-    """Return bytes ``start`` to ``stop`` of ``shard`` as one object."""
+    """Read bytes ``start`` to ``stop`` of ``shard`` and return them as one ``bytes`` object."""
     buffer = bytearray(stop - start)
     await store.read_into(shard, start, memoryview(buffer))
     return bytes(buffer)
 
 
 def _open_descriptors() -> set[str]:
-    """Return the open file descriptors of this process; empty on systems other than Linux."""
+    """Return the open file descriptors of this process, or an empty set on systems other than Linux."""
     folder = "/proc/self/fd"
     if not os.path.isdir(folder):
         return set()

@@ -1,4 +1,4 @@
-"""Named faults of every kind, for tests that must handle all of them.
+"""Named faults of every kind, for tests of code that must handle all faults.
 
 Example: one request in ten fails, with all recoverable faults equally often::
 
@@ -30,7 +30,7 @@ REFUSALS: Mapping[str, Fault] = MappingProxyType(
         "error in a 200": Fault(status=200, code="InternalError"),
     }
 )
-"""Well-formed answers that request a retry."""
+"""Valid error responses that request a retry."""
 
 BREAKS: Mapping[str, Fault] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ BREAKS: Mapping[str, Fault] = MappingProxyType(
         "closed without a word": Fault(close_after=True),
     }
 )
-"""Connections that end too early."""
+"""Faults that end a connection too early."""
 
 LIES: Mapping[str, Fault] = MappingProxyType(
     {
@@ -56,7 +56,7 @@ LIES: Mapping[str, Fault] = MappingProxyType(
         "a head without end": Fault(pad_head=1 << 20),
     }
 )
-"""Answers that contradict themselves or the request; a client must not accept them as data."""
+"""Responses that contradict themselves or the request; a client must not accept them as data."""
 
 ODDITIES: Mapping[str, Fault] = MappingProxyType(
     {
@@ -74,7 +74,7 @@ ODDITIES: Mapping[str, Fault] = MappingProxyType(
 STALLS: Mapping[str, Fault] = MappingProxyType(
     {f"stalls at {at}": Fault(stall_at=at) for at in ("start", "head", "first", "middle", "last")}
 )
-"""Answers that stall forever; only a timeout detects them."""
+"""Responses that stall forever; a client detects them only with a timeout."""
 
 UNNOTICEABLE: Mapping[str, Fault] = MappingProxyType(
     {
@@ -82,7 +82,7 @@ UNNOTICEABLE: Mapping[str, Fault] = MappingProxyType(
         "changed in the middle": Fault(change="middle"),
     }
 )
-"""Well-formed answers with wrong bytes; only a checksum detects them."""
+"""Well-formed responses with wrong bytes; only a checksum detects them."""
 
 EVERY_FAULT: Mapping[str, Fault] = MappingProxyType(
     {**REFUSALS, **BREAKS, **LIES, **ODDITIES, **STALLS, **UNNOTICEABLE}
@@ -91,13 +91,13 @@ EVERY_FAULT: Mapping[str, Fault] = MappingProxyType(
 
 
 def chaos(share: float, *, stalls: bool = False) -> Rule:
-    """Return a rule that injects recoverable faults into ``share`` of all reads, each kind equally often.
+    """Return a rule that injects recoverable faults into ``share`` of all reads. Each kind of fault is equally likely.
 
-    Faults that only a checksum detects are excluded. Stalls are included only with ``stalls=True``, because each one
-    costs a timeout.
+    The rule excludes faults that only a checksum detects. The rule includes stalls only with ``stalls=True``, because
+    each stall costs a timeout.
 
     Args:
-        share: Fraction of the requests, from 0 to 1.
+        share: Fraction of the read requests, from 0 to 1.
     """
     chosen = {**REFUSALS, **BREAKS, **LIES, **ODDITIES, **(STALLS if stalls else {})}
     first, *others = chosen.values()

@@ -1,4 +1,4 @@
-"""Control commands of a fault server: text commands, executed by a direct call or over HTTP with the same effect."""
+"""Control commands of a fault server. Tests send the same text commands by a direct call or over HTTP."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aiostream_data.testing.request_log import SeenRequest, ServerCounters
 from aiostream_data.testing.wire_model import WireModel
 
 PREFIX = "/__control/"
-"""Path prefix of control requests; object names cannot start with it."""
+"""URL path prefix of control requests; object names cannot start with this prefix."""
 
 
 def answer(site: FaultSite, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-    """Execute one command and return status and text. Errors return status 400."""
+    """Execute one control command and return an HTTP status and a text. Errors return status 400."""
     try:
         return 200, _carry_out(site, method, path, body)
     except (PlanError, ValueError, TypeError, KeyError, OSError) as error:
@@ -61,7 +61,7 @@ def _carry_out(site: FaultSite, method: str, path: str, body: bytes) -> bytes:
 
 
 def rules_text(rules: tuple[Rule, ...]) -> bytes:
-    """Serialize rules as JSON; omit fields with default values."""
+    """Serialize fault rules as JSON; omit fields with default values."""
     told = [
         {**_changed(rule), "fault": _changed(rule.fault), "others": [_changed(fault) for fault in rule.others]}
         for rule in rules
@@ -75,7 +75,7 @@ def read_log(text: bytes) -> list[SeenRequest]:
 
 
 def read_counters(text: bytes) -> ServerCounters:
-    """Parse the JSON form of counters."""
+    """Parse the JSON form of server counters."""
     told = json.loads(text)
     told["statuses"] = {int(status): times for status, times in told["statuses"].items()}
     return ServerCounters(**told)
@@ -94,7 +94,7 @@ def _encode(value: object) -> object:
 
 
 def _decode(value: Any) -> Any:
-    """Convert lists to tuples and encoded bytes to bytes."""
+    """Convert lists to tuples and encoded strings to bytes."""
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
     if isinstance(value, Mapping) and set(value) == {"base64"}:

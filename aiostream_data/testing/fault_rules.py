@@ -1,4 +1,4 @@
-"""Selection of the fault for each request: rules with their counters."""
+"""Selection of the fault for each request by rules, with the counters of these rules."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SPAN = float(1 << 64)
 
 
 class RuleBook:
-    """Rules in order of precedence. Thread-safe.
+    """Fault rules in order of precedence. Thread-safe.
 
     Args:
-        rules: The first rule that matches a request decides.
-        seed: Seed of the draws for ``probability`` and ``others``.
-        clock: Clock in seconds; ``from_s`` and ``until_s`` count from the creation of the RuleBook.
+        rules: Fault rules; the first rule that matches a request determines its fault.
+        seed: Seed of the random draws for ``probability`` and ``others``.
+        clock: Function that returns seconds; ``from_s`` and ``until_s`` count from the creation of the RuleBook.
     """
 
     def __init__(self, rules: Sequence[Rule] = (), seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,7 +36,10 @@ class RuleBook:
         self._same: list[Counter[Facts]] = [Counter() for _ in self.rules]
 
     def choose(self, facts: Facts) -> Fault | None:
-        """Return the fault for a request, or None. Updates the counters of the rules."""
+        """Return the fault for a request, or None for a correct answer.
+
+        The call also updates the counters of the rules.
+        """
         if not self.rules:
             return None
         elapsed_s = self._clock() - self._began_s

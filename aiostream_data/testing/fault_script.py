@@ -1,7 +1,10 @@
-"""Step-by-step script of an answer with a fault. The functions are pure, so tests compare scripts as values.
+"""Step-by-step script with which the server sends a response with a fault.
 
-The body is a list of parts. Some parts count as body bytes; others, such as chunk lengths, are framing. A fault splits
-the parts at its position and inserts a step or ends the script there. The response head is a separate step before them.
+The functions in this module are pure, so tests compare scripts as values.
+
+The response body is a list of parts. Some parts count as body bytes; others, such as chunk lengths, are framing. A
+fault splits the parts at the position of the fault and inserts a step or ends the script there. The response head is a
+separate step before the body parts.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _BEFORE_BODY = ("start", "head")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send bytes; if ``counted``, they are part of the body."""
+    """Step that sends bytes; if ``counted``, the bytes are part of the body."""
 
     data: bytes
     counted: bool = False
@@ -34,7 +37,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SendSlice:
-    """Send a slice of an object, all of it body."""
+    """Step that sends a slice of an object; all of its bytes are part of the body."""
 
     part: Slice
     counted: bool = True
@@ -46,7 +49,7 @@ class SendSlice:
 
 @dataclass(frozen=True, slots=True)
 class Drip:
-    """Send data byte by byte, with a pause before each byte."""
+    """Step that sends data byte by byte, with a pause before each byte."""
 
     data: bytes
     pause_s: float
@@ -54,14 +57,14 @@ class Drip:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for a time; None waits until the client disconnects."""
+    """Step that waits for a time; None waits until the client disconnects."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End the connection: ``close`` sends a FIN; ``reset`` sends an RST after all sent data has arrived."""
+    """Step that ends the connection: ``close`` sends a FIN; ``reset`` sends an RST after all sent data has arrived."""
 
     how: Literal["close", "reset"]
 
@@ -82,15 +85,16 @@ def write_script(
     newer: Callable[[Slice], Slice] | None = None,
     close: bool = False,
 ) -> list[Step]:
-    """Return the steps for the connection, in order.
+    """Return the steps that send the response, in order.
 
     Args:
         answer: The correct answer.
-        fault: Fault to apply; None for a correct answer.
-        method: Request method; a HEAD request gets no body.
+        fault: Fault to apply; None for a correct response.
+        method: Request method; the response to a HEAD request gets no body.
         read: Function that reads the bytes of a slice; used to invert a byte.
-        newer: Function that returns the same slice of the version that replaces an object in the middle of its body.
-        close: True if the client requested that the connection is closed.
+        newer: Function that replaces the object in the middle of its body. It returns the same slice of the new
+            version.
+        close: True if the client requested to close the connection.
     """
     fault = fault or _RIGHT
     if fault.raw is not None:
@@ -112,7 +116,7 @@ def write_script(
 
 
 def moved(part: Slice, by: int) -> Slice:
-    """Return a slice of equal length shifted by ``by`` bytes, limited to the object."""
+    """Return a slice of equal length, shifted by ``by`` bytes but kept within the object."""
     start = max(min(part.start + by, part.stored.nbytes - part.nbytes), 0)
     if start == part.start and part.stored.nbytes > part.nbytes:  # no room in this direction
         start = max(part.start - abs(by), 0)
@@ -145,7 +149,7 @@ def _bytes(part: Part, read: ReadSlice) -> bytes:
 
 
 def _cut(parts: list[Part], nbytes: int) -> tuple[list[Part], list[Part]]:
-    """Split parts after ``nbytes`` bytes of the body; framing stays with the part before it."""
+    """Split parts after ``nbytes`` bytes of the response body; framing stays with the preceding part."""
     before: list[Part] = []
     for number, part in enumerate(parts):
         if part.counted and nbytes < part.nbytes:
@@ -194,7 +198,7 @@ def _headers(answer: Answer, fault: Fault, nbytes: int, *, close: bool) -> list[
 
 
 def _with_breaks(head: bytes, framed: list[Part], nbytes: int, fault: Fault) -> list[Step]:
-    """Insert the pauses and ends of the fault."""
+    """Insert the pauses and connection ends that the fault requires."""
     steps: list[Step] = [Send(_INTERIM)] * fault.interim
     before_body = [at for at in (fault.reset_at, fault.truncate_at, fault.stall_at) if at in _BEFORE_BODY]
     for at in ("start", "head"):
@@ -226,7 +230,7 @@ def _body_with_breaks(framed: list[Part], nbytes: int, fault: Fault) -> list[Ste
 
 
 def _cut_before(parts: list[Part], nbytes: int) -> tuple[list[Part], list[Part]]:
-    """Split parts after ``nbytes`` bytes of the body, and before any framing that follows."""
+    """Split parts after ``nbytes`` bytes of the response body; framing at the split goes to the second half."""
     before, after = _cut(parts, nbytes)
     while before and not before[-1].counted and (nbytes == 0 or not after):
         after = [before.pop(), *after]

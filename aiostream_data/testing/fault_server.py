@@ -1,9 +1,9 @@
 """Local object store (S3, GCS or plain HTTP) with scripted latency, bandwidth limits and faults.
 
-The kernel sends object bodies from a file, so the server is fast and benchmarks measure the client. The server logs
-every request. The server applies the faults described in :mod:`aiostream_data.testing.faults` to single requests. The
-server runs in a thread of the program or in a separate process. :func:`aiostream_data.testing.fault_serving.serving`
-runs it in an existing event loop.
+The kernel sends object bodies from a file, so the server is fast enough to benchmark clients. The server logs every
+request. The server applies the faults described in :mod:`aiostream_data.testing.faults` to single requests. The server
+runs in a thread of the program or in a separate process. :func:`aiostream_data.testing.fault_serving.serving` runs it
+in an existing event loop.
 
 Example::
 
@@ -53,7 +53,7 @@ from aiostream_data.testing.request_log import SeenRequest, ServerCounters
 from aiostream_data.testing.wire_model import WireModel
 
 Control: TypeAlias = Callable[[str, str, bytes], tuple[int, bytes]]
-"""Function that executes a control command: (method, path, body) -> (status, text)."""
+"""Type of a function that executes a control command: (method, path, body) -> (status, text)."""
 
 _START_TIMEOUT_S = 30.0
 _CONTROL_TIMEOUT_S = 60.0
@@ -61,7 +61,7 @@ _CONTROL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class FaultServer:
-    """Handle of a running server. The methods block and can be called from any thread.
+    """Handle of a running fault server. The methods of the handle block; any thread can call them.
 
     Attributes:
         dialect: ``s3``, ``gcs`` or ``http``.
@@ -74,7 +74,7 @@ class FaultServer:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """Storage options that a dataset needs to read from the server while it has no accounts."""
+        """Storage options with which a dataset reads from the server, if the server has no accounts."""
         if self.dialect == "s3":
             client = {"client_kwargs": {"region_name": "us-east-1"}}
             return {"endpoint_url": self.endpoint_url, "key": "testing", "secret": "testing", **client}
@@ -83,27 +83,30 @@ class FaultServer:
         return {}
 
     def url(self, name: str) -> str:
-        """Return the URL of an object: ``s3://`` or ``gs://`` and ``name``, or a path under the endpoint."""
+        """Return the URL of an object: an ``s3://`` or ``gs://`` URL with ``name``, or a path under the endpoint."""
         if self.dialect == "http":
             return f"{self.endpoint_url}/{quote(name)}"
         return f"{'s3' if self.dialect == 's3' else 'gs'}://{name}"
 
     def put(self, name: str, data: bytes) -> str:
-        """Store an object, or a new version of it, and return its URL.
+        """Store an object, or a new version of it, on the server and return the object's URL.
 
         Args:
-            name: ``bucket/key``; under plain HTTP any path.
+            name: ``bucket/key``; for plain HTTP, any path.
             data: Content of the object.
         """
         self._do("PUT", f"object/{quote(name)}", data)
         return self.url(name)
 
     def put_folder(self, bucket: str, folder: str | os.PathLike[str]) -> int:
-        """Serve the files below ``folder`` in place, as ``bucket/relative/path``; return their number."""
+        """Serve the files below ``folder`` without copying them, as ``bucket/relative/path``.
+
+        Return the number of files.
+        """
         return int(self._do("PUT", f"folder/{quote(bucket)}", os.fspath(folder).encode()))
 
     def delete(self, name: str) -> None:
-        """Remove an object; a missing object is not an error."""
+        """Remove an object; removing a missing object is not an error."""
         self._do("DELETE", f"object/{quote(name)}")
 
     def create_bucket(self, bucket: str) -> None:
@@ -111,23 +114,23 @@ class FaultServer:
         self._do("PUT", f"bucket/{quote(bucket)}")
 
     def set_rules(self, *rules: Rule) -> None:
-        """Replace all rules and reset their counters. Without rules, no faults occur."""
+        """Replace all fault rules and reset the counters of the rules. Without rules, the server injects no faults."""
         self._do("PUT", "rules", fault_control.rules_text(rules))
 
     def set_wire(self, wire: WireModel) -> None:
-        """Change latency and limits. The bandwidth applies only to new connections."""
+        """Change latency and limits. A new bandwidth applies only to new connections."""
         self._do("PUT", "wire", json.dumps(asdict(wire)).encode())
 
     def set_accounts(self, *accounts: Account) -> None:
-        """Accept only these credentials. Without arguments, accept all clients."""
+        """Accept only these credentials. Without arguments, the server accepts all clients."""
         self._do("PUT", "accounts", json.dumps([asdict(account) for account in accounts]).encode())
 
     def drop_connections(self) -> None:
-        """Reset all connections, idle or busy."""
+        """Reset all connections of the server, idle or busy."""
         self._do("DELETE", "connections")
 
     def log(self) -> list[SeenRequest]:
-        """Return the requests so far, in order of arrival."""
+        """Return the requests received so far, in order of arrival."""
         return fault_control.read_log(self._do("GET", "log"))
 
     def counters(self) -> ServerCounters:
@@ -135,7 +138,7 @@ class FaultServer:
         return fault_control.read_counters(self._do("GET", "counters"))
 
     def clear_log(self) -> None:
-        """Clear the log and the counters."""
+        """Clear the request log and the counters."""
         self._do("DELETE", "log")
 
     def _do(self, method: str, path: str, body: bytes = b"") -> bytes:
@@ -155,19 +158,21 @@ def fault_server(
     wire: WireModel | None = None,
     certificate: str | os.PathLike[str] | None = None,
 ) -> Iterator[FaultServer]:
-    """Run a fault server on this machine for the block. Leaves no thread, process, socket or file.
+    """Run a fault server on this machine during the ``with`` block.
+
+    After the block, no thread, process, socket or file remains.
 
     Args:
         dialect: ``s3``, ``gcs`` or ``http``.
-        where: ``thread`` or ``process``. Use ``process`` for benchmarks, because a thread shares the interpreter with
-            the client.
-        port: Port to listen on; 0 selects a free one.
-        seed: Seed of all random draws.
-        wire: Initial latency and limits.
+        where: ``thread`` or ``process``. Use ``process`` for benchmarks, because a server thread shares the interpreter
+            with the client.
+        port: Port to listen on; 0 selects a free port.
+        seed: Seed of all random draws of the server.
+        wire: Initial latency and limits of the server.
         certificate: Path of a PEM file with a private key and its certificates; enables TLS.
 
     Raises:
-        OSError: The port is in use.
+        OSError: The port is already in use.
         StoreUnreachableError: The server process did not start.
 
     Example::
@@ -202,7 +207,7 @@ def _in_thread(
 
 
 class _Thread:
-    """Thread with an event loop that serves one site. :meth:`stop` raises the error that ended it early."""
+    """Thread with an event loop that serves one site. :meth:`stop` raises the error that ended the thread early."""
 
     def __init__(self, site: FaultSite, port: int, tls: ssl.SSLContext | None) -> None:
         self._site = site
@@ -219,7 +224,7 @@ class _Thread:
         """Start the server and return its URL.
 
         Raises:
-            OSError: The port is in use.
+            OSError: The port is already in use.
         """
         self._thread.start()
         self._started.wait()
@@ -229,7 +234,7 @@ class _Thread:
         return self._url
 
     def carry_out(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """Execute a command between two steps of the server, so that the log is up to date."""
+        """Execute a control command between two steps of the server, so that the log is up to date."""
         done: Future[tuple[int, bytes]] = Future()
 
         def answer() -> None:
@@ -241,7 +246,7 @@ class _Thread:
         return done.result(_CONTROL_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Stop the server and raise the error that it failed with, if any."""
+        """Stop the server. If the server failed, raise its error."""
         if self._loop is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # the loop has already closed
                 self._loop.call_soon_threadsafe(self._ended.set)
@@ -292,7 +297,7 @@ def _in_process(
 
 
 def _control_connection(endpoint_url: str) -> HTTPConnection:
-    """Return a control connection to a server started by this process, without checking its certificate."""
+    """Return a control connection to a server started by this process. It does not verify the certificate."""
     parts = urlsplit(endpoint_url)
     if parts.scheme == "http":
         return HTTPConnection(parts.netloc, timeout=_CONTROL_TIMEOUT_S)
@@ -315,7 +320,7 @@ def _over_http(connection: HTTPConnection) -> Control:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the URL and serve until interrupted."""
+    """Print the server's URL and serve requests until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m aiostream_data.testing.fault_server", description=__doc__)
     parser.add_argument("--dialect", choices=("s3", "gcs", "http"), default="s3")
     parser.add_argument("--host", default="127.0.0.1")

@@ -21,22 +21,24 @@ from aiostream_data.testing.request_log import SeenRequest
 
 _BACKLOG = 1024
 _COPIED_NBYTES = 64 << 10
-"""Maximum size of a body that is sent together with its head: one system call instead of three."""
+"""Maximum size of a body that is sent together with its response head: one system call instead of three."""
 
 
 @asynccontextmanager
 async def serving(
     site: FaultSite, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
-    """Serve ``site`` during the block and yield the server's URL. Leaves no task and no socket.
+    """Serve ``site`` during the ``with`` block and yield the server's URL.
+
+    After the block, no task and no socket remains.
 
     Args:
-        site: Objects, rules and log of the server.
-        port: Port to listen on; 0 selects a free one.
+        site: Site to serve: objects, rules and log of the server.
+        port: Port to listen on; 0 selects a free port.
         tls: TLS context; None for plain text.
 
     Raises:
-        OSError: The port is in use.
+        OSError: The port is already in use.
 
     Example::
 
@@ -83,7 +85,7 @@ async def serving(
 async def _accept(
     site: FaultSite, listener: socket.socket, group: asyncio.TaskGroup, tls: ssl.SSLContext | None
 ) -> None:
-    """Accept connections until cancelled, then end all of them."""
+    """Accept connections until cancelled, then close all connections."""
     loop = asyncio.get_running_loop()
     open_now: dict[FaultSocket, asyncio.Task[None]] = {}
 
@@ -163,7 +165,7 @@ async def _serve_request(site: FaultSite, connection: FaultSocket, number: int) 
 
 
 async def _receive_head(site: FaultSite, connection: FaultSocket) -> bytes | None:
-    """Return the next request head, or None if the client closed or timed out."""
+    """Return the next request head, or None if the client closed the connection or timed out."""
     limit_s = None if connection.has_received or connection.is_control else site.wire.keep_alive_s
     try:
         if limit_s is None:
@@ -184,7 +186,7 @@ async def _serve_control(site: FaultSite, connection: FaultSocket, request: Requ
 
 
 async def _play(site: FaultSite, connection: FaultSocket, steps: list[Step], seen: SeenRequest) -> bool:
-    """Execute a script; return True if it ends the connection."""
+    """Execute the steps of a script; return True if the script ends the connection."""
     held = b""  # adjacent small pieces are sent together
     for step in steps:
         match step:

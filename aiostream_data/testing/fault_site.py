@@ -1,4 +1,4 @@
-"""State of a test server, and its decision for each request, without sockets or waiting."""
+"""State of a test server, and its decision for each request. This module uses no sockets and does not wait."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ _DIALECTS: dict[DialectName, Callable[[], Dialect]] = {"s3": S3Dialect, "gcs": G
 
 
 def nothing_to_drop() -> None:
-    """Placeholder for ``drop_connections`` while the site is not served."""
+    """Placeholder for ``drop_connections`` while no server serves the site."""
 
 
 class FaultSite:
-    """Objects, rules, accounts, wire model and log of one server. Attributes may be replaced while it runs.
+    """Objects, rules, accounts, wire model and request log of one test server.
+
+    Attributes may be replaced while the server runs.
 
     Args:
         dialect: ``s3``, ``gcs`` or ``http``.
-        seed: Seed of all random draws.
+        seed: Seed of all random draws of the server.
     """
 
     def __init__(self, dialect: DialectName = "s3", *, seed: int = 0) -> None:
@@ -49,13 +51,13 @@ class FaultSite:
         self.set_wire(WireModel())
 
     def set_wire(self, wire: WireModel) -> None:
-        """Change latency, bandwidth and limits. The bandwidth applies only to new connections."""
+        """Change latency, bandwidth and limits of the server. A new bandwidth applies only to new connections."""
         self.wire = wire
         per_s = wire.max_requests_per_s
         self._capacity = None if per_s is None else Capacity(per_s, time.monotonic())
 
     def decide(self, request: Request, connection: int) -> tuple[list[Step], SeenRequest]:
-        """Return the steps for a request and its log entry, which is already recorded."""
+        """Return the response steps for a request, and its entry in the request log."""
         number = self.log.next_number()
         target = self.dialect.target(request)
         stored = self.objects.get(target.name) if target.kind in ("get", "head") else None
@@ -122,6 +124,6 @@ class FaultSite:
         return None
 
     def _newer(self, part: Slice) -> Slice:
-        """Replace the object and return the same slice of its new version."""
+        """Replace the object and return the same slice of the object's new version."""
         stored = self.objects.invert(part.stored.name)
         return replace(part, stored=stored)

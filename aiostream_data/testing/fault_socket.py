@@ -1,6 +1,6 @@
-"""Server side of one connection, using the raw socket: buffers received data and sends as scripted.
+"""Server side of one connection on a raw socket: it buffers received data and sends data as scripted.
 
-asyncio transports are not used, because they cannot reset a connection and do not report the number of sent bytes.
+The server does not use asyncio transports: they cannot reset a connection and do not report the number of sent bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ _RECEIVE_NBYTES = 64 << 10
 _READ_AHEAD_NBYTES = 1 << 20
 _PIECE_S = 0.005
 _UNPACED_NBYTES = 1 << 20
-"""First bytes of a connection, paced in user space: the kernel sends the first 64 KiB segments without pacing."""
+"""Number of first bytes of a connection that are paced in user space.
+
+The kernel sends the first 64 KiB segments without pacing.
+"""
 
 _SO_MAX_PACING_RATE = 47  # Linux value; the socket module has no name for it
 _TIOCOUTQ = 0x5411
@@ -26,19 +29,19 @@ _DRAIN_POLL_S = 0.001
 
 
 class PeerGone(ConnectionError):
-    """The client has closed the connection."""
+    """Error for a client that has closed the connection."""
 
 
 class FaultSocket:
-    """Accepted connection, used by one task. It owns the socket and closes it.
+    """Accepted client connection, used by one task. The connection owns the socket and closes it.
 
     Args:
         sock: The accepted socket.
-        bytes_per_s: Send bandwidth; None for no limit.
+        bytes_per_s: Send bandwidth in bytes per second; None for no limit.
 
     Attributes:
-        is_control: True if the connection carries control commands, not tested requests.
-        filed_nbytes: Bytes of files sent so far.
+        is_control: True if the connection carries control commands instead of tested requests.
+        filed_nbytes: Number of bytes sent from files so far.
     """
 
     def __init__(self, sock: socket.socket, *, bytes_per_s: float | None = None) -> None:
@@ -58,7 +61,7 @@ class FaultSocket:
         self._read_on()
 
     async def receive_until(self, end: bytes, limit: int) -> bytes | None:
-        """Return the bytes up to ``end``, without ``end``; None if the client closed the connection between requests.
+        """Return the received bytes before ``end``, or None if the client closed the connection between requests.
 
         Raises:
             PeerGone: The client closed the connection in the middle of a request.
@@ -75,10 +78,10 @@ class FaultSocket:
         return self._take(place, len(end))
 
     async def receive_exactly(self, nbytes: int) -> bytes:
-        """Return the next ``nbytes`` bytes.
+        """Return the next ``nbytes`` received bytes.
 
         Raises:
-            PeerGone: The client closed the connection before sending them.
+            PeerGone: The client closed the connection before sending ``nbytes`` bytes.
         """
         while len(self._received) < nbytes:
             if self._gone.is_set():
@@ -133,7 +136,7 @@ class FaultSocket:
         raise PeerGone("the client left while it was made to wait")
 
     async def reset(self) -> None:
-        """End the connection with an RST after all sent data has arrived."""
+        """End the connection with a TCP RST after all sent data has arrived."""
         give_up_s = time.monotonic() + _DRAIN_S
         # Poll: the system does not notify about acknowledged bytes.
         while self._unsent_nbytes() and time.monotonic() < give_up_s:  # noqa: ASYNC110
@@ -142,14 +145,14 @@ class FaultSocket:
         self.close()
 
     def close(self) -> None:
-        """End the connection with a FIN. Idempotent."""
+        """End the connection with a TCP FIN. Idempotent."""
         if self._sock.fileno() < 0:
             return
         self._stop_reading()
         self._sock.close()
 
     def abort(self) -> None:
-        """Reset the connection immediately; the task that serves it fails at its next step."""
+        """Reset the connection immediately. The task that serves the connection fails at its next step."""
         self._gone.set()
         self._changed.set()
         if self._sock.fileno() >= 0:
@@ -158,7 +161,7 @@ class FaultSocket:
 
     @property
     def has_received(self) -> bool:
-        """True if bytes of a next request are buffered."""
+        """True if the buffer contains bytes of the next request."""
         return bool(self._received)
 
     # -- receiving ------------------------------------------------------------------------------
@@ -216,7 +219,7 @@ class FaultSocket:
             self._loop.remove_writer(descriptor)
 
     async def _turn(self, nbytes: int) -> int:
-        """Wait for the next piece to comply with the bandwidth; return the piece's size, at most ``nbytes``."""
+        """Wait until the bandwidth limit permits the next piece. Return the size of this piece, at most ``nbytes``."""
         if self._bytes_per_s is None or self._pace_first <= 0:
             return nbytes
         piece = min(nbytes, max(1, int(self._bytes_per_s * _PIECE_S)))
@@ -239,7 +242,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 def _pace_in_kernel(sock: socket.socket, bytes_per_s: float) -> bool:
-    """Limit the bandwidth in the kernel; return False if the system does not support this."""
+    """Limit the bandwidth in the kernel. Return False if the system does not support kernel pacing."""
     if sys.platform != "linux":
         return False
     try:

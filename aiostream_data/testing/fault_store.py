@@ -1,4 +1,4 @@
-"""Store that injects faults according to rules, within the process, to test pipelines without sockets.
+"""Store that injects faults according to rules, to test pipelines without sockets.
 
 The store uses the rules of the fault server (:mod:`aiostream_data.testing.faults`). For each fault, the reader sees the
 effect that a real store would produce: an error of this package, truncated data, delays or wrong bytes.
@@ -52,8 +52,8 @@ class StoreRequest:
     Attributes:
         kind: ``head`` for :meth:`FaultStore.info`, ``list``, or ``get``.
         url: URL as the caller passed it; for a listing, the pattern.
-        start, stop: Requested byte range; 0 and 0 for requests without a range.
-        fault: Injected fault, or None.
+        start, stop: Requested byte range; both are 0 for requests without a range.
+        fault: Injected fault, or None for a correct answer.
     """
 
     kind: Kind
@@ -67,31 +67,31 @@ Requests: TypeAlias = list[StoreRequest]
 
 
 class FaultStore:
-    """Store that forwards requests to ``inner`` and injects faults into those that match a rule.
+    """Store that forwards requests to ``inner`` and injects faults into requests that match a rule.
 
-    Rules match the URL without its scheme. The faults have these effects:
+    Rules match the URL of a request without its scheme. The faults have these effects:
 
-    - ``status`` and ``refuse`` raise the error that a store raises for such an answer.
+    - ``status`` and ``refuse`` raise the error that a real store raises for the same answer.
     - ``reset_at``, ``truncate_at`` and ``end_early_at`` fill part of the buffer and raise a StoreUnreachableError with
-      the position.
-    - Contradictory answers raise a StoreUnreachableError without any byte.
+      the position of the break.
+    - Contradictory answers raise a StoreUnreachableError and deliver no bytes.
     - ``stall_at`` pauses for ``stall_s``, or raises StoreTimeoutError after ``read_timeout_s``.
     - ``corrupt_at`` inverts one byte.
-    - ``change`` gives the object a new version. A reader with the old version gets an ObjectChangedError; a reader
+    - ``change`` gives the object a new version. A reader with the old version gets an ObjectChangedError. A reader
       without a version gets inverted bytes.
     - ``delay_s`` delays the answer.
-    - Faults of the wire alone, such as chunked bodies or interim answers, have no effect.
+    - Faults that affect only the wire format, such as chunked bodies or interim answers, have no effect.
 
     Args:
-        inner: Store that serves the requests; closed together with this store.
-        rules: The first matching rule decides; replace the rules with :meth:`set_rules`.
-        seed: Seed of the draws for ``probability``.
-        read_timeout_s: Timeout of stalled reads; None waits until the read is cancelled.
-        scheme: Scheme of this store's URLs.
-        inner_scheme: Scheme of the URLs passed to ``inner``.
+        inner: Store that serves the requests; closing the FaultStore also closes this store.
+        rules: Fault rules; the first matching rule determines the fault. :meth:`set_rules` replaces the rules.
+        seed: Seed of the random draws for ``probability``.
+        read_timeout_s: Timeout in seconds of stalled reads; None waits until the read is cancelled.
+        scheme: URL scheme of this store.
+        inner_scheme: URL scheme of the URLs passed to ``inner``.
 
     Attributes:
-        requests: All requests so far, in order of arrival.
+        requests: All requests received so far, in order of arrival.
 
     Example::
 
@@ -129,7 +129,7 @@ class FaultStore:
         self.set_rules(*rules)
 
     def set_rules(self, *rules: Rule) -> None:
-        """Replace the rules and reset their counters."""
+        """Replace the fault rules and reset their counters."""
         self._rules = RuleBook(rules, self._seed)
 
     async def info(self, url: str) -> ShardRef:
@@ -168,7 +168,7 @@ class FaultStore:
     # -- effects of a fault ----------------------------------------------------------------------
 
     async def _before_answer(self, request: StoreRequest) -> None:
-        """Apply the effects of a fault that precede the first byte.
+        """Apply the effects of a fault that occur before the first byte.
 
         Raises:
             StorageError: The fault replaces the answer with an error or a timeout.
@@ -189,7 +189,7 @@ class FaultStore:
             raise _broken(request.url, 0, request.stop - request.start)
 
     async def _end_of_body(self, request: StoreRequest, nbytes: int) -> tuple[int, StorageError | None]:
-        """Return the number of bytes to deliver, and the error to raise after them."""
+        """Return the number of bytes to deliver, and the error to raise after these bytes."""
         fault = request.fault
         assert fault is not None
         if fault.stall_at is not None and fault.stall_at not in ("start", "head"):
@@ -201,10 +201,10 @@ class FaultStore:
         return nbytes, None
 
     async def _stall(self, request: StoreRequest) -> None:
-        """Wait for the fault's stall time, or until the read timeout.
+        """Wait for the stall time of the fault, or until the read timeout.
 
         Raises:
-            StoreTimeoutError: The read timeout expired first.
+            StoreTimeoutError: The read timeout expired before the stall time.
         """
         stall_s = request.fault.stall_s if request.fault is not None else None
         try:
@@ -228,10 +228,10 @@ class FaultStore:
         return request
 
     def _known_version(self, shard: ShardRef) -> str:
-        """Return the inner store's version for a version issued by this store.
+        """Return the version in the inner store that belongs to a version issued by this store.
 
         Raises:
-            ObjectChangedError: The object was replaced after this version was issued.
+            ObjectChangedError: The object was replaced after this store issued the version.
         """
         if not shard.version:
             return ""
@@ -250,7 +250,7 @@ class FaultStore:
 
 
 def _answer_error(url: str, fault: Fault) -> StorageError | None:
-    """Return the error for an answer without the object or with contradictory headers; None for other faults."""
+    """Return the error for a fault that replaces the object or contradicts the headers, or None for other faults."""
     where = safe_url(url)
     if fault.refuse is not None:
         return _refusal(where, fault)

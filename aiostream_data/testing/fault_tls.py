@@ -1,4 +1,4 @@
-"""Server side of a fault server's TLS connection."""
+"""Server side of a TLS connection to a fault server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PIECE_NBYTES: Final = 256 << 10
 
 
 class TlsFaultSocket(FaultSocket):
-    """Accepted TLS connection; the handshake runs when the first bytes arrive.
+    """Accepted TLS connection of the server; the handshake runs when the first bytes arrive.
 
-    The connection ends without a TLS close notification, as with many real servers.
+    The server ends the connection without a TLS close notification, as many real servers do.
 
     Args:
         context: TLS context of the server.
-        shook_hands: Called after the handshake with True if the client resumed an earlier session.
+        shook_hands: Function called after the handshake; its argument is True if the client resumed an earlier session.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TlsFaultSocket(FaultSocket):
         super().__init__(self._tls, bytes_per_s=bytes_per_s)
 
     async def send_file(self, descriptor: int, offset: int, nbytes: int) -> None:
-        """Send part of a file, which must be read and encrypted first.
+        """Send part of a file. TLS requires reading and encrypting the bytes first.
 
         Raises:
             ConnectionError: The client has disconnected, or the file was truncated.

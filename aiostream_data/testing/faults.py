@@ -1,7 +1,7 @@
-"""Descriptions of faults in object store answers, and of the requests that receive them. Does no I/O.
+"""Descriptions of faults in object store responses, and of the requests that receive these faults. Does no I/O.
 
-A :class:`Fault` describes how one answer is wrong. A :class:`Rule` selects the requests that receive it. Two modules
-apply them: :mod:`aiostream_data.testing.fault_server` to bytes on a socket, and
+A :class:`Fault` describes how one server response is wrong. A :class:`Rule` selects the requests that receive a fault.
+Two modules apply faults: :mod:`aiostream_data.testing.fault_server` to bytes on a socket, and
 :mod:`aiostream_data.testing.fault_store` to calls of a store.
 
 Example: each object's first read breaks in the middle, and one request in ten gets a 503::
@@ -24,12 +24,13 @@ from aiostream_data.errors import PlanError
 At: TypeAlias = 'int | Literal["start", "head", "first", "middle", "last"]'
 """Position in an answer.
 
-A number is an offset in the body, limited to its length. "start" is before the head, and "head" is in its middle.
-"first" is after the first body byte, "middle" in the middle of the body, and "last" before its last byte.
+A number is an offset in the body, limited to the length of the body. "start" is the position before the response head,
+and "head" is the middle of the head. "first" is after the first body byte, "middle" in the middle of the body, and
+"last" before its last byte.
 """
 
 Refusal: TypeAlias = Literal["unsigned", "denied", "unknown_key", "bad_signature", "expired", "skewed"]
-"""Reason why a store rejects credentials, or their absence."""
+"""Reason why a store rejects a request: wrong or missing credentials."""
 
 Kind: TypeAlias = Literal["get", "head", "list", "bucket", "other"]
 """Kind of a request: object content, object metadata, a listing, or bucket metadata."""
@@ -40,41 +41,44 @@ _REFUSALS = ("unsigned", "denied", "unknown_key", "bad_signature", "expired", "s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """Wrong answer to one request. Unset fields leave the answer correct; several fields can be combined.
+    """Wrong response to one request. Unset fields leave the response correct; several fields can be combined.
 
     Attributes:
-        status: HTTP status to send instead of the object. 200 with a ``code`` is an error within a success.
-        code: The store's name of the error, such as ``SlowDown``. If empty, it is derived from ``status``.
+        status: HTTP status to send instead of the object. Status 200 with a ``code`` sends an error in a successful
+            response.
+        code: Error name of the store, such as ``SlowDown``. If empty, ``code`` is derived from ``status``.
         retry_after: Value of the Retry-After header, in seconds or as a date.
-        refuse: Reject the credentials with the error of the store's dialect.
-        redirect: Location header of a 307 answer.
-        region: S3 region of the bucket. Requests signed for another region are rejected with the right region: as a
-            redirect if ``status`` is 301, and otherwise with status 400.
-        delay_s: Additional seconds before the first byte.
+        refuse: Reason for which the response rejects the credentials, as an error of the store's dialect.
+        redirect: Location header of a response with status 307.
+        region: S3 region of the bucket. The server rejects requests signed for another region and reports the right
+            region. The response is a redirect if ``status`` is 301, and otherwise has status 400.
+        delay_s: Additional seconds before the first response byte.
         reset_at: Position at which the connection is reset (RST).
         truncate_at: Position at which the connection is closed normally (FIN).
         stall_at: Position at which sending stops for ``stall_s`` seconds.
         stall_s: Duration of the stall in seconds; None stalls until the client disconnects.
-        end_early_at: Position at which the body ends. The framing matches the shorter body, so it looks complete.
-        corrupt_at: Position of the body byte to invert.
-        ignore_range: Send the whole object with status 200.
-        shift_range: Number of bytes by which the sent range is shifted; Content-Range reports the shifted range.
+        end_early_at: Position at which the response body ends. The framing matches the shorter body, so the response
+            looks complete.
+        corrupt_at: Position of the response body byte to invert.
+        ignore_range: Ignore the Range header and send the whole object with status 200.
+        shift_range: Number of bytes by which the sent byte range is shifted; Content-Range reports the shifted range.
         content_range: Value of Content-Range, regardless of the sent bytes.
-        chunked: Send the body in chunks, without a Content-Length.
-        change: Replace the object permanently by one of equal size with all bytes inverted. "before" replaces it before
-            this answer. "middle" sends the first half of the old body and the second half of the new one.
-        raw: Bytes to send instead of the whole answer; the connection is then closed.
-        pad_head: Size in bytes of an additional header value.
-        slow_head_s: Send the head byte by byte, with a pause of this many seconds before each byte.
-        interim: Number of answers with status 103 to send first.
-        extra: Bytes to send after the body.
-        duplicate_length: Send a second Content-Length, larger by this number.
-        headers: Additional headers, sent after the correct ones without replacing them.
-        without: Names of headers to omit.
-        close_after: Close the connection after the answer, without a Connection header.
+        chunked: Send the body in HTTP chunks, without a Content-Length header.
+        change: Replace the object permanently by an object of equal size with all bytes inverted. "before" replaces the
+            object before this response. "middle" sends the first half of the old body and the second half of the new
+            body.
+        raw: Bytes to send instead of the whole response; the server then closes the connection.
+        pad_head: Size in bytes of an additional header value in the response.
+        slow_head_s: Send the response head byte by byte, with a pause of this many seconds before each byte.
+        interim: Number of responses with status 103 to send first.
+        extra: Additional bytes to send after the response body.
+        duplicate_length: Send a second Content-Length header, whose value is larger by this number.
+        headers: Additional response headers, sent after the correct headers without replacing them.
+        without: Names of response headers to omit.
+        close_after: Close the connection after the response, without sending a Connection header.
 
     Raises:
-        PlanError: A position or number is invalid.
+        PlanError: A position or number of the fault is invalid.
     """
 
     status: int | None = None
@@ -117,7 +121,7 @@ class Fault:
                 raise PlanError(f"{name} must be at least 0, got {value!r}")
 
     def __str__(self) -> str:
-        """Return the fields that differ from a correct answer, for logs."""
+        """Return the fields that differ from a correct response, for logs."""
         told = (
             f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)) != field.default
         )
@@ -126,34 +130,35 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Selection of requests that receive a fault. Unset conditions match every request.
+    """Selection of the requests that receive a fault. Conditions that are not set match every request.
 
-    A request receives the fault of the first rule that selects it. A rule counts the requests that match ``kind``,
-    ``method``, ``key`` and ``touches``. It then selects among them by ``after``, ``every``, ``times`` and
-    ``probability``.
+    A request receives the fault of the first rule that selects the request. A rule counts the requests that match
+    ``kind``, ``method``, ``key`` and ``touches``. The rule then selects among the matching requests by ``after``,
+    ``every``, ``times`` and ``probability``.
 
     Attributes:
         fault: Fault for the selected requests.
-        others: Alternative faults. Each selected request receives ``fault`` or one of these, with equal probability,
-            drawn like ``probability``.
-        kind: Kind of the request.
-        method: Method of the request, such as ``GET``; "" matches any.
+        others: Alternative faults. Each selected request receives ``fault`` or one of ``others``, with equal
+            probability. The draw depends on the same values as the draw for ``probability``.
+        kind: Kind of the requests that the rule matches.
+        method: HTTP method of the request, such as ``GET``; "" matches any method.
         key: Pattern of the object name ``bucket/key``: ``*`` (any characters, including slashes), ``?``, ``[..]``. For
-            a listing, the name is the bucket and the prefix.
-        touches: Byte range (start, stop) of the object; the request must read at least one byte of it.
-        after: Number of matching requests to ignore at first.
-        every: After those, select the first request and then every ``every``-th one.
-        times: Maximum number of selected requests.
-        per: Scope of the counters: all requests together, each object, or each object and range. With "range", the
-            first attempt of every range fails and its retry succeeds. A client that resumes a read requests another
-            range.
-        probability: Fraction of the requests to select. It depends on the server's seed, the request, and the number of
-            identical earlier requests. The arrival order of different requests does not matter.
-        from_s: Seconds after setting the rules at which the rule becomes active.
-        until_s: Seconds after setting the rules at which the rule expires.
+            a listing, the name consists of the bucket and the prefix.
+        touches: Byte range (start, stop) of the object; the request must read at least one byte of this range.
+        after: Number of matching requests to ignore before the rule selects requests.
+        every: Select every ``every``-th request, starting with the first request that ``after`` does not ignore.
+        times: Maximum number of requests that the rule selects.
+        per: Scope of the rule's counters: all requests together, each object, or each object and range. With "range"
+            and ``times=1``, the first attempt of every range fails and its retry succeeds. A client that resumes a read
+            requests another range, which has its own counters.
+        probability: Fraction of the requests to select. The selection depends on the server's seed, the request, and
+            the number of identical earlier requests. The arrival order of different requests does not affect the
+            selection.
+        from_s: Time at which the rule becomes active, in seconds after the rules were set.
+        until_s: Time at which the rule expires, in seconds after the rules were set.
 
     Raises:
-        PlanError: A number is out of range.
+        PlanError: A number of the rule is out of range.
     """
 
     fault: Fault
@@ -186,7 +191,7 @@ class Facts:
     """Properties of a request that rules can match.
 
     Attributes:
-        start, stop: Requested byte range of an object; the whole object without a Range header; 0 and 0 without an
+        start, stop: Requested byte range of an object: the whole object without a Range header; 0 and 0 without an
             object.
     """
 
@@ -198,7 +203,7 @@ class Facts:
 
 
 def place(at: At, nbytes: int) -> int:
-    """Return the number of bytes before ``at`` in a body of ``nbytes``; 0 for positions before the body."""
+    """Return the number of body bytes before position ``at`` in a body of ``nbytes``; 0 for positions in the head."""
     if isinstance(at, int):
         return min(at, nbytes)
     return {"first": min(1, nbytes), "middle": nbytes // 2, "last": max(nbytes - 1, 0)}.get(at, 0)

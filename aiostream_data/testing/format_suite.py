@@ -1,4 +1,4 @@
-"""Tests for every format: cutting the stream anywhere changes nothing, and damage loses no earlier record.
+"""Tests for record formats: blocks of any size yield the same records, and damage loses no earlier record.
 
 class TestMyFormat(FormatSuite):
     description = MyFormat()
@@ -26,7 +26,7 @@ _COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zlib", "zstd")
 
 
 class Damage(NamedTuple):
-    """Damaged stream with the records before the damage and the offset that the error must name."""
+    """Damaged stream, the records before the damage, and the offset that the error must report."""
 
     stream: bytes
     records: list[Any]
@@ -41,7 +41,10 @@ class ReadOutcome(NamedTuple):
 
 
 def blocks_of(stream: bytes, sizes: Iterable[int], headroom: int = 0) -> Iterator[NDArray[np.uint8]]:
-    """Cut a stream into blocks of ``sizes`` (the last takes the rest), each preceded by ``headroom`` filler bytes."""
+    """Cut a stream into blocks of ``sizes`` and a last block with the rest.
+
+    ``headroom`` filler bytes precede each block.
+    """
     at = 0
     for size in (*sizes, len(stream)):
         block = np.full(headroom + len(stream[at : at + size]), 0xAA, np.uint8)
@@ -53,9 +56,10 @@ def blocks_of(stream: bytes, sizes: Iterable[int], headroom: int = 0) -> Iterato
 def read_blocks(
     description: Format, stream: bytes, sizes: Iterable[int] = (), headroom: int = 0, compression: str = ""
 ) -> ReadOutcome:
-    """Read a whole stream through :class:`RecordStream`, cut as by :func:`blocks_of`.
+    """Read a whole stream through :class:`RecordStream`, cut into blocks by :func:`blocks_of`.
 
-    Columns become elements only at the end, to detect a framer that overwrites columns it has already emitted.
+    Columns are converted to elements only at the end. This detects a framer that overwrites columns after returning
+    them.
     """
     reader = RecordStream(description, "memory://stream", compression)
     columns: list[VarColumn] = []
@@ -70,13 +74,13 @@ def read_blocks(
 
 
 def compressed(stream: bytes, compression: Compression) -> bytes:
-    """Return the stream compressed as one stream."""
+    """Return the input stream compressed as one compressed stream."""
     made = compressor(compression)
     return made.compress(stream) + made.flush()
 
 
 def cuttings(nbytes: int) -> Iterator[tuple[list[int], int]]:
-    """Return ways to cut a stream: (block sizes, headroom)."""
+    """Yield the ways to cut a stream for a test: (block sizes, headroom)."""
     for headroom in (0, 5, 4096):
         yield [1] * nbytes, headroom
         yield [0, 7, 0, 0, 13, 1] * (nbytes // 21 + 1), headroom
@@ -85,7 +89,7 @@ def cuttings(nbytes: int) -> Iterator[tuple[list[int], int]]:
 
 
 class FormatSuite:
-    """Base class of format tests: subclass it as ``Test...`` and set the attributes.
+    """Base class of format tests: name a subclass ``Test...`` and set its attributes.
 
     Attributes:
         description: The format.

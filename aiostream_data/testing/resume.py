@@ -22,7 +22,7 @@ from aiostream_data.testing.state_size import allowed_state_nbytes
 from aiostream_data.testing.unbroken import SavedState, UnbrokenPass
 
 KEPT_IN_STATE = ("seed", "epoch")
-"""Options of ``open`` that are omitted when resuming, because the state must contain them."""
+"""Options of ``open`` that the resume test omits when resuming, because the state must contain these options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class ResumeReport:
     """Summary of the resumes tested by :func:`resumes_everywhere`.
 
     Attributes:
-        elements: Number of elements in the uninterrupted pass.
-        states: Number of positions resumed from.
+        elements: Number of elements in the uninterrupted run.
+        states: Number of saved states from which the test resumed.
         resumes: Total number of resumes, including resumes of resumed runs.
-        largest_state_nbytes: Size of the largest state as JSON.
+        largest_state_nbytes: Size of the largest state as JSON, in bytes.
         slowest_state_s: Duration of the slowest ``state_dict()`` in seconds.
     """
 
@@ -55,32 +55,33 @@ def resumes_everywhere(
     compare: Compare | None = None,
     twice: bool = True,
 ) -> ResumeReport:
-    """Read a dataset without interruption, then resume it after 0, 1, 2, ... elements and compare the rest.
+    """Read a dataset without interruption. Then resume after 0, 1, 2, ... elements and compare the remaining elements.
 
-    Every state is converted to JSON and back, and opened by a pickled copy of the dataset (if possible), as in another
-    process. For n elements, the test reads about ``n ** 2 / every`` elements, so use a small dataset or a large
-    ``every``.
+    The test converts every state to JSON and back. It opens the state with a pickled copy of the dataset (if possible),
+    as another process would. For n elements, the test reads about ``n ** 2 / every`` elements. Use a small dataset or a
+    large ``every``.
 
     Args:
         dataset: Dataset to test.
-        open_options: Arguments of ``Dataset.open``. Seed and epoch are passed only to the uninterrupted pass, because a
-            state must contain them.
-        every: Resume after every ``every``-th element, and also before the first, after the first and last, and at the
-            end.
+        open_options: Arguments of ``Dataset.open``. The test passes the seed and the epoch only to the uninterrupted
+            run, because a state must contain both values.
+        every: Resume after every ``every``-th element. Always resume before and after the first element, and after the
+            last.
         max_elements: Maximum number of elements to compare, for example of an infinite dataset.
-        max_state_nbytes: Maximum size of a state as JSON. The default is 4 KB, plus 8 bytes for each row that the
-            plan's operators may buffer.
-        unordered: Allow a different order in each run: the elements before and after resuming must together be each
-            element exactly once. The dataset must end, and its elements must not depend on the order.
-        compare: Function (expected, found) that returns True for the same element. The default compares types, dtypes,
-            shapes and bits. Ignored with ``unordered``.
-        twice: Also save directly after resuming and later in the resumed run, and resume these states.
+        max_state_nbytes: Maximum size of a state as JSON, in bytes. The default is 4 KB, plus 8 bytes for each row that
+            the plan's operators may buffer.
+        unordered: Allow a different order of elements in each run. The elements before and after resuming must together
+            contain each element exactly once. The dataset must end, and the values of its elements must not depend on
+            the order.
+        compare: Function (expected, found) that returns True if both elements count as equal. The default function
+            compares types, dtypes, shapes and bits. Ignored with ``unordered``.
+        twice: Also save states in the resumed run, directly after resuming and later, and resume from these states.
 
     Returns:
-        A summary of the tested resumes.
+        A summary of the resumes that the test performed.
 
     Raises:
-        AssertionError: Resuming failed. The message names the element, the first difference and the state.
+        AssertionError: Resuming failed. The error message describes the element, the first difference and the state.
         ValueError: An ``unordered`` dataset does not end within ``max_elements``.
     """
     options = dict(open_options or {})
@@ -110,7 +111,7 @@ def _check_size(state: SavedState, limit: int) -> None:
 
 @dataclass(slots=True)
 class _Resuming:
-    """Resumes states of one uninterrupted pass and compares the results with it."""
+    """Resumes saved states of one uninterrupted run and compares the elements with that run."""
 
     dataset: Dataset[Any]
     options: dict[str, Any]
@@ -125,7 +126,7 @@ class _Resuming:
         self.pickled = _pickled(self.dataset)
 
     def try_state(self, state: SavedState) -> None:
-        """Resume a state. With ``twice``, also resume states saved by the resumed run at its start and later."""
+        """Resume a state. With ``twice``, also resume states that the resumed run saves at its start and later."""
         left = len(self.unbroken.elements) - state.after
         further = (5 * state.after + 1) % left + 1 if left else 0
         saved = self._resume(self._copy(), state, [], (0, further) if self.twice else ())
@@ -139,11 +140,13 @@ class _Resuming:
     def _resume(
         self, dataset: Dataset[Any], state: SavedState, since: list[Any], save_at: tuple[int, ...]
     ) -> list[tuple[SavedState, list[Any]]]:
-        """Resume from a state, compare the remaining elements, and return states saved on the way with their elements.
+        """Resume from a state and compare the remaining elements.
+
+        Return the states saved meanwhile, with the elements before them.
 
         Args:
-            since: Elements that a resumed run emitted between leaving the uninterrupted pass and ``state``.
-            save_at: Numbers of elements after which to save.
+            since: Elements that a resumed run emitted before ``state``, if a resumed run saved ``state``.
+            save_at: Numbers of elements after which the resumed run saves a state.
         """
         self.resumes += 1
         saved: list[tuple[SavedState, list[Any]]] = []
@@ -175,7 +178,7 @@ class _Resuming:
 
 
 def _pickled(dataset: Dataset[Any]) -> bytes | None:
-    """Pickle the dataset; return None if it contains unpicklable objects, such as a lambda."""
+    """Pickle the dataset, or return None if it contains objects that cannot be pickled, such as a lambda."""
     try:
         return pickle.dumps(dataset)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -1,7 +1,7 @@
-"""Emulated object stores on this machine, for tests and demos: S3 by moto, and a GCS emulator.
+"""Emulated object stores on this machine for tests and demos: S3 by moto, and a GCS emulator.
 
-Both run as child processes on a free loopback port and keep their objects in memory. They end with the block, or when
-this process is killed.
+Each emulator runs as a child process on a free loopback port and keeps its objects in memory. Each emulator ends with
+its ``with`` block, or when this process is killed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ _START_TIMEOUT_S = 60.0
 _POLL_S = 0.02
 _BYTES = "application/octet-stream"
 _S3_OWNER = "AWS4-HMAC-SHA256 Credential=testing/20000101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
-"""Access key under which objects belong to the account that reads them; moto checks the key, not the signature."""
+"""Authorization header for storing objects under the account that later reads them.
+
+moto checks the access key but not the signature.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectServer:
-    """Handle of a running server. The methods block.
+    """Handle of a running object store server. The methods block.
 
     Attributes:
         scheme: ``s3`` or ``gs``.
         endpoint_url: ``http://127.0.0.1:port``.
-        storage_options: Storage options that a dataset needs to read from the server.
+        storage_options: Storage options with which a dataset reads from the server.
     """
 
     scheme: Literal["s3", "gs"]
@@ -47,7 +50,7 @@ class ObjectServer:
     storage_options: dict[str, Any]
 
     def create_bucket(self, name: str) -> None:
-        """Create a bucket; an existing bucket is left unchanged."""
+        """Create a bucket; the server leaves an existing bucket unchanged."""
         if self.scheme == "s3":
             self._send("PUT", f"/{quote(name)}", b"")
             return
@@ -72,7 +75,7 @@ class ObjectServer:
         self._send("PUT", location.removeprefix(self.endpoint_url), data)
 
     def _send(self, method: str, path: str, body: bytes, *, content_type: str = _BYTES) -> str:
-        """Send a request and return the Location header of the answer, or ""."""
+        """Send an HTTP request and return the Location header of the response, or "" without that header."""
         request = urllib.request.Request(self.endpoint_url + path, body, method=method)
         request.add_header("Content-Type", content_type)
         if self.scheme == "s3":
@@ -85,11 +88,11 @@ class ObjectServer:
 
 @contextmanager
 def s3_server() -> Iterator[ObjectServer]:
-    """Run an S3 server (moto) for the block.
+    """Run an S3 server (moto) during the ``with`` block.
 
     Raises:
         MissingExtraError: moto is not installed.
-        StoreUnreachableError: The server did not start.
+        StoreUnreachableError: The moto server did not start.
     """
     _require("moto.server", "demo")
     _require("flask_cors", "demo")
@@ -100,11 +103,11 @@ def s3_server() -> Iterator[ObjectServer]:
 
 @contextmanager
 def gcs_server() -> Iterator[ObjectServer]:
-    """Run a Google Cloud Storage server (gcp-storage-emulator) for the block.
+    """Run a Google Cloud Storage server (gcp-storage-emulator) during the ``with`` block.
 
     Raises:
-        MissingExtraError: The emulator is not installed.
-        StoreUnreachableError: The server did not start.
+        MissingExtraError: The GCS emulator is not installed.
+        StoreUnreachableError: The GCS emulator did not start.
     """
     _require("gcp_storage_emulator", "demo")
     with _running(
@@ -115,7 +118,7 @@ def gcs_server() -> Iterator[ObjectServer]:
 
 @contextmanager
 def _running(command: Callable[[int], list[str]]) -> Iterator[str]:
-    """Run a server module and yield its endpoint URL; ``command`` maps the port to a command line."""
+    """Run a server module and yield its URL; ``command`` maps the port to a command line."""
     process, port = _start(command)
     try:
         yield f"http://127.0.0.1:{port}"
@@ -124,7 +127,7 @@ def _running(command: Callable[[int], list[str]]) -> Iterator[str]:
 
 
 def _start(command: Callable[[int], list[str]]) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the server; retry on another port if the first port was taken."""
+    """Start the server process; retry on another port if the first port was taken."""
     for _ in range(_START_ATTEMPTS):
         port = _free_port()
         process = subprocess.Popen(
@@ -145,7 +148,7 @@ def _start(command: Callable[[int], list[str]]) -> tuple[subprocess.Popen[bytes]
 
 
 def _wait_until_open(process: subprocess.Popen[bytes], port: int) -> bool:
-    """Return True if the port accepts connections, False if the process ended or the timeout expired."""
+    """Return True if the port accepts connections, or False if the process ended or the timeout expired."""
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
         try:

@@ -1,4 +1,4 @@
-"""Size limit of a saved state: a fixed part, plus the ids of rows that operators buffer."""
+"""Size limit of a saved state: a fixed part, plus a part for the ids of rows that operators buffer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ STATE_NBYTES = 4096
 """Maximum JSON size in bytes of a state without buffered rows."""
 
 HELD_ROW_NBYTES = 8
-"""Additional bytes for each row that an operator may buffer."""
+"""Additional bytes in a state for each row that an operator may buffer."""
 
 _HOLDING = ("buffer_size", "buffer_rows", "batch_size")
 """Operator arguments that limit the number of buffered elements."""
 
 
 def allowed_state_nbytes(plan: Node) -> int:
-    """Return the maximum size of a state of this plan: 4 KB plus 8 bytes per row that it may buffer."""
+    """Return the maximum state size of this plan: 4 KB plus 8 bytes for each row that its operators may buffer."""
     return STATE_NBYTES + HELD_ROW_NBYTES * _held_rows(plan)[0]
 
 

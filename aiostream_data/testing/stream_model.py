@@ -1,4 +1,4 @@
-"""Streams and events whose work runs in single steps chosen by a seeded scheduler."""
+"""Simulated device streams and events. A seeded scheduler chooses the order of single steps."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections import deque
 from collections.abc import Callable
 
 Step = Callable[[], bool]
-"""One step of a stream. It returns False if it must be retried after a step of another stream."""
+"""One step of work in a device stream.
+
+A step returns False if the scheduler must retry it after a step of another stream.
+"""
 
 _RELUCTANCES = (1, 5, 60)
-"""Scheduling weights of streams: 1 has normal priority, 60 almost never runs before others."""
+"""Scheduling weights of streams: weight 1 has normal priority, weight 60 almost never runs before others."""
 
 
 class Point:
-    """One recording of an event.
+    """One recording of a device event in a stream.
 
     Attributes:
         passed: True after the device has reached the recording.
-        recorded: False if the event was never recorded; waiting for it then returns immediately, as on CUDA.
+        recorded: False if the event was never recorded; waiting for such an event returns immediately, as on CUDA.
     """
 
     def __init__(self, recorded: bool = True) -> None:
@@ -31,7 +34,7 @@ class Point:
 
 
 class Event:
-    """Reusable event. Waiting for it means waiting for its latest recording at that moment.
+    """Reusable event. Waiting for an event means waiting for its latest recording at that moment.
 
     Attributes:
         latest: The latest recording.
@@ -43,20 +46,20 @@ class Event:
         self.retired = False
 
     def record(self) -> Point:
-        """Record the event and return the new point."""
+        """Record the event and return the new recording."""
         self.latest = Point()
         return self.latest
 
 
 class ModelStreams:
-    """Queues of steps, by stream handle. Not thread-safe: the owner must hold a lock."""
+    """Queues of steps, by the handle of their stream. Not thread-safe: the owner must hold a lock around every call."""
 
     def __init__(self, chance: random.Random, haste: float) -> None:
-        """Create an empty set of streams.
+        """Create an empty set of device streams.
 
         Args:
             chance: Random generator for all scheduling decisions.
-            haste: Probability that enqueuing runs some steps; 0 runs steps only when a caller waits.
+            haste: Probability that enqueuing work runs some steps; with 0, steps run only when a caller waits.
         """
         self._chance = chance
         self._haste = haste
@@ -64,7 +67,7 @@ class ModelStreams:
         self._reluctance: dict[int, int] = {}
 
     def make(self) -> int:
-        """Return the handle of a new stream with random priority."""
+        """Create a stream with random priority and return its handle."""
         handle = len(self._queues) + 1
         self._queues[handle] = deque()
         self._reluctance[handle] = self._chance.choice(_RELUCTANCES)
@@ -79,7 +82,7 @@ class ModelStreams:
                 self.run_a_step()
 
     def run_a_step(self) -> bool:
-        """Run the next step of a stream that can proceed; return False if no stream can."""
+        """Run the next step of a stream that can proceed; return False if no stream can proceed."""
         waiting = [handle for handle, queue in self._queues.items() if queue]
         busy = [(self._chance.random() ** self._reluctance[handle], handle) for handle in waiting]
         for _, handle in sorted(busy, reverse=True):
@@ -91,5 +94,5 @@ class ModelStreams:
 
     @property
     def idle(self) -> bool:
-        """True if no steps are enqueued."""
+        """True if no stream contains a step."""
         return not any(self._queues.values())

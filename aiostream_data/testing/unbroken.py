@@ -1,4 +1,4 @@
-"""One uninterrupted pass over a dataset, with the state of its loader after every element."""
+"""One uninterrupted run over a dataset, with the state of its loader after every element."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from aiostream_data.testing.comparing import shown
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """Saved state as text, with the position at which it was taken.
+    """Saved loader state as text, with the number of elements before this state.
 
     Attributes:
-        after: Number of elements of the uninterrupted pass before the state, or before the resumed run that saved it.
-        how: Description of the steps that led to the state, for messages.
-        text: The state as JSON.
+        after: Number of elements of the uninterrupted run before the state. For a state of a resumed run, the number at
+            which that run resumed.
+        how: Description of the steps that led to the state, for error messages.
+        text: The saved state as JSON.
         taken_s: Duration of ``state_dict()`` in seconds.
     """
 
@@ -51,19 +52,19 @@ class SavedState:
         return cls(after, how, text, taken_s), taken
 
     def value(self) -> dict[str, Any]:
-        """Parse the state from JSON."""
+        """Parse the saved state from JSON."""
         state: dict[str, Any] = json.loads(self.text)
         return state
 
 
 @dataclass(frozen=True, slots=True)
 class UnbrokenPass:
-    """Elements and states of one pass.
+    """Elements and saved states of one uninterrupted run.
 
     Attributes:
-        elements: Elements in order of arrival.
-        states: States after 0, 1, 2, ... elements, and another one at the end if the pass is ``complete``.
-        complete: True if the dataset has no further elements.
+        elements: Elements in the order in which the loader returned them.
+        states: States after 0, 1, 2, ... elements, and another state at the end if the run is ``complete``.
+        complete: True if the run reached the end of the dataset.
     """
 
     elements: list[Any]
@@ -72,7 +73,7 @@ class UnbrokenPass:
 
     @classmethod
     def over(cls, dataset: Dataset[Any], options: Mapping[str, Any], max_elements: int) -> Self:
-        """Open ``dataset`` and read at most ``max_elements`` elements, saving the state after each.
+        """Open ``dataset`` and read at most ``max_elements`` elements; save the state before the first and after each.
 
         Raises:
             AssertionError: A state is not JSON-compatible, or changed after it was saved.
@@ -99,7 +100,7 @@ class UnbrokenPass:
         return cls(elements, states, complete)
 
     def every(self, step: int) -> Iterator[SavedState]:
-        """Yield the states after every ``step`` elements, after the first and the last element, and at the end."""
+        """Yield every ``step``-th saved state, the states after the first and last element, and the final state."""
         for state in self.states:
             if state.after % step == 0 or state.after in (1, len(self.elements)):
                 yield state

@@ -11,20 +11,20 @@ from aiostream_data.errors import PlanError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireModel:
-    """Network and capacity of a remote store, as a client measures them.
+    """Network and capacity of a remote store, as measured by a client.
 
     Attributes:
-        first_byte_s: Median seconds from request to first byte.
-        spread: Sigma of the log-normal distribution around the median; 0 for a constant time.
-        slow_share: Fraction of the requests that take ``slow_s`` instead, to test hedged requests.
-        slow_s: Seconds to the first byte of these requests.
-        bytes_per_s: Bandwidth of one connection; None for no limit.
-        max_connections: Maximum number of connections; further connections are reset.
-        max_requests_per_s: Maximum requests per second; further requests are answered with status 503.
-        keep_alive_s: Seconds after which idle connections are closed; None for never.
+        first_byte_s: Median time from a request to the first byte, in seconds.
+        spread: Sigma of the log-normal distribution of ``first_byte_s``; 0 for a constant time.
+        slow_share: Fraction of the requests that take ``slow_s`` instead of ``first_byte_s``, to test hedged requests.
+        slow_s: Seconds to the first byte of slow requests.
+        bytes_per_s: Bandwidth of one connection in bytes per second; None for no limit.
+        max_connections: Maximum number of connections; the server resets further connections.
+        max_requests_per_s: Maximum number of requests per second; the server answers further requests with status 503.
+        keep_alive_s: Seconds after which the server closes idle connections; None for never.
 
     Raises:
-        PlanError: A number is out of range.
+        PlanError: A number of the model is out of range.
     """
 
     first_byte_s: float = 0.0
@@ -45,7 +45,7 @@ class WireModel:
                 raise PlanError(f"{name} must be greater than 0, got {value!r}")
 
     def draw_first_byte_s(self, rng: random.Random) -> float:
-        """Draw the time to first byte of one request."""
+        """Draw a random time to the first byte of one request."""
         if self.slow_share and rng.random() < self.slow_share:
             return self.slow_s
         if self.spread and self.first_byte_s:
@@ -54,7 +54,7 @@ class WireModel:
 
 
 class Capacity:
-    """Token bucket that holds one second's requests and refills at a constant rate."""
+    """Token bucket that contains the requests of one second and refills at a constant rate."""
 
     def __init__(self, per_s: float, now_s: float) -> None:
         self._per_s = per_s
@@ -62,7 +62,7 @@ class Capacity:
         self._looked_s = now_s
 
     def take(self, now_s: float) -> bool:
-        """Take one token; return False if no request can be served now."""
+        """Take one token; return False if the server cannot accept a request now."""
         self._left = min(self._per_s, self._left + (now_s - self._looked_s) * self._per_s)
         self._looked_s = now_s
         if self._left < 1.0:

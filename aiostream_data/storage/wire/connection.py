@@ -1,10 +1,11 @@
 """Keep-alive HTTP connection that receives response bodies directly into the caller's buffer.
 
 :class:`asyncio.BufferedProtocol` lets the connection choose the buffer for incoming bytes. The response head arrives in
-a small internal buffer, and the body arrives in the caller's buffer. Only body bytes received together with the head
-are copied. Each request wakes its caller once, when the body is complete.
+a small internal buffer, and the body arrives in the caller's buffer. If body bytes arrive together with the head, the
+connection copies these bytes into the caller's buffer. Each request wakes its caller once, when the body is complete.
 
-A connection handles one request at a time. It is never reused after a cancelled, failed or incomplete request.
+A connection handles one request at a time. A connection is never reused after a cancelled, failed or incomplete
+request.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from aiostream_data.storage.wire.answer_head import (
 from aiostream_data.storage.wire.chunked import read_chunks
 
 HEAD_NBYTES: Final = 8 << 10
-"""Initial size of the head buffer. Small, because body bytes that arrive in it must be copied."""
+"""Initial size of the head buffer. The head buffer is small, because body bytes that arrive in it must be copied."""
 
 SCRATCH_NBYTES: Final = 64 << 10
-"""Size of the buffer that receives unwanted bytes."""
+"""Size in bytes of the buffer that receives unwanted body bytes."""
 
 
 class BrokenAnswer(ConnectionError):
-    """The connection closed or timed out before the response was complete.
+    """Error for a connection that closed or timed out before the response was complete.
 
     Attributes:
         received: Number of wanted body bytes that had arrived.
-        fresh: True if no byte of the response had arrived.
+        fresh: True if the connection failed before the first byte of the response.
     """
 
     def __init__(self, why: str, received: int, *, fresh: bool) -> None:
@@ -50,14 +51,14 @@ class SilentAnswer(BrokenAnswer):
 
 
 class BodyPlan(NamedTuple):
-    """Where to put a response body.
+    """Instructions for storing one response body in a buffer.
 
     Attributes:
         into: Destination of the body bytes after ``skip``.
         skip: Number of bytes to discard at the beginning of the body.
-        whole: If True, the body must end exactly at the end of ``into``. If False, the connection closes when ``into``
-            is full.
-        partial: If True, the body may end before ``into`` is full. A chunked body is stored undecoded.
+        whole: If True, the body must end exactly at the end of ``into``. If ``whole`` is False, the connection closes
+            when ``into`` is full.
+        partial: If True, the body may end before ``into`` is full. A chunked body is stored with its chunk framing.
     """
 
     into: memoryview
@@ -67,7 +68,10 @@ class BodyPlan(NamedTuple):
 
 
 Decide = Callable[[AnswerHead], BodyPlan]
-"""Function that checks a response head and returns the plan for the body. Its exceptions fail the request."""
+"""Function that checks a response head and returns the plan for the body.
+
+An exception raised by this function fails the request.
+"""
 
 
 class ReadPatience(NamedTuple):
@@ -79,7 +83,9 @@ class ReadPatience(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Keep-alive HTTP/1.1 connection. Created by ``loop.create_connection`` and used on that event loop only.
+    """Keep-alive HTTP/1.1 connection.
+
+    ``loop.create_connection`` creates the connection, which is used on that event loop only.
 
     Attributes:
         requests: Number of requests sent.
@@ -122,13 +128,13 @@ class Connection(asyncio.BufferedProtocol):
     ) -> AnswerHead:
         """Send a request and wait until the response body is in the buffer that ``decide`` chose.
 
-        Cancellation closes the connection; the buffer is not written to afterwards.
+        If the caller cancels the request, the connection closes and writes nothing more to the buffer.
 
         Args:
             request: Complete request head.
-            decide: Returns the plan for the body from the response head.
+            decide: Function that checks the response head and returns the plan for the body.
             patience: Timeouts.
-            bodiless: True for a HEAD request, whose response states a body length but has no body.
+            bodiless: True for a HEAD request. The response to a HEAD request states a body length but has no body.
 
         Raises:
             BrokenAnswer: The connection closed or timed out before the response was complete.
@@ -242,7 +248,10 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(self._scratch)[: min(nbytes, SCRATCH_NBYTES)]
 
     def _read_head(self, searched: int) -> None:
-        """Parse the received heads, skipping interim responses; when the final head is complete, begin the body."""
+        """Parse the response heads in the buffer.
+
+        Skip interim responses; when the final head is complete, begin the body.
+        """
         try:
             while (end := end_of_head(self._head, searched, self._head_filled)) >= 0:
                 head = parse_head(self._head[:end])
@@ -338,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _look(self) -> None:
-        """Fail the request if one of its timeouts has expired; otherwise schedule the next check."""
+        """Fail the request if one of its timeouts has expired. Otherwise schedule the next timeout check."""
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return

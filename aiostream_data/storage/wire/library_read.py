@@ -1,4 +1,4 @@
-"""Progress of one range read by an HTTP library: time of the first byte, and bytes received."""
+"""Progress of one byte range read by an HTTP library: time of the first byte, and number of received bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiostream_data.errors import StoreTimeoutError, StoreUnreachableError
 
 
 class LibraryRead:
-    """Progress of one range read by an HTTP library.
+    """Progress of one byte range read by an HTTP library.
 
     Attributes:
         sent_at: Monotonic time at which the request was sent.
@@ -24,7 +24,7 @@ class LibraryRead:
         self._received = 0
 
     def began(self, version: str) -> None:
-        """Record the arrival of the response head and the object version that it states."""
+        """Record the arrival of the response head and the object version in that head."""
         self.first_byte_s = monotonic() - self.sent_at
         self._version = version
 
@@ -34,7 +34,10 @@ class LibraryRead:
 
     @contextmanager
     def breaking_off(self) -> Iterator[None]:
-        """Add the received bytes and version to a connection error in the block, so that a retry can resume there."""
+        """Add the number of received bytes and the version to a connection error in the block.
+
+        A retry can then resume there.
+        """
         try:
             yield
         except (StoreUnreachableError, StoreTimeoutError) as error:

@@ -17,20 +17,20 @@ from aiostream_data.storage.wire.client import Refused, RequestTarget, Took, Unu
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
 
 THROTTLED: Final = frozenset({429, 503})
-"""Statuses with which a store reports its rate limit."""
+"""HTTP statuses with which a store reports its rate limit."""
 
 WHOLE: Final = {"accept-encoding": "identity"}
-"""Headers of every plain GET, which request the bytes exactly as stored."""
+"""Headers of every plain GET request. They request the bytes exactly as stored."""
 
 
 class PlainDialect(NamedTuple):
-    """Rules for the responses of one kind of store.
+    """Rules for interpreting the responses of one kind of store.
 
     Attributes:
-        version_of: Returns the version of the object from the response headers.
-        refusal: Returns the error for an error response to a URL.
-        hides_error: Returns True if the headers of a successful response indicate an error.
-        heard: Called with the URL, version and headers of each successful response.
+        version_of: Function that returns the version of the object from the response headers.
+        refusal: Function that returns the exception for an error response, given the URL and the response.
+        hides_error: Function that returns True if the headers of a successful response indicate an error.
+        heard: Function that is called with the URL, version and headers of each successful response.
         redirects: Redirect statuses that ``refusal`` handles. An HTTP library follows other redirects.
     """
 
@@ -56,7 +56,7 @@ async def read_plain(
         client: HTTP client of the store.
         target: Server and path of the object.
         headers: Request headers, including the range; see :func:`range_of`.
-        dialect: Rules for the responses of the store.
+        dialect: Rules for interpreting the responses of the store.
         shard: The object.
         start: Offset of the first byte to read.
         buffer: Destination; its length is the length of the range.
@@ -65,8 +65,9 @@ async def read_plain(
         Durations of the response.
 
     Raises:
-        Unusual: An HTTP library must fetch the response, which may be valid.
-        StorageError: The read failed. A retry can resume after ``received`` bytes of the object's ``version``.
+        Unusual: The response may be valid, but only an HTTP library can handle it.
+        StorageError: The read failed. A retry can resume after the first ``received`` bytes of the object's
+            ``version``.
     """
     version = ""
 
@@ -95,7 +96,7 @@ async def read_plain(
 
 @contextmanager
 def translating_wire(url: str) -> Iterator[None]:
-    """Translate connection errors raised in the block to errors of this package."""
+    """Translate connection errors raised in the ``with`` block to errors of this package."""
     try:
         yield
     except (Unusual, Refused, StorageError):
@@ -113,7 +114,7 @@ def _translated(url: str, error: OSError | ValueError, nbytes: int = 0) -> Stora
 
 
 def range_of(start: int, buffer: memoryview) -> dict[str, str]:
-    """Return the request headers for the range that begins at ``start`` and fills ``buffer``."""
+    """Return the request headers for a byte range that begins at ``start`` and fills ``buffer``."""
     return {"range": range_header(start, len(buffer)), **WHOLE}
 
 
@@ -126,7 +127,7 @@ def _broken(url: str, broken: BrokenAnswer, nbytes: int) -> StorageError:
 
 
 def refused(dialect: PlainDialect, url: str, answer: Refused) -> StorageError:
-    """Return the error for an error response, including its rate limit status and Retry-After time."""
+    """Return the exception for an error response, including its rate limit status and Retry-After time."""
     error = dialect.refusal(url, answer)
     if isinstance(error, StoreBusyError):
         error.is_throttled = error.is_throttled or answer.status in THROTTLED

@@ -1,9 +1,9 @@
 """Pool of keep-alive connections to one server.
 
-A request takes the most recently used idle connection. Without one, it opens a connection if fewer than ``limit``
-exist, and otherwise waits in a queue. The pool at most doubles the number of connections per round trip, so that a
-thousand initial requests do not start a thousand handshakes. Connections that were idle too long are closed, because
-a request is lost if the server closes the connection at the same time.
+A request takes the most recently used idle connection. If no connection is idle, the request opens a new connection or,
+at ``limit`` connections, waits in a queue. The pool at most doubles the number of connections per round trip. A
+thousand initial requests therefore do not start a thousand handshakes. The pool closes connections that were idle too
+long. Otherwise, the server could close a connection while a request is on its way.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ OPENING: Final = 8
 
 
 _HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25} if sys.version_info[:3] >= (3, 13, 1) else {}
-"""Connect to several addresses of a host in parallel, started 0.25 s apart (RFC 8305). Disabled before Python 3.13.1,
-where cancelling the connection attempt leaks sockets."""
+"""Connect to several addresses of a host in parallel, started 0.25 s apart (RFC 8305).
+
+The delay is disabled before Python 3.13.1, where cancelling the connection attempt leaks sockets.
+"""
 
 
 class Server(NamedTuple):
@@ -43,7 +45,7 @@ class Server(NamedTuple):
 
 
 def may_open(there_are: int) -> int:
-    """Return how many connections may be opening at the same time, given the number of open ones."""
+    """Return the maximum number of simultaneous connection attempts, given the number of open connections."""
     return max(OPENING, there_are)
 
 
@@ -52,7 +54,8 @@ class Pool:
 
     Args:
         server: Address of the server.
-        limit: Maximum number of connections. It can change later; returned connections above the limit are closed.
+        limit: Maximum number of connections. The limit can change later; the pool closes returned connections above the
+            limit.
         connect_s: Timeout for connecting in seconds, including the TLS handshake.
     """
 
@@ -80,7 +83,7 @@ class Pool:
 
         Raises:
             TimeoutError: Connecting exceeded ``connect_s``.
-            OSError: Connecting failed (unknown host, refused connection, invalid certificate), or the pool is closed.
+            OSError: The pool is closed, or connecting failed (unknown host, refused connection, invalid certificate).
         """
         while True:
             if self._closed:

@@ -24,7 +24,7 @@ def request_head(method: str, host: str, target: str, headers: Mapping[str, str]
         headers: All other headers.
 
     Raises:
-        PlanError: The target or a header contains a line break or another invalid character.
+        PlanError: The request path or a header contains a line break or another invalid character.
     """
     if _TARGET.fullmatch(target) is None:
         raise PlanError("the path of a URL must be percent-encoded")

@@ -31,10 +31,12 @@ WAITED_S: Final = 0.001
 """Delays of at least this many seconds count as waits for a request limit. Shorter delays are overhead."""
 
 UNUSUAL: Final = 3
-"""After this many unusual or malformed responses in a row, the HTTP library handles all requests to a server."""
+"""Number of consecutive unusual or malformed responses after which the HTTP library handles all server requests.
+"""
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
-"""Which client fetches bytes: chosen automatically, built-in plain GETs, or the libraries aiohttp, s3fs and gcsfs."""
+"""HTTP client of a store: ``auto``, ``plain`` (built-in GET requests) or ``library`` (aiohttp, s3fs or gcsfs).
+"""
 
 _SECONDS: Final = {
     "connect_timeout": "connect_s",
@@ -51,7 +53,8 @@ class Route:
         reader: The user's choice of client.
         options: Timeouts and connection limits of the plain client.
         endpoint: Endpoint of the store, or an empty string for the default endpoint.
-        make_tls: Creates the TLS context. The default verifies servers with the system's certificates.
+        make_tls: Function that creates the TLS context. By default, the TLS context verifies servers with the system's
+            certificates.
 
     Attributes:
         plain_reads, library_reads: Number of ranges read by the plain client and by the library.
@@ -93,10 +96,12 @@ class Route:
         start: int,
         buffer: memoryview,
     ) -> bool:
-        """Read a range with a plain GET. The arguments are those of :func:`.plain_read.read_plain`.
+        """Read a byte range with a plain GET request.
+
+        The arguments are the same as those of :func:`.plain_read.read_plain`.
 
         Returns:
-            True if the range was read, False if the library must read it.
+            True if this method read the range; False if the HTTP library must read the range.
 
         Raises:
             StorageError: The read failed.
@@ -124,14 +129,16 @@ class Route:
         url: str,
         no_heads: Container[int],
     ) -> AnswerHead | None:
-        """Describe an object with a HEAD request. Return None if the library must describe it.
+        """Request the size and version of an object with a HEAD request.
+
+        Return None if the HTTP library must send the request instead.
 
         Args:
             target: Server and path of the object.
             headers: Request headers.
             dialect: Rules for the responses of the store.
             url: URL of the object, for errors.
-            no_heads: Error statuses of servers that reject HEAD but serve GET.
+            no_heads: Error statuses of servers that reject HEAD requests but accept GET requests.
 
         Raises:
             StorageError: The server is unreachable, refuses the request, or sends an invalid response.
@@ -151,21 +158,24 @@ class Route:
                 raise
 
     def _answered(self, lane: Lane, first_byte_s: float, body_s: float, nbytes: int) -> None:
-        """Record the durations of a response that contains object data."""
+        """Record the response times of a response that contains object data."""
         lane.answered(first_byte_s, body_s, nbytes)
         self.counters.first_byte_s += first_byte_s
         self.counters.body_s += body_s
 
     def _note(self, target: RequestTarget, error: StoreUnreachableError) -> None:
-        """Count a malformed response. After several of them the less strict library handles the server."""
+        """Count a malformed response.
+
+        After several malformed responses, the less strict HTTP library handles the server.
+        """
         if isinstance(error.__cause__, MalformedAnswer):
             self._unusual[target.host, target.port] += 1
 
     @asynccontextmanager
     async def by_library(self, url: str, nbytes: int) -> AsyncIterator[LibraryRead]:
-        """Wrap a library read of ``nbytes`` bytes: apply limits, timeout and counters.
+        """Wrap a read of ``nbytes`` bytes by an HTTP library: apply limits and timeout, and update counters.
 
-        The block performs the read and reports its progress to the :class:`LibraryRead` that this method yields.
+        The caller's ``with`` block performs the read and reports its progress to the yielded :class:`LibraryRead`.
 
         Raises:
             StoreTimeoutError: The response was not complete within the total timeout.
@@ -183,7 +193,7 @@ class Route:
 
     @asynccontextmanager
     async def asking(self, url: str) -> AsyncIterator[None]:
-        """Wrap one request that describes an object: apply limits and the total timeout."""
+        """Wrap one metadata request for an object: apply the request limits and the total timeout."""
         async with _Passing(self, url) as lane:
             began = monotonic()
             async with self._in_time(url):
@@ -192,13 +202,13 @@ class Route:
 
     @asynccontextmanager
     async def listing(self, url: str) -> AsyncIterator[None]:
-        """Wrap one listing request: apply limits and the total timeout, but do not record its response time."""
+        """Wrap one listing request: apply request limits and the total timeout, but do not record its response time."""
         async with _Passing(self, url), self._in_time(url):
             yield
 
     @asynccontextmanager
     async def _in_time(self, url: str) -> AsyncIterator[None]:
-        """Apply the total timeout to the block, because the libraries have no such timeout."""
+        """Apply the total timeout to the ``with`` block, because the HTTP libraries have no total timeout."""
         total_s = self.client.options.total_s
         deadline = asyncio.timeout(total_s)
         try:
@@ -215,20 +225,20 @@ class Route:
         return lane_of(url, self._endpoint)
 
     def metered(self, url: str, nbytes: int) -> AbstractAsyncContextManager[None] | None:
-        """Return a context manager that applies the user's caps to a request for ``nbytes``; None without caps."""
+        """Return a context manager that applies the user's caps to a request for ``nbytes``, or None without caps."""
         return meter_of(url, self._endpoint).passage(self._caps, nbytes) if self._caps else None
 
     def waited(self, seconds: float) -> None:
-        """Record how long a request waited for the request limits."""
+        """Record the time that a request waited for the request limits."""
         if seconds >= WAITED_S:
             self.counters.waits += 1
             self.counters.wait_s += seconds
 
 
 class _Passing:
-    """Context manager that makes one request wait for the user's caps and then for the lane of its host.
+    """Context manager that delays one request for the user's caps and then for the lane (request limiter) of its host.
 
-    A class takes a third of the time of a generator, and every request needs one.
+    This context manager is a class, because a generator takes three times as long and every request needs one.
     """
 
     __slots__ = ("_lane", "_metered", "_route")
@@ -269,7 +279,7 @@ def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireO
     default of ``first_byte_timeout`` is ``read_timeout``.
 
     Raises:
-        PlanError: An option has an invalid value.
+        PlanError: A client option has an invalid value.
     """
     reader = options.pop("reader", "auto")
     if reader not in get_args(Reader):

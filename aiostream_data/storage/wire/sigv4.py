@@ -1,8 +1,9 @@
 """Sign requests to S3 with AWS Signature Version 4 in the Authorization header, in a few microseconds each.
 
-A signature is a chain of five HMACs. The first four depend only on the day and the key, so they are cached. Each
-request then needs one SHA-256 and one HMAC. The body is not signed, because a GET has none. See "Authenticating
-Requests: Using the Authorization Header" in the AWS documentation; the payload hash is UNSIGNED-PAYLOAD.
+A request signature is a chain of five HMACs. The first four HMACs depend only on the day and the key, so they are
+cached. With the cached HMACs, each request needs one SHA-256 and one HMAC. The signature does not cover the body,
+because a GET request has none. See "Authenticating Requests: Using the Authorization Header" in the AWS documentation;
+the payload hash is UNSIGNED-PAYLOAD.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PAYLOAD: Final = "UNSIGNED-PAYLOAD"
 
 
 class AwsKey(NamedTuple):
-    """AWS credentials. The secret key and token are never printed."""
+    """AWS credentials. ``repr`` omits the secret key and the token."""
 
     access_key: str
     secret_key: str
@@ -38,8 +39,8 @@ class Signer:
     """Signer of requests to one service in one region.
 
     Args:
-        region: Region in the signature's scope, such as ``us-east-1``.
-        service: Service name in the signature's scope.
+        region: Region in the scope of the signature, such as ``us-east-1``.
+        service: Service name in the scope of the signature.
     """
 
     def __init__(self, region: str, service: str = "s3") -> None:
@@ -62,16 +63,16 @@ class Signer:
         method: str = "GET",
         now: float | None = None,
     ) -> dict[str, str]:
-        """Compute the headers that sign a request.
+        """Compute the HTTP headers that sign a request.
 
         Args:
             key: Credentials.
             host: Value of the Host header.
             path: Path in the request line, percent-encoded once.
             query: Query in the request line: percent-encoded ``name=value`` pairs, sorted by the bytes of the names.
-            extra: Further headers to sign, with lower-case names; the result includes them.
+            extra: Further headers to sign, with lower-case names; the result includes these headers.
             method: HTTP method.
-            now: Seconds since the epoch; None reads the clock.
+            now: Time in seconds since the Unix epoch; None reads the clock.
         """
         stamp = self._time(time.time() if now is None else now)
         signed = {"host": host, "x-amz-content-sha256": _PAYLOAD, "x-amz-date": stamp, **(extra or {})}
@@ -106,12 +107,15 @@ class Signer:
 
 @lru_cache(maxsize=64)
 def _in_order(names: Iterable[str]) -> tuple[list[str], str]:
-    """Sort header names as the signature requires. Return the names and the signed, semicolon-separated list."""
+    """Sort header names as AWS signatures require.
+
+    Return the sorted names and the semicolon-separated list of signed names.
+    """
     ordered = sorted(names)
     return ordered, ";".join(ordered)
 
 
 @lru_cache(maxsize=4096)
 def quoted_path(path: str) -> str:
-    """Percent-encode a path for an S3 signature: all UTF-8 bytes except letters, digits and ``-._~/``."""
+    """Percent-encode all UTF-8 bytes of a path for an S3 signature, except letters, digits and ``-._~/``."""
     return quote(path, safe="/~")

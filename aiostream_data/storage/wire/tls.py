@@ -6,11 +6,11 @@ import ssl
 
 
 class ResumingContext(ssl.SSLContext):
-    """Client TLS context that resumes the last session with each server name.
+    """Client TLS context that resumes the most recent TLS session for each server name.
 
-    asyncio gives no access to TLS sessions, but it creates every TLS object with :meth:`wrap_bio`, so this class
-    overrides that method. If the server has discarded a session, it performs a full handshake. While a handshake is
-    in progress, new connections use the previous session.
+    asyncio gives no access to TLS sessions. It creates every TLS object with :meth:`wrap_bio`, so this class overrides
+    that method. If the server has discarded a session, the client performs a full handshake. While a handshake is in
+    progress, new connections resume the session before that handshake.
     """
 
     _objects: dict[str, ssl.SSLObject]
@@ -42,10 +42,10 @@ def _session_of(before: ssl.SSLObject | None) -> ssl.SSLSession | None:
 
 
 def client_context(*, verify: bool | str | None = None) -> ssl.SSLContext:
-    """Create a TLS context to share between connections.
+    """Create a TLS context that several connections can share.
 
     Args:
-        verify: File or folder of certificates to trust instead of the system's. False disables verification; use it
+        verify: File or folder of certificates to trust instead of the system's. False disables verification; use False
             with test servers only.
     """
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)

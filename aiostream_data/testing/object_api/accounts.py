@@ -23,12 +23,12 @@ class Account:
     expires_s: float | None = None
 
     def is_over(self, now_s: float) -> bool:
-        """Return True if the credentials have expired."""
+        """Return True if these credentials have expired."""
         return self.expires_s is not None and now_s >= self.expires_s
 
 
 def bearer_refusal(header: str, accounts: Sequence[Account], now_s: float) -> str | None:
-    """Return why an ``Authorization: Bearer`` header is rejected, or None if it is valid."""
+    """Return the reason why an ``Authorization: Bearer`` header is rejected, or None if the header is valid."""
     scheme, _, token = header.partition(" ")
     if not header or scheme.lower() != "bearer":
         return "unsigned"

@@ -1,4 +1,4 @@
-"""Common parts of the object store dialects, and the protocol that each dialect implements."""
+"""Common parts of the object store dialects (HTTP APIs), and the protocol that each dialect implements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Target:
 
     Attributes:
         kind: Kind of the request.
-        bucket: Name of the bucket; "" under plain HTTP.
-        key: Key of an object, or prefix of a listing.
+        bucket: Name of the bucket; "" for plain HTTP.
+        key: Key of the requested object, or prefix of a listing.
     """
 
     kind: Kind
@@ -35,22 +35,22 @@ class Target:
 
 
 class Dialect(Protocol):
-    """HTTP dialect of a store, without state."""
+    """HTTP dialect (API) of one kind of object store, without state."""
 
     def target(self, request: Request) -> Target:
         """Return the object that the request addresses."""
 
     def refusal(self, request: Request, accounts: Sequence[Account], now_s: float) -> str | None:
-        """Return why the credentials are rejected, as :data:`~aiostream_data.testing.faults.Refusal`, or None."""
+        """Return the reason for rejecting the credentials (:data:`~aiostream_data.testing.faults.Refusal`), or None."""
 
     def refuse(self, request: Request, target: Target, reason: str, number: int) -> Answer:
-        """Return the answer to rejected credentials."""
+        """Return the HTTP response to rejected credentials."""
 
     def error(self, request: Request, target: Target, status: int, code: str, number: int) -> Answer:
-        """Return an error answer; an empty code selects the dialect's usual code for the status."""
+        """Return an error response; an empty ``code`` selects the dialect's usual code for the status."""
 
     def read(self, request: Request, target: Target, stored: StoredObject, number: int) -> Answer:
-        """Answer a request for an existing object: the whole object, a range, or an unmet condition."""
+        """Answer a request for an existing object: with the object, a range, or the status of an unmet condition."""
 
     def other(self, request: Request, target: Target, objects: Objects, number: int) -> Answer:
         """Answer a listing, a bucket request, or a request for a missing object."""

@@ -1,4 +1,4 @@
-"""Google Cloud Storage: its JSON API, and reads through its XML API with the bucket in the path."""
+"""Google Cloud Storage server: the JSON API, and reads through the XML API with the bucket in the path."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _hashes(stored: StoredObject) -> dict[str, str]:
 
 
 def _headers(stored: StoredObject) -> tuple[tuple[str, str], ...]:
-    """Return the headers of object content; even for a range, the hashes cover the whole object."""
+    """Return the headers of object content. Even for a range, the hashes cover the whole object."""
     hashes = tuple(("x-goog-hash", f"{name}={value}") for name, value in _hashes(stored).items())
     return (
         ("x-goog-generation", str(stored.generation)),
@@ -165,7 +165,7 @@ def _headers(stored: StoredObject) -> tuple[tuple[str, str], ...]:
 
 
 def _describe(target: Target, stored: StoredObject) -> dict[str, Any]:
-    """Return an object's metadata in the form of the JSON API, where numbers are strings."""
+    """Return the metadata of an object in the form of the JSON API, where numbers are strings."""
     hashes = _hashes(stored)
     key = stored.name.partition("/")[2]
     about = {

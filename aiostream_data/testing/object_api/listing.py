@@ -1,4 +1,4 @@
-"""Paging of listings with prefix, delimiter and continuation token, shared by S3 and GCS."""
+"""Paging of object listings with prefix, delimiter and continuation token, shared by S3 and GCS."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class ListingPage:
-    """One page of a listing.
+    """One page of an object listing.
 
     Attributes:
-        keys: Object keys, in order.
-        prefixes: Common prefixes up to the delimiter, in order.
-        after: Start of the next page (exclusive); None on the last page.
+        keys: Object keys on this page, in order.
+        prefixes: Common key prefixes up to the delimiter, in order.
+        after: Exclusive start of the next page; None on the last page.
     """
 
     keys: tuple[str, ...]
@@ -29,15 +29,15 @@ class ListingPage:
 def list_page(
     keys: Sequence[str], *, prefix: str = "", delimiter: str = "", after: str = "", limit: int = 1000
 ) -> ListingPage:
-    """Return the page of at most ``limit`` keys and prefixes that follow ``after``.
+    """Return the page of at most ``limit`` keys and prefixes that sort after ``after``.
 
     Args:
         keys: Object keys in byte order.
-        prefix: Keys without this prefix are omitted.
-        delimiter: Keys that contain it after the prefix are grouped into common prefixes.
-        after: A key, or ``after`` of the previous page. The listing omits keys up to it (inclusive), and all keys of a
-            common prefix that ended the previous page.
-        limit: Maximum number of keys and prefixes.
+        prefix: The listing contains only keys with this prefix.
+        delimiter: Keys that contain the delimiter after the prefix are grouped into common prefixes.
+        after: An object key, or the field ``after`` of the previous page. The listing omits keys up to ``after``
+            (inclusive), and all keys of a common prefix that ended the previous page.
+        limit: Maximum number of keys and prefixes on the page.
     """
     place = max(bisect_left(keys, prefix), bisect_right(keys, after) if after else 0)
     found: list[str] = []
@@ -60,7 +60,7 @@ def list_page(
 
 
 def to_token(after: str) -> str:
-    """Encode a position as an opaque continuation token."""
+    """Encode the start of a page as an opaque continuation token."""
     return urlsafe_b64encode(after.encode("utf-8", "surrogatepass")).decode()
 
 
@@ -68,6 +68,6 @@ def from_token(token: str) -> str:
     """Decode a continuation token.
 
     Raises:
-        ValueError: The token is invalid.
+        ValueError: The continuation token is invalid.
     """
     return b64decode(token.encode(), altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")

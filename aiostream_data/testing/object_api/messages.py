@@ -1,4 +1,4 @@
-"""HTTP requests and answers as values. This module parses and formats heads; it sends nothing."""
+"""HTTP requests and responses as values. This module parses and formats message heads; it sends nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Request:
 
     Attributes:
         method: Request method, such as ``GET``.
-        path: Path as received, still quoted.
-        query: Query string as received, still quoted, without the question mark.
-        params: Names and values of the query, unquoted; the last value of a repeated name wins.
-        headers: Headers with names in lower case; repeated values are joined by commas.
+        path: URL path as received, still percent-encoded.
+        query: Query string as received, still percent-encoded, without the question mark.
+        params: Decoded names and values of the query; the last value of a repeated name wins.
+        headers: Request headers with names in lower case; repeated values are joined by commas.
     """
 
     method: str
@@ -35,19 +35,19 @@ class Request:
 
     @property
     def body_nbytes(self) -> int:
-        """Number of bytes after the head."""
+        """Number of body bytes, which follow the head."""
         told = self.headers.get("content-length", "0")
         return int(told) if told.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Correct answer to a request.
+    """Correct response to a request.
 
     Attributes:
         status: HTTP status.
-        headers: Headers without Content-Length, which is computed from the body.
-        body: Bytes, or a slice of a stored object.
+        headers: Response headers without Content-Length, which is computed from the body.
+        body: Response body: bytes, or a slice of a stored object.
     """
 
     status: int
@@ -56,12 +56,12 @@ class Answer:
 
     @property
     def nbytes(self) -> int:
-        """Length of the body in bytes."""
+        """Length of the response body in bytes."""
         return len(self.body) if isinstance(self.body, bytes) else self.body.nbytes
 
 
 def parse_request(head: bytes) -> Request:
-    """Parse a request head, without its final empty line.
+    """Parse an HTTP request head, without its final empty line.
 
     Raises:
         ValueError: The bytes are not an HTTP/1.1 request.
@@ -82,7 +82,7 @@ def parse_request(head: bytes) -> Request:
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """Parse a query into unquoted names and values; a plus sign means a space, as in HTML forms."""
+    """Parse a query string into decoded names and values; a plus sign means a space, as in HTML forms."""
     found = {}
     for part in query.split("&"):
         name, _, value = part.partition("=")
@@ -91,7 +91,7 @@ def parse_query(query: str) -> dict[str, str]:
 
 
 def write_head(status: int, headers: list[tuple[str, str]]) -> bytes:
-    """Format the status line and headers, with the final empty line."""
+    """Format an HTTP status line and headers, with the final empty line."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     return f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n{lines}\r\n".encode("latin-1", "replace")
 

@@ -1,4 +1,7 @@
-"""Objects of a test server. Each version is stored in a file, so that the kernel can send it directly."""
+"""Objects stored by a test server.
+
+Each object version is stored in a file, so that the kernel can send the version directly.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ _INVERTED = bytes(255 - value for value in range(256))
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """Immutable version of an object. A replaced version stays readable while it is referenced.
+    """Immutable version of a stored object. A replaced version stays readable while a reference to this version exists.
 
     Attributes:
-        name: ``bucket/key``, or a path.
-        path: File that contains the version; None for the server's own file.
-        offset: Offset of the version in that file.
+        name: Object name: ``bucket/key``, or a path.
+        path: File that contains this object version; None for the server's own file.
+        offset: Offset of this object version in its file.
         nbytes: Size in bytes.
-        etag: ETag, including the quotes.
-        generation: Version number, increasing over all objects.
+        etag: ETag of this object version, including the quotes.
+        generation: Version number, which increases over all objects.
         md5, crc32, crc32c: Checksums of the content, or None if they were not computed.
-        modified_s: Modification time in seconds since the Unix epoch.
+        modified_s: Time of the last modification in seconds since the Unix epoch.
     """
 
     name: str
@@ -60,7 +63,7 @@ class Slice:
 
 
 class Objects:
-    """All objects of a server. Thread-safe. Call :meth:`close` to release its unnamed file."""
+    """All objects of a test server. Thread-safe. :meth:`close` releases the server's unnamed file."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open for the life of this object
@@ -72,7 +75,7 @@ class Objects:
         self.buckets: set[str] = set()
 
     def put(self, name: str, data: bytes) -> StoredObject:
-        """Store ``data`` as a new version of ``name``; create the bucket if it is missing."""
+        """Store ``data`` as a new version of object ``name``; create the bucket if it is missing."""
         digest = hashlib.md5(data, usedforsecurity=False)
         with self._lock:
             offset, self._end = self._end, self._end + len(data)
@@ -87,26 +90,29 @@ class Objects:
         return self._keep(stored)
 
     def put_file(self, name: str, path: Path) -> StoredObject:
-        """Serve the file at ``path`` as ``name`` without reading it; its ETag is derived from size and time."""
+        """Serve the file at ``path`` as object ``name`` without reading it.
+
+        The ETag is derived from file size and time.
+        """
         told = path.stat()
         etag = f'"{told.st_mtime_ns:x}-{told.st_size:x}"'
         stored = StoredObject(name, path, 0, told.st_size, etag, self._next_generation(), float(int(told.st_mtime)))
         return self._keep(stored)
 
     def put_folder(self, bucket: str, folder: Path) -> int:
-        """Serve every file under ``folder`` as ``bucket/relative/path``; return their number."""
+        """Serve every file under ``folder`` as ``bucket/relative/path``; return the number of files."""
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         for path in files:
             self.put_file(f"{bucket}/{path.relative_to(folder).as_posix()}", path)
         return len(files)
 
     def invert(self, name: str) -> StoredObject:
-        """Replace an object by one of equal size with all bytes inverted."""
+        """Replace an object by an object of equal size with all bytes inverted."""
         stored = self._found[name]
         return self.put(name, self.read(Slice(stored, 0, stored.nbytes)).translate(_INVERTED))
 
     def delete(self, name: str) -> None:
-        """Delete an object; a missing object is not an error."""
+        """Delete an object; deleting a missing object is not an error."""
         with self._lock:
             self._found.pop(name, None)
             self._keys = None
@@ -116,7 +122,7 @@ class Objects:
         return self._found.get(name)
 
     def keys(self, bucket: str) -> Sequence[str]:
-        """Return the keys of a bucket in byte order, ready for bisection."""
+        """Return the keys of a bucket in byte order, ready for binary search."""
         with self._lock:
             if self._keys is None:
                 self._keys = {}
@@ -126,13 +132,13 @@ class Objects:
             return self._keys.get(bucket, ())
 
     def read(self, part: Slice) -> bytes:
-        """Read the bytes of a slice."""
+        """Read and return the bytes of an object slice."""
         with self.opened(part.stored) as descriptor:
             return os.pread(descriptor, part.nbytes, part.stored.offset + part.start)
 
     @contextmanager
     def opened(self, stored: StoredObject) -> Iterator[int]:
-        """Yield the file descriptor that contains an object."""
+        """Yield the descriptor of the file that contains an object."""
         if stored.path is None:
             yield self._file.fileno()
             return

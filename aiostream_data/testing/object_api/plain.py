@@ -1,4 +1,4 @@
-"""Plain HTTP: files by path, with ranges, ETags, and passwords or bearer tokens."""
+"""Plain HTTP server: files by path, with ranges, ETags, and passwords or bearer tokens."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class HttpDialect:
 
 
 def _valid_range(request: Request, stored: StoredObject) -> str:
-    """Return the Range header, or ignore it if If-Range names another version."""
+    """Return the Range header, or no range if the If-Range header names another version."""
     condition = request.headers.get("if-range", stored.etag)
     return request.headers.get("range", "") if condition in (stored.etag, http_date(stored.modified_s)) else ""
 

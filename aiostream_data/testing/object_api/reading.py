@@ -12,19 +12,19 @@ _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
 class Unmet(Enum):
-    """Status for a condition that rules out sending the object."""
+    """HTTP status of the response if a condition in the request prevents sending the object."""
 
     CHANGED = 412
     SAME = 304
 
 
 def asked_range(header: str, nbytes: int) -> tuple[int, int] | None:
-    """Return start and stop of the requested range, clipped to the object; None for the whole object.
+    """Return start and stop of the requested byte range, clipped to the object, or None for the whole object.
 
     A malformed or multi-part Range header is ignored, as HTTP requires.
 
     Raises:
-        ValueError: The range lies outside the object.
+        ValueError: The requested range lies outside the object.
     """
     found = _RANGE.fullmatch(header.strip().replace(" ", ""))
     if found is None or not (found[1] or found[2]):
@@ -44,7 +44,7 @@ def asked_range(header: str, nbytes: int) -> tuple[int, int] | None:
 
 
 def clipped_range(header: str, nbytes: int) -> tuple[int, int]:
-    """Return the requested range, or the whole object if the range is invalid."""
+    """Return the requested slice, or the whole object if the range is invalid."""
     try:
         return asked_range(header, nbytes) or (0, nbytes)
     except ValueError:
@@ -52,7 +52,7 @@ def clipped_range(header: str, nbytes: int) -> tuple[int, int]:
 
 
 def unmet_condition(headers: Mapping[str, str], etag: str) -> Unmet | None:
-    """Compare If-Match and If-None-Match with the object's ETag."""
+    """Compare the If-Match and If-None-Match headers with the object's ETag."""
     wanted = headers.get("if-match")
     if wanted is not None and not _names(wanted, etag):
         return Unmet.CHANGED
@@ -61,7 +61,7 @@ def unmet_condition(headers: Mapping[str, str], etag: str) -> Unmet | None:
 
 
 def content_range(part: Slice) -> str:
-    """Format the Content-Range header of a slice."""
+    """Format the Content-Range header of an object slice."""
     return f"bytes {part.start}-{part.stop - 1}/{part.stored.nbytes}"
 
 
@@ -71,6 +71,6 @@ def whole(stored: StoredObject) -> Slice:
 
 
 def _names(header: str, etag: str) -> bool:
-    """Return True if a list of ETags contains ``etag``; the quotes are optional, because some clients omit them."""
+    """Return True if a list of ETags contains ``etag``. Quotes are optional, because some clients omit them."""
     told = {item.strip().removeprefix("W/").strip('"') for item in header.split(",")}
     return "*" in told or etag.strip('"') in told

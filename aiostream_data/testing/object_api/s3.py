@@ -1,4 +1,4 @@
-"""S3 with the bucket in the path: object reads, listings (ListObjectsV2), and errors as XML."""
+"""S3 server with the bucket in the path: object reads, listings (ListObjectsV2), and errors as XML."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class S3Dialect:
 
 
 def wrong_region(request: Request, target: Target, region: str, status: int, number: int) -> Answer | None:
-    """Return the error for a request signed for another region than the bucket's, or None if the region is right."""
+    """Return the error if the request is signed for a region other than the bucket's ``region``, or None."""
     signed_for = _SCOPE.search(request.headers.get("authorization", ""))
     if signed_for is None or signed_for[1] == region:
         return None
@@ -115,7 +115,7 @@ def wrong_region(request: Request, target: Target, region: str, status: int, num
 
 
 def request_id(number: int) -> str:
-    """Return the request id that the server assigns."""
+    """Return the request id that the server assigns to a request number."""
     return f"{number:016X}"
 
 
@@ -124,7 +124,7 @@ def _common(number: int) -> tuple[tuple[str, str], ...]:
 
 
 def _checksums(request: Request, stored: StoredObject) -> tuple[tuple[str, str], ...]:
-    """Return the checksum header of a whole object, if the client requests it."""
+    """Return the checksum header of a whole object if the client requests the checksum."""
     if request.headers.get("x-amz-checksum-mode", "").upper() != "ENABLED" or stored.crc32 is None:
         return ()
     told = b64encode(stored.crc32.to_bytes(4, "big")).decode()
@@ -177,5 +177,5 @@ def _entry(key: str, stored: StoredObject) -> str:
 
 
 def iso_time(seconds: float) -> str:
-    """Format a Unix time as in the listings of the stores."""
+    """Format a Unix time as the listings of object stores do."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")

@@ -1,6 +1,7 @@
 """Creation and verification of S3 signatures (AWS Signature Version 4), in headers and presigned URLs.
 
-This test code follows AWS's public description and shares no code with the package's signer, so each checks the other.
+This test code follows AWS's public description and shares no code with the package's signer. Each implementation
+therefore checks the other.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _HEADER = re.compile(
 
 
 def refusal(request: Request, accounts: Sequence[Account], now_s: float) -> str | None:
-    """Return why the request's signature is rejected, or None if it is valid.
+    """Return the reason why the signature of a request is rejected, or None if the signature is valid.
 
-    The result is one of ``unsigned``, ``unknown_key``, ``expired``, ``skewed``, ``bad_signature``.
+    The reason is one of ``unsigned``, ``unknown_key``, ``expired``, ``skewed``, ``bad_signature``.
     """
     parts = _signature_parts(request)
     if parts is None:
@@ -63,10 +64,10 @@ def signed_headers(
     now_s: float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return ``headers`` with the headers that sign the request.
+    """Return ``headers`` together with the headers that sign the request.
 
     Args:
-        target: Path and query as in the request line.
+        target: Path and query of the URL, as in the HTTP request line.
     """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() if now_s is None else now_s))
     sent = {name.lower(): value for name, value in (headers or {}).items()}
@@ -86,7 +87,7 @@ def signed_headers(
 
 
 def _signature_parts(request: Request) -> tuple[str, str, str, str, float | None, str, str] | None:
-    """Return credential, signed headers, signature, time, lifetime, session token and payload hash."""
+    """Return credential, signed headers, signature, time, lifetime, session token and payload hash of a request."""
     params = request.params
     if "X-Amz-Signature" in params:
         life = params.get("X-Amz-Expires", "")
