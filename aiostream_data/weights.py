@@ -1,7 +1,7 @@
-"""Stop rules and weights of mixtures: validation, lookup by row, and conversion to integer shares.
+"""Stop rules and weights of dataset mixtures: validation, lookup by row, and conversion to integer shares.
 
-A schedule defines the weights for each output row of a mixture: a list of steps, or a function called at regular
-intervals. Weight changes at run time override the schedule.
+A schedule defines the weights for each output row of a mixture. It is a list of steps, or a function called at regular
+intervals. Weight changes made during a run override the schedule.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from aiostream_data.errors import PlanError
 
 Vector: TypeAlias = tuple[float, ...]
-"""One weight per input, in the order of the inputs."""
+"""One weight per input of a mixture, in the order of the inputs."""
 
 Weights: TypeAlias = Sequence[float] | Mapping[str, float]
 WeightPlan: TypeAlias = Weights | Sequence[tuple[int, Weights]] | Callable[[int], Weights]
-"""Constant weights, a list of (first row, weights) steps, or a function of the row number."""
+"""Weights of a mixture: constants, a list of (first row, weights) steps, or a function of the row number."""
 
 Stop: TypeAlias = Literal["first", "all"]
-"""``"first"`` ends the mixture when the input in turn is exhausted, ``"all"`` when every input is exhausted."""
+"""``"first"`` ends the mixture when the input of the next row is exhausted; ``"all"`` when every input is exhausted."""
 
 STOPS: Final = get_args(Stop)
 
 UNIT = 1 << 40
-"""Maximum sum of integer shares: the resolution of weights whose ratios are not small fractions."""
+"""Maximum sum of integer shares. This sum is the resolution of weights whose ratios are not small fractions."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightSpan:
-    """Weights, and the first row after the span that they apply to; None if the weights never change."""
+    """Weights for a range of rows, and the first row after this range; None if the weights never change."""
 
     weights: Vector
     until: int | None
 
 
 class WeightChange(NamedTuple):
-    """Weights set at run time from ``first_row`` on, and the weights that the schedule planned for that row."""
+    """Weights set during a run for rows from ``first_row`` on, and the weights planned by the schedule for that row."""
 
     first_row: int
     weights: Vector
@@ -50,14 +50,15 @@ class WeightChange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Weights by output row of a mixture.
+    """Weights of the inputs for each output row of a mixture.
 
     Attributes:
-        names: Names of the inputs.
+        names: Names of the mixture's inputs.
         steps: (first row, weights) pairs in ascending order, starting at row 0; empty if ``function`` is set.
-        function: Called with row 0, ``every``, 2 * ``every`` ...; returns the weights from that row on.
+        function: Function called with row 0, ``every``, 2 * ``every`` ...; it returns the weights from that row on.
         every: Number of rows between two calls of ``function``.
-        changes: Weight changes at run time, in row order. They replace the schedule from the first change on.
+        changes: Weight changes made during the run, in row order. These changes replace the schedule from the first
+            change on.
     """
 
     names: tuple[str, ...]
@@ -67,7 +68,7 @@ class Schedule:
     changes: tuple[WeightChange, ...] = ()
 
     def at(self, row: int) -> WeightSpan:
-        """Return the weights for ``row``, and the row at which these weights end.
+        """Return the weights for ``row``, and the row at which these weights stop applying.
 
         Raises:
             PlanError: The function of the schedule returned invalid weights.
@@ -81,7 +82,7 @@ class Schedule:
         return WeightSpan(planned.weights, first if planned.until is None else min(first, planned.until))
 
     def planned_at(self, row: int) -> WeightSpan:
-        """Return the weights for ``row`` while ignoring changes at run time; see :meth:`at`."""
+        """Return the weights that the schedule plans for ``row``, ignoring changes made during the run."""
         if self.function is None:
             return _step_at(self.steps, row)
         asked = row - row % self.every
@@ -89,22 +90,25 @@ class Schedule:
         return WeightSpan(weights, asked + self.every)
 
     def changed(self, row: int, weights: Vector) -> Schedule:
-        """Return the schedule with new weights from ``row`` on. Changes at ``row`` or later are discarded."""
+        """Return the schedule with new weights from ``row`` on.
+
+        Earlier changes for ``row`` or later rows are discarded.
+        """
         kept = [change for change in self.changes if change.first_row < row]
         return replace(self, changes=(*kept, WeightChange(row, weights, self.planned_at(row).weights)))
 
     def with_changes_of(self, state: list[Any]) -> Schedule:
-        """Return the schedule with the changes saved in ``changes_state`` of an earlier schedule.
+        """Return the schedule with the weight changes from a saved ``changes_state``.
 
-        A saved change is discarded if the two schedules plan different weights for its row. New weights in the
-        pipeline then take effect.
+        A saved weight change is discarded if the two schedules plan different weights for its row. If the pipeline
+        defines new weights, they therefore take effect.
         """
         changes = (WeightChange(row, tuple(weights), tuple(planned)) for row, weights, planned in state)
         kept = [change for change in changes if self.planned_at(change.first_row).weights == change.planned]
         return replace(self, changes=tuple(kept))
 
     def since(self, row: int) -> Schedule:
-        """Return the schedule without the changes that no longer apply at row ``row``."""
+        """Return the schedule without the weight changes that have no effect from ``row`` on."""
         over = sum(change.first_row <= row for change in self.changes) - 1
         return replace(self, changes=self.changes[over:]) if over > 0 else self
 
@@ -115,7 +119,10 @@ class Schedule:
 
     @property
     def always_positive(self) -> bool:
-        """True if every step gives every input a weight above 0. False for a schedule with a function."""
+        """True if every step of the schedule gives every input a weight above 0.
+
+        The value is False for a schedule with a function.
+        """
         return self.function is None and all(min(weights) > 0 for _, weights in self.steps)
 
 
@@ -128,7 +135,8 @@ def schedule_of(weights: WeightPlan | None, names: tuple[str, ...], every: int =
     """Convert a ``weights`` argument to a schedule. None means equal weights.
 
     Raises:
-        PlanError: The weights are not numbers, not one per input, negative or all 0, or the steps are out of order.
+        PlanError: The weights are not numbers, their count is wrong, one is negative, all are 0, or the steps are out
+            of order.
     """
     if weights is None:
         return Schedule(names=names, steps=((0, (1.0,) * len(names)),))
@@ -157,7 +165,7 @@ def _steps_of(steps: Sequence[Any], names: tuple[str, ...]) -> tuple[tuple[int, 
 
 
 def vector_of(weights: Any, names: tuple[str, ...], what: str = "weights") -> Vector:
-    """Convert weights, given as a sequence or as a dict by name, to a tuple with one float per input.
+    """Convert weights to a tuple with one float per input. The weights are a sequence, or a dict by input name.
 
     Raises:
         PlanError: The weights are not one finite number of at least 0 per input, or all are 0.
@@ -185,11 +193,11 @@ def _listed(weights: Any, what: str) -> list[Any]:
 
 
 def shares_of(weights: Vector) -> list[int]:
-    """Convert weights to integers with the same ratios.
+    """Convert weights to integer shares with the same ratios.
 
-    Weights are read as the decimal numbers that ``repr`` prints, so 0.8 and 0.2 are exactly 4 to 1. The sum of the
-    shares is between ``UNIT`` / 2 and ``UNIT``. Ratios that need larger integers are rounded. Positive weights never
-    become 0.
+    A weight counts as the decimal number that ``repr`` prints, so weights 0.8 and 0.2 have the exact ratio 4 to 1. The
+    sum of all shares is between ``UNIT`` / 2 and ``UNIT``. Ratios that require larger integers are rounded. A positive
+    weight never becomes a share of 0.
     """
     exact = [Fraction(repr(weight)) for weight in weights]
     scale = math.lcm(*(weight.denominator for weight in exact))

@@ -1,4 +1,4 @@
-"""Cut a stream of rows into batches and build the element of each batch."""
+"""Cut a stream of rows into batches and assemble the element of each batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from aiostream_data.transforms.collate import (
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
 
 Describe = Callable[[RowIds, int], str]
-"""Function ``describe(ids, row)`` that returns the name of a row for messages: "s3://b/x.tfrecord record 17"."""
+"""Function ``describe(ids, row)`` that returns the name of a row for error messages: "s3://b/x.tfrecord record 17"."""
 
 
 SHARED_NBYTES = 2 << 20
@@ -47,7 +47,7 @@ class BatchCut(NamedTuple):
     """Rows ``start`` (inclusive) to ``stop`` (exclusive) of a chunk, which belong to one batch.
 
     Attributes:
-        completes: True if these rows complete the batch; False if they are carried over.
+        completes: True if these rows complete the batch; False if the rows are carried over to the next chunk.
     """
 
     start: int
@@ -56,10 +56,10 @@ class BatchCut(NamedTuple):
 
 
 class BatchOrder:
-    """Batch boundaries of tf.data's ``batch(batch_size, drop_remainder)``. Resumable.
+    """Batch boundaries as in tf.data's ``batch(batch_size, drop_remainder)``. Resumable.
 
     Args:
-        batch_size: Rows per batch; at least 1.
+        batch_size: Number of rows per batch; at least 1.
         drop_remainder: Drop the last batch if it is incomplete.
     """
 
@@ -71,7 +71,10 @@ class BatchOrder:
         self.carried = 0
 
     def push(self, count: int) -> list[BatchCut]:
-        """Return the cuts of ``count`` incoming rows. The first cut joins the rows carried over."""
+        """Return the batch cuts of ``count`` incoming rows.
+
+        The first cut continues the batch of the carried-over rows.
+        """
         cuts = []
         start = 0
         while start < count:
@@ -83,27 +86,27 @@ class BatchOrder:
         return cuts
 
     def finish(self) -> bool:
-        """End the stream. Return True if the rows carried over form a last batch."""
+        """End the stream. Return True if the carried-over rows form a last batch."""
         last = self.carried > 0 and not self.drop_remainder
         self.carried = 0
         return last
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"carried": self.carried}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position."""
+        """Move to a position saved by :meth:`state`."""
         self.carried = state["carried"]
 
 
 @dataclass(slots=True)
 class FullBatch:
-    """One batch. The dataclass is not frozen, because creating a frozen one takes longer than making the batch.
+    """One batch. The dataclass is not frozen, because creating a frozen instance takes longer than making the batch.
 
     Attributes:
-        element: Element with the structure of the rows; the first axis of each leaf is the row.
-        rows: Ids and lineage of the rows.
+        element: Element with the structure of the rows; the first axis of each leaf is the row axis.
+        rows: Ids and lineage (source row ids) of the rows in this batch.
     """
 
     element: Any
@@ -119,18 +122,18 @@ class FullBatch:
 
 
 class Batcher:
-    """Builds the batches of a :class:`BatchOrder`. Not thread-safe.
+    """Builder of the batches that a :class:`BatchOrder` defines. Not thread-safe.
 
-    Batches and carried-over rows are copies: they keep no chunk and no lease alive. Small batches from one chunk share
-    one memory block of at most ``SHARED_NBYTES`` per leaf.
+    Batches and carried-over rows are copies, so they keep no chunk and no memory lease alive. Small batches from one
+    chunk share one memory block of at most ``SHARED_NBYTES`` per leaf.
 
     Args:
         order: Batch boundaries.
-        describe: Returns the name of a row for error messages.
-        parts_from: Chunk size in bytes from which dense leaves become :class:`Parts` instead of copies; None for
-            never. Large arrays in function results are then not copied either. The consumer copies the parts to their
-            destination. Such batches keep the chunks' memory alive. With 0, long values of ragged leaves and larger
-            sets of carried-over rows also stay in place.
+        describe: Function that returns the name of a row for error messages.
+        parts_from: Chunk size in bytes from which dense leaves become :class:`Parts` (references) instead of copies;
+            None for never. ``parts_from`` also avoids copying large arrays in function results. The consumer of a batch
+            copies its parts to their destination. Batches with parts keep the memory of their chunks alive. With
+            ``parts_from=0``, long values of ragged leaves and larger sets of carried-over rows are also not copied.
     """
 
     def __init__(self, order: BatchOrder, describe: Describe, parts_from: int | None = None) -> None:
@@ -140,9 +143,12 @@ class Batcher:
         """Number of rows dropped at the end of the stream."""
         self._describe = describe
         self.runs: list[RowIds] = []
-        """Ids of the rows in the batches returned last, in order, in as few arrays as possible."""
+        """Ids of the rows in the most recently returned batches, in order, in as few arrays as possible."""
         self.batches: list[FullBatch] = []
-        """Batches returned last. After a failed push: the batches it built before the error."""
+        """Most recently returned batches.
+
+        After a failed push, this list contains the batches that the push built before the error.
+        """
         self._carry: list[Chunk] = []
         self._carry_nbytes = 0
 
@@ -151,19 +157,19 @@ class Batcher:
 
     @property
     def nbytes(self) -> int:
-        """Size of the carried-over rows in bytes. The size of list elements is an estimate."""
+        """Size of the carried-over rows in bytes. The size of list elements in these rows is an estimate."""
         return self._carry_nbytes
 
     def drop(self) -> None:
-        """Release the carried-over rows. No rows may be pushed afterwards."""
+        """Release the carried-over rows. The caller must not push rows after this call."""
         self._carry, self._carry_nbytes, self.runs, self.batches = [], 0, [], []
 
     def push(self, chunk: Chunk, own: bool = False) -> list[FullBatch]:
-        """Add all rows of ``chunk``. Return the batches that they complete.
+        """Add all rows of ``chunk`` to the open batches. Return the batches completed by the rows of ``chunk``.
 
         Args:
-            own: True if the chunk's memory has no other owner. Leaves of at most ``SHARED_NBYTES`` are then cut into
-                batches without a copy.
+            own: True if the memory of ``chunk`` has no other owner. If ``own`` is True, leaves of at most
+                ``SHARED_NBYTES`` are cut into batches without a copy.
 
         Raises:
             BatchShapeError: The rows of a batch cannot be stacked.
@@ -197,11 +203,11 @@ class Batcher:
         return map(FullBatch, chunk.structure.rows(leaves), rows)
 
     def _is_left(self, chunk: Chunk) -> bool:
-        """Return True if the rows of this chunk stay in place instead of being copied."""
+        """Return True if the batches reference the rows of this chunk instead of copying these rows."""
         return self._parts_from is not None and (isinstance(chunk, Items) or chunk.nbytes >= self._parts_from)
 
     def finish(self) -> list[FullBatch]:
-        """End the stream. Return the last, incomplete batch, or an empty list if it is empty or dropped."""
+        """End the stream. Return the last, incomplete batch, or an empty list if that batch is empty or dropped."""
         self.runs = []
         rows, carry = len(self), self._carried_away()
         if self.order.finish():
@@ -241,7 +247,7 @@ def _rows_of(chunk: Chunk) -> MadeOf:
 
 
 def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any]:
-    """Return one leaf per batch. The cuts must be adjacent."""
+    """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
     if isinstance(column, VarColumn):
         return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
     if own and column.nbytes <= SHARED_NBYTES:
@@ -279,8 +285,8 @@ def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:
 def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:
     """Convert a column to a leaf of a batch element.
 
-    bytes and str rows become an object array. Variable rows of kind ``array`` become a RaggedArray even if all have
-    one length, so that types never depend on the data. Dense columns are copied if ``copy`` is True.
+    Rows of type bytes or str become an object array. Variable-length rows of kind ``array`` always become a
+    RaggedArray. Types therefore never depend on the lengths in the data. Dense columns are copied if ``copy`` is True.
     """
     if not isinstance(column, VarColumn):
         return np.array(column, order="C", copy=True) if copy else column

@@ -16,7 +16,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class Bucketful(NamedTuple):
-    """A batch of one bucket: the ascending numbers of its rows, and the bucket number."""
+    """Batch of one bucket: the ascending numbers of its rows, and the bucket number."""
 
     rows: Numbers
     bucket: int
@@ -25,18 +25,18 @@ class Bucketful(NamedTuple):
 class BucketOrder:
     """Batches of tf.data's ``bucket_by_sequence_length``. Resumable.
 
-    Bucket i takes the rows with ``boundaries[i - 1] <= length < boundaries[i]``. Batches are emitted in the order in
-    which their buckets fill. Incomplete batches follow at the end of the stream, in bucket order.
+    Bucket i receives the rows with ``boundaries[i - 1] <= length < boundaries[i]``. Batches are emitted in the order in
+    which their buckets become full. Incomplete batches follow at the end of the stream, in the order of their buckets.
 
     Args:
-        boundaries: Ascending length boundaries between buckets.
-        batch_sizes: Batch size of each bucket, each at least 1; one more entry than ``boundaries``.
-        drop_remainder: Drop incomplete batches at the end.
-        least: Minimum number of rows of an incomplete batch at the end; smaller ones are dropped.
+        boundaries: Ascending row lengths that separate the buckets.
+        batch_sizes: Batch size of each bucket, at least 1. This list has one more entry than ``boundaries``.
+        drop_remainder: Drop incomplete batches at the end of the stream.
+        least: Minimum number of rows of an incomplete batch at the end; smaller batches are dropped.
 
     Attributes:
-        pushed: Number of rows received.
-        dropped: Number of rows dropped at the end.
+        pushed: Number of rows received so far.
+        dropped: Number of rows dropped at the end of the stream.
     """
 
     def __init__(
@@ -56,15 +56,16 @@ class BucketOrder:
         self._open: list[Numbers] = [_NONE] * len(batch_sizes)
 
     def bucket_of(self, lengths: NDArray[np.int64]) -> Numbers:
-        """Return the bucket number of each length."""
+        """Return the bucket number of each row length."""
         return np.searchsorted(self.boundaries, lengths, side="right")
 
     def push(self, lengths: NDArray[np.int64], limit: int | None = None) -> list[Bucketful]:
-        """Add rows of these lengths. Return the batches that they complete, in order.
+        """Add rows of these lengths to their buckets. Return the batches completed by the new rows, in order.
 
         Args:
             lengths: Length of each row, int64.
-            limit: Stop adding rows when this number of batches is complete; ``pushed`` then counts the added rows.
+            limit: Maximum number of complete batches, after which no more rows are added; ``pushed`` counts the added
+                rows.
         """
         if limit == 0:
             return []
@@ -78,7 +79,7 @@ class BucketOrder:
         return full
 
     def finish(self, limit: int | None = None) -> list[Bucketful]:
-        """End the stream. Return up to ``limit`` incomplete batches; call again for more."""
+        """End the stream. Return up to ``limit`` incomplete batches; further calls return the remaining batches."""
         left: list[Bucketful] = []
         for bucket, rows in enumerate(self._open):
             if len(left) == limit:
@@ -99,18 +100,21 @@ class BucketOrder:
         return sum(map(len, self._open))
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data. Restoring it also needs the rows of :meth:`held`."""
+        """Return the current position as JSON-compatible data.
+
+        Restoring the position also requires the rows of :meth:`held`.
+        """
         return {"held": self.rows_held()}
 
     def restore(self, state: dict[str, Any], lengths: NDArray[np.int64]) -> None:
-        """Move to a saved position. The held rows are renumbered from 0.
+        """Move to a position saved by :meth:`state`. The buffered rows are renumbered from 0.
 
         Args:
             state: Result of :meth:`state`.
-            lengths: Lengths of the held rows, in the order of :meth:`held`.
+            lengths: Lengths of the buffered rows, in the order of :meth:`held`.
 
         Raises:
-            ValueError: The lengths do not match the state.
+            ValueError: The lengths do not match the saved state.
         """
         self.pushed = 0
         self._open = [_NONE] * len(self.batch_sizes)
@@ -118,13 +122,13 @@ class BucketOrder:
             raise ValueError(f"{state['held']} rows were held in buckets, but the {len(lengths)} given back are others")
 
     def copy(self) -> BucketOrder:
-        """Return a copy of this order at the same position."""
+        """Return a copy of this bucket order at the same position."""
         other = BucketOrder(self.boundaries.tolist(), self.batch_sizes, self.drop_remainder, self.least)
         other.pushed, other.dropped, other._open = self.pushed, self.dropped, list(self._open)
         return other
 
     def _filled(self, lengths: NDArray[np.int64]) -> tuple[list[Bucketful], list[Numbers]]:
-        """Return the batches that these rows complete, sorted by last row, and the rows that remain per bucket."""
+        """Return the batches completed by these rows, sorted by last row, and the remaining rows of each bucket."""
         buckets = self.bucket_of(lengths)
         left = list(self._open)
         full: list[Bucketful] = []

@@ -1,7 +1,10 @@
-"""Take rows from the inputs that a stream of choices selects, as tf.data's ``choose_from_datasets`` does.
+"""Merge rows from several inputs.
 
-How this works. The choices are an additional stream, with chunks of any size. Its slot number is ``inputs``. A choice
-of an exhausted input ends the order or is skipped, depending on ``stop``.
+A stream of choices selects the input of each row, as in tf.data's ``choose_from_datasets``.
+
+How this works. The choices form an additional input stream, with chunks of any size. The slot number of the choice
+stream is ``inputs``, the number of the other inputs. If a choice selects an exhausted input, the order ends or skips
+that choice, depending on ``stop``.
 """
 
 from __future__ import annotations
@@ -19,13 +22,15 @@ from aiostream_data.weights import Stop
 
 
 class ChoosePlace(NamedTuple):
-    """State of an order before a step, with the choices of the step. The state after each row follows from it.
+    """State of a choice order before a step, with the choices of the step.
+
+    The state after each row of the step follows from this state and the choices.
 
     Attributes:
-        given: int64, number of rows emitted from each input.
-        dead: Inputs that were found to be exhausted.
-        which: int32, input of each row of the step.
-        spent: int64, number of choices used before the step, then after each of its rows.
+        given: int64, number of rows emitted so far from each input.
+        dead: Inputs that the order has found to be exhausted.
+        which: int32, number of the input of each row in the step.
+        spent: int64, number of choices used before the step, and then after each row of the step.
     """
 
     given: NDArray[np.int64]
@@ -36,18 +41,18 @@ class ChoosePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChooseStep(MergeStep):
-    """A step of a choice order, with the state before it."""
+    """Step of a choice order, with the state before the step."""
 
     place: ChoosePlace
 
 
 class ChooseOrder:
-    """Order of ``choose_from``. Resumable; does no I/O. The order also ends when the choices end.
+    """Order of ``choose_from``. Resumable; does no I/O. The order also ends when the choice stream ends.
 
     Args:
-        inputs: Number of inputs to choose from.
-        stop: "first" ends the order when a chosen input is exhausted (tf.data's ``stop_on_empty_dataset=True``).
-            "all" skips such choices and ends the order when all inputs are exhausted.
+        inputs: Number of input streams to choose from.
+        stop: "first" ends the order when a chosen input is exhausted (tf.data's ``stop_on_empty_dataset=True``). "all"
+            skips choices of exhausted inputs, and ends the order when all inputs are exhausted.
     """
 
     def __init__(self, inputs: int, stop: Stop = "first") -> None:
@@ -62,14 +67,17 @@ class ChooseOrder:
         self._no_more_choices = False
 
     def load(self, slot: int, rows: int) -> None:
-        """Set the number of rows in the next chunk of input ``slot``. The previous chunk must be used up."""
+        """Set the number of rows in the next chunk of input ``slot``.
+
+        All rows of the previous chunk must have been emitted.
+        """
         self.stock.load(slot, rows)
 
     def choose(self, choices: NDArray[np.int64]) -> None:
-        """Set the inputs of the next rows. The previous choices must be used up.
+        """Set the choices (input numbers) of the next rows. All previous choices must have been used.
 
         Raises:
-            ChoiceError: A choice is not the number of an input.
+            ChoiceError: A choice is not a valid input number.
         """
         if self._followed < len(self._choices):
             raise ValueError(f"{len(self._choices) - self._followed} choices are left")
@@ -93,8 +101,8 @@ class ChooseOrder:
     def advance(self, max_rows: int) -> ChooseStep:
         """Return the next step: at most ``max_rows`` rows from loaded chunks.
 
-        The rows of a step count as emitted. A step with ``NOTHING`` can have any number of rows. ``ROWS`` with slot
-        ``inputs`` requests more choices.
+        The rows of a returned step count as emitted. A step that ends with ``NOTHING`` can have any number of rows. A
+        step that ends with ``ROWS`` for slot ``inputs`` requests more choices.
         """
         place = self._place()
         part = slice(self._followed, self._followed + max(0, max_rows))
@@ -113,7 +121,7 @@ class ChooseOrder:
         return ChooseStep(which, rows, waiting, place._replace(which=which, spent=spent))
 
     def _without_rows(self, slot: int) -> WaitingStream:
-        """Decide how to continue when ``slot`` was chosen but no row of it is loaded."""
+        """Decide how to continue when input ``slot`` was chosen but no row of this input is loaded."""
         if not self.stock.has_ended[slot]:
             return WaitingStream.rows(slot)
         if self.stop == "first":
@@ -136,14 +144,16 @@ class ChooseOrder:
         return ChoosePlace(self.stock.given, tuple(np.flatnonzero(~self._alive).tolist()), self._choices[:0], spent)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data; see :meth:`state_at`."""
+        """Return the current position as JSON-compatible data; see :meth:`state_at`."""
         return self.state_at(self._place(), 0)
 
     def state_at(self, place: ChoosePlace, rows: int) -> dict[str, Any]:
-        """Return the position after the first ``rows`` rows of a step as plain data. Safe to call from any thread.
+        """Return the position after the first ``rows`` rows of a step as JSON-compatible data.
 
-        ``given`` counts the rows emitted from each input, and ``spent`` the choices used. Resumed streams start at
-        these positions.
+        Any thread may call this method.
+
+        In the state, ``given`` counts the rows emitted from each input, and ``spent`` counts the used choices. When a
+        run resumes, each input starts at ``given`` and the choice stream at ``spent``.
         """
         given = place.given + np.bincount(place.which[:rows], minlength=self.inputs)
         return {"given": given.tolist(), "spent": int(place.spent[rows]), "dead": list(place.dead)}

@@ -1,8 +1,8 @@
 """Combine elements into columns (:func:`collate`) or into one batch element (:func:`stack`).
 
-:func:`collate` converts results of user functions to columns, which makes later steps cheaper. Values that columns
-would return with another type stay in a list. :func:`stack` makes a batch. It raises an error that names both rows if
-two elements cannot be stacked.
+:func:`collate` converts results of user functions to columns, which makes later operators cheaper. Values that columns
+would return with another type stay in a list. :func:`stack` makes one batch element. If two elements cannot be stacked,
+:func:`stack` raises an error that names both rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from aiostream_data.rows.structure import StructureError, flatten, structure_of
 
 DescribeRow = Callable[[int], str]
 StackLeaf = Callable[[str, Sequence[Any], DescribeRow], Any]
-"""Function ``(path, values, describe)`` that stacks the values of one leaf; ``describe(row)`` names a row."""
+"""Function ``(path, values, describe)`` that stacks the values of one leaf; ``describe(row)`` returns a row's name.
+"""
 
 _TEXT = (bytes, str)
 _ARRAY_KINDS = "biufcmMV"
@@ -40,14 +41,14 @@ _PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_))
 _READ_BACK_AS_THEY_ARE = {int, float, bool, complex, bytes, str, type(None), list}
 
 LARGE_RESULT_NBYTES = 16 << 10
-"""Size of the arrays in a result, in bytes, from which copying costs more than it saves in later steps."""
+"""Array size in bytes from which copying a result array costs more than the copy saves in later steps."""
 
 
 def collate_results(results: list[Any], ids: RowIds) -> Columns | Items:
-    """Collate the results of a user function like :func:`collate`, but keep large arrays by reference.
+    """Collate the results of a user function as :func:`collate` does, but keep large arrays by reference.
 
-    Large results are then copied only once, into their batch. A function must not write again into memory that it
-    returned.
+    Large results are thus copied only once, when the batch is assembled. A user function must not write again into an
+    array that it returned.
     """
     return _items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
 
@@ -58,11 +59,11 @@ def _is_large(element: Any) -> bool:
 
 
 def collate(elements: list[Any], ids: RowIds) -> Columns | Items:
-    """Convert ``elements`` to Columns if each leaf has one type, shape and dtype; else return Items.
+    """Convert ``elements`` to Columns if each leaf has one type, shape and dtype, and otherwise to Items.
 
-    Python int, float and bool become int64, float64 and bool columns. bytes and str become variable columns. Arrays
-    and NumPy scalars are stacked (copied). Mixed types (1 and 2.5) and ints beyond 64 bits become Items, so that
-    elements never change when read back.
+    Python int, float and bool values become int64, float64 and bool columns. bytes and str become variable-length
+    columns. Arrays and NumPy scalars are stacked (copied). Mixed types (1 and 2.5) and integers beyond 64 bits become
+    Items, because columns would change such values.
 
     Args:
         ids: Row ids of the elements.
@@ -86,9 +87,9 @@ def collate(elements: list[Any], ids: RowIds) -> Columns | Items:
 
 
 def _items(elements: list[Any], ids: RowIds) -> Items:
-    """Return elements as Items, with values converted to the types that columns would return.
+    """Return ``elements`` as Items, with values converted to the types that columns would return.
 
-    The types of a function's results then do not depend on how results are grouped into chunks.
+    The types of function results thus do not depend on how results are grouped into chunks.
     """
     read_back = list(map(_as_read_back, elements))
     return Items(elements if _same(elements, read_back) else read_back, ids)
@@ -126,7 +127,10 @@ def _array_as_read_back(array: Any) -> Any:
 
 
 def column_of(values: list[Any]) -> Column | None:
-    """Convert the values of one leaf (at least one) to a column, or return None if a column would change them."""
+    """Convert the values of one leaf to a column, or return None if a column would change them.
+
+    ``values`` is not empty.
+    """
     kind = type(values[0])
     if kind is int:
         return _native.unbox_ints(values)
@@ -146,20 +150,22 @@ def column_of(values: list[Any]) -> Column | None:
 
 
 def stack(elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None = None) -> Any:
-    """Stack elements into one batch element, as tf.data's ``batch``. The first axis of each leaf is the element.
+    """Stack elements into one batch element, as tf.data's ``batch`` does.
 
-    Arrays (of NumPy, or supported by :mod:`.array_likes`), numbers and lists of numbers become an array. Python
-    numbers of several types get the dtype that ``np.asarray`` chooses. bytes, str and other objects, including
-    RaggedArray, become an object array.
+    The first axis of each stacked leaf is the element index.
+
+    Arrays (of NumPy, or supported by :mod:`.array_likes`), numbers and lists of numbers become an array. Python numbers
+    of several types get the dtype that ``np.asarray`` chooses. Other values, such as bytes, str and RaggedArray, become
+    an object array.
 
     Args:
-        elements: At least one element.
-        describe: Returns the name of a row for error messages.
-        leaf: Function that stacks one leaf; default :func:`stack_leaf`.
+        elements: Elements to stack; at least one.
+        describe: Function that returns the name of a row for error messages.
+        leaf: Function that stacks one leaf; the default is :func:`stack_leaf`.
 
     Raises:
-        BatchShapeError: Shapes, dtypes or structures differ, an int needs more than 64 bits, or an array cannot be
-            converted to NumPy. The message names the leaf and the records.
+        BatchShapeError: Shapes, dtypes or structures differ, an integer exceeds 64 bits, or an array cannot be
+            converted to NumPy. The error message names the leaf and the records.
     """
     leaf = leaf or stack_leaf
     structure = structure_of(elements[0])
@@ -209,7 +215,7 @@ def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArr
     """Stack the values of one leaf along a new first axis.
 
     Raises:
-        BatchShapeError: The values cannot be stacked. The message names the leaf path and both rows.
+        BatchShapeError: The values cannot be stacked. The error message names the leaf path and both rows.
     """
     kinds = set(map(type, values))
     if all(issubclass(kind, bytes) for kind in kinds) or all(issubclass(kind, str) for kind in kinds):
@@ -230,8 +236,8 @@ def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[N
     """Convert each value of a leaf to NumPy with :func:`array_of`, which returns None for text and objects.
 
     Raises:
-        BatchShapeError: An array cannot be converted, or the leaf mixes arrays of two libraries. The message names
-            types and rows.
+        BatchShapeError: An array cannot be converted, or the leaf contains arrays of two libraries. The error message
+            names the types and the rows.
     """
     families = {kind: family(kind) for kind in set(map(type, values))}
     if len(set(families.values())) > 1:
@@ -250,7 +256,7 @@ def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[N
 
 
 def as_stackable(chunk: Chunk) -> Chunk:
-    """Convert Columns to Items if an object column contains arrays, so that stacking checks each array."""
+    """Convert Columns to Items if an object column contains arrays. Stacking then checks each array."""
     if isinstance(chunk, Columns) and any(
         not isinstance(leaf, VarColumn) and holds_arrays(leaf) for leaf in chunk.leaves
     ):
@@ -259,7 +265,7 @@ def as_stackable(chunk: Chunk) -> Chunk:
 
 
 def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any] | Parts:
-    """Stack a leaf like :func:`stack_leaf`, but return large arrays as :class:`Parts` without copying them."""
+    """Stack a leaf as :func:`stack_leaf` does, but return large arrays as :class:`Parts` without copying."""
     first = values[0]
     if type(first) is np.ndarray and first.nbytes >= LARGE_RESULT_NBYTES and not first.dtype.hasobject:
         facts = first.dtype, first.shape
@@ -269,7 +275,7 @@ def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow)
 
 
 def _facts(value: Any, array: NDArray[Any] | None) -> tuple[Any, ...]:
-    """Return the properties (shape and dtype, or type) that must be equal for values to stack."""
+    """Return the properties (shape and dtype, or type) that must be equal in all values of a stack."""
     if array is not None:
         return (array.shape, array.dtype)
     return (type(value),)
@@ -280,7 +286,7 @@ def _library(value: Any, name: str) -> str:
 
 
 def _first_other(first: Any, found: Sequence[Any]) -> int:
-    """Return the index of the first entry of ``found`` that differs from ``first``, or 0."""
+    """Return the index of the first entry of ``found`` that differs from ``first``, or 0 without such an entry."""
     return next((row for row, facts in enumerate(found) if facts != first), 0)
 
 
@@ -292,7 +298,7 @@ def _refusal(what: str, describe: DescribeRow, row: int, first: Any, found: Sequ
 
 
 def _cure(first: Any, other: Any) -> str:
-    """Return the advice of the error message for values that cannot be stacked."""
+    """Return the advice for the error message about values that cannot be stacked."""
     are_arrays = all(isinstance(facts, tuple) and len(facts) == 2 for facts in (first, other))
     if are_arrays and first[1] == other[1] and len(first[0]) == len(other[0]):
         return "make their shapes equal in map(), or use padded_batch()"

@@ -1,4 +1,4 @@
-"""Copy a stored element, so that the receiver can modify its copy without changing the stored one."""
+"""Copy a stored element, so that the receiver can modify its copy without changing the stored element."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from aiostream_data.rows.structure import flatten
 
 
 def fresh(element: Any) -> Any:
-    """Copy an element's dicts, tuples, lists, arrays, tensors and images; share all other objects with the original."""
+    """Copy an element with its dicts, tuples, lists, arrays, tensors and images.
+
+    The copy shares all other objects with the original.
+    """
     structure, leaves = flatten(element)
     copies = [_fresh_leaf(leaf) for leaf in leaves]
     return copies[0] if structure.is_leaf else structure.unflatten(copies)

@@ -13,26 +13,27 @@ Numbers = NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
 
 MAX_COST: Final = 1 << 40
-"""Upper bound for ``max_cost``; keeps sums of costs far from 64-bit overflow."""
+"""Upper bound for ``max_cost``, which keeps sums of costs far from 64-bit overflow."""
 
 _FIRST_LOOK: Final = 64
-"""Initial number of rows searched for the end of a batch; each further search covers twice as many rows."""
+"""Initial number of rows searched for the end of a batch. Each further search covers twice as many rows."""
 
 
 class CostOrder:
-    """Batches of consecutive rows whose cost does not exceed ``max_cost``.
+    """Batches of consecutive rows whose total cost does not exceed ``max_cost``.
 
-    A batch is closed when the next row would exceed ``max_cost``. A row that costs more than ``max_cost`` forms a
-    batch of one row.
+    A batch is closed when the next row would raise its cost above ``max_cost``. A row that costs more than ``max_cost``
+    forms a batch of one row.
 
     Args:
-        max_cost: Cost limit of a batch, from 1 to :data:`MAX_COST`.
-        padded: If True, a batch costs its row count times the largest row cost. If False, the sum of the row costs.
+        max_cost: Maximum cost of a batch, from 1 to :data:`MAX_COST`.
+        padded: If True, a batch costs its row count times the largest row cost. If ``padded`` is False, a batch costs
+            the sum of its row costs.
         batch_size: Maximum number of rows in a batch; None for no limit.
-        drop_remainder: Drop the last batch if it could hold another row.
+        drop_remainder: Drop the last batch if it has room for another row.
 
     Attributes:
-        given: Number of rows emitted in batches.
+        given: Number of rows emitted in batches so far.
         dropped: Number of rows dropped at the end of the stream.
     """
 
@@ -55,7 +56,10 @@ class CostOrder:
         self._look = _FIRST_LOOK
 
     def push(self, numbers: Numbers, costs: Numbers) -> list[Numbers]:
-        """Add rows with these ascending numbers and costs (0 or more each). Return the batches that they complete."""
+        """Add rows with these ascending numbers and these costs (0 or more each).
+
+        Return the batches completed by the new rows.
+        """
         costs = np.minimum(costs, self.max_cost + 1)
         batches = []
         start = 0
@@ -70,7 +74,7 @@ class CostOrder:
         return batches
 
     def finish(self) -> list[Numbers]:
-        """End the stream. Return the last batch, or an empty list if it is empty or dropped."""
+        """End the stream. Return the last batch, or an empty list if that batch is empty or dropped."""
         if not self._rows:
             return []
         if self.drop_remainder and self._has_room_for(1):
@@ -84,7 +88,7 @@ class CostOrder:
         return np.concatenate([_NONE, *self._open])
 
     def _fitting(self, costs: Numbers) -> int:
-        """Return how many of the next rows fit into the open batch."""
+        """Return the number of next rows that fit into the open batch."""
         look = self._look
         while True:
             fitting = self._fitting_of(costs[:look])

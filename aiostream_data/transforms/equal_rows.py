@@ -1,4 +1,4 @@
-"""Bring a stream to a given number of rows, by cutting it off or repeating its last rows."""
+"""Give a stream an exact number of rows, by dropping rows at the end or repeating the last rows."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from aiostream_data.errors import RankError
 from aiostream_data.ranks.world import Tail
 
 REPEATED: Final = 64
-"""Maximum number of last rows that are repeated in turn to fill up a stream."""
+"""Maximum number of last rows that are repeated in turn to extend a stream."""
 
 
 def window_of(own: int, rows: int, tail: Tail) -> int:
-    """Return how many last rows to keep so that a stream of ``own`` rows can be filled up to ``rows``."""
+    """Return how many last rows to buffer so that a stream of ``own`` rows can be extended to ``rows`` rows."""
     if tail == "drop" or own >= rows:
         return 0
     return min(own, 1 if tail == "pad" else REPEATED)
 
 
 class FillOrder:
-    """Order that fills up a stream by repeating its last rows in turn. Resumable.
+    """Order that extends a stream by repeating its last rows in turn. Resumable.
 
-    A resumed run rereads up to ``window`` rows before its position for later repetition. It does not emit them.
+    A resumed run rereads up to ``window`` rows before its position, so that it can repeat these rows later. The resumed
+    run does not emit the reread rows again.
 
     Args:
-        window: Number of last rows to keep.
+        window: Number of last rows to buffer.
     """
 
     def __init__(self, window: int) -> None:
@@ -39,31 +40,31 @@ class FillOrder:
         self._filled = 0
 
     def push(self, count: int) -> slice:
-        """Return which of ``count`` incoming rows to emit. The caller must keep the last ``window`` rows."""
+        """Return the slice of ``count`` incoming rows to emit. The caller must buffer the last ``window`` rows."""
         before, self._came = self._came, self._came + count
         return slice(min(count, max(0, self.again - before)), count)
 
     def fill(self, count: int, kept: int) -> NDArray[np.int64]:
-        """Return which of the ``kept`` last rows to emit as the next ``count`` fillers."""
+        """Return which of the ``kept`` last rows to emit as the next ``count`` repeated rows."""
         first, self._filled = self._filled, self._filled + count
         return np.arange(first, first + count) % kept
 
     @property
     def filled(self) -> int:
-        """Number of fillers emitted since the start of the stream."""
+        """Number of repeated rows emitted since the start of the stream."""
         return self._filled
 
     def input_rows(self, given: int) -> int:
-        """Return the input row at which to resume reading after this run emitted ``given`` rows."""
+        """Return the number of the input row from which to resume, after this run has emitted ``given`` rows."""
         return self._place(given)[0]
 
     def state(self, given: int) -> dict[str, Any]:
-        """Return the position after ``given`` emitted rows of this run, as plain data."""
+        """Return the position after ``given`` emitted rows of this run, as JSON-compatible data."""
         _, again, filled = self._place(given)
         return {"again": again, "filled": filled}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position."""
+        """Move to a position saved by :meth:`state`."""
         self.again = state["again"]
         self._filled = self._filled_before = state["filled"]
         self._came = 0
@@ -75,10 +76,10 @@ class FillOrder:
 
 
 def check_had(given: int, own: int, rows: int) -> None:
-    """Check the row count at the end of a stream.
+    """Check the number of rows at the end of a stream.
 
     Raises:
-        RankError: The stream has fewer rows than the argument ``counts=`` of the user.
+        RankError: The stream has fewer rows than the user's argument ``counts=`` states.
     """
     if given < min(own, rows):
         raise RankError(f"counts= says that this rank's files have {own} rows, but they have {given}")

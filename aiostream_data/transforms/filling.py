@@ -1,4 +1,4 @@
-"""Concatenate pieces into rows of fixed width, with padding at the end of each row."""
+"""Concatenate pieces of data into rows of fixed width, with padding at the end of each row."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ Counts = NDArray[np.int64]
 
 
 def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArray[Any]:
-    """Return a new array of shape (rows, width, ...). Row i consists of the next ``counts[i]`` pieces, then ``fill``.
+    """Return a new array of shape (rows, width, ...) that contains the pieces.
+
+    Row i consists of the next ``counts[i]`` pieces, followed by padding with the value ``fill``.
 
     Args:
-        pieces: The pieces in order. The total length of the pieces of a row is at most ``width``.
-        counts: Number of pieces per row, int64; the sum is the number of pieces.
+        pieces: The pieces to concatenate, in order. The pieces of one row have a total length of at most ``width``.
+        counts: Number of pieces per row, int64. The sum of ``counts`` is the total number of pieces.
         width: Number of values in a row.
     """
     stops = np.cumsum(counts)
@@ -35,7 +37,10 @@ def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArr
 
 
 def as_pieces(column: Column) -> VarColumn:
-    """Convert a column whose rows have at least one axis to a variable column. Copy only non-contiguous memory."""
+    """Convert a column whose rows have at least one axis to a column of variable-length rows.
+
+    Copy only non-contiguous memory.
+    """
     if isinstance(column, VarColumn):
         return column
     length = column.shape[1]
@@ -47,6 +52,6 @@ def as_pieces(column: Column) -> VarColumn:
 
 
 def joined(arrays: list[NDArray[Any]]) -> VarColumn:
-    """Concatenate arrays of one dtype, which differ only in their first axis, to a variable column."""
+    """Concatenate arrays of one dtype, which differ only in their first axis, to a column of variable-length rows."""
     lengths = np.array(list(map(len, arrays)), np.int64)
     return VarColumn(np.concatenate(arrays), np.cumsum(lengths) - lengths, lengths, "array")

@@ -17,14 +17,17 @@ from aiostream_data.transforms.held_rows import HeldRows
 
 Numbers = NDArray[np.int64]
 Make = Callable[[Chunk, DescribeRow], Any]
-"""Function ``(rows, describe)`` that makes an element from rows it owns; ``describe(row)`` names a row for errors."""
+"""Function ``(rows, describe)`` that makes an element from rows.
+
+The function owns the rows' memory. ``describe(row)`` returns the name of a row for error messages.
+"""
 
 
 def rows_of_groups(held: HeldRows, groups: Sequence[Numbers]) -> Iterator[Chunk]:
-    """Yield the rows of each group, in order, as returned by :meth:`HeldRows.take`.
+    """Yield the rows of each group, in the order of the groups, as returned by :meth:`HeldRows.take`.
 
-    Small groups are gathered in one native call to save overhead. They then share one memory block of about
-    ``SHARED_NBYTES`` at most.
+    One native call gathers the rows of several small groups to reduce overhead. Groups gathered in one call share one
+    memory block of about ``SHARED_NBYTES`` at most.
     """
     start, together = 0, 1
     while start < len(groups):
@@ -40,7 +43,9 @@ def rows_of_groups(held: HeldRows, groups: Sequence[Numbers]) -> Iterator[Chunk]
 
 
 def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
-    """Stack rows into one batch element, as ``batch`` does. The result may share the memory of the rows.
+    """Stack rows into one batch element, as the operator ``batch`` does.
+
+    The batch element may share memory with the rows.
 
     Raises:
         BatchShapeError: The rows cannot be stacked.
@@ -52,12 +57,15 @@ def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
 
 
 def made_of(rows: Chunk) -> MadeOf:
-    """Return the ``made_of`` entry of an element made from these rows."""
+    """Return the ``made_of`` (lineage) entry of an element made from these rows."""
     return lineage_of(rows).as_made_of()
 
 
 def as_elements(groups: Sequence[tuple[Chunk, Make]], describe: Describe) -> Items | None:
-    """Return one element per group, with the id of the group's first row. Return None if there are no groups."""
+    """Return one element per group of rows, with the id of the group's first row.
+
+    Return None if ``groups`` is empty.
+    """
     if not groups:
         return None
     elements = [make(rows, _describe_in(rows.ids, describe)) for rows, make in groups]

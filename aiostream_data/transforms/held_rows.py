@@ -1,4 +1,4 @@
-"""Buffer for rows of a stream that are retrieved by row number."""
+"""Buffer for rows of a stream, which are retrieved by row number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(slots=True)
 class _Part:
-    """A chunk with the ascending numbers of its rows. ``is_own`` is True if the buffer owns the chunk's memory."""
+    """Chunk with the ascending numbers of its rows. ``is_own`` is True if the buffer owns the chunk's memory."""
 
     chunk: Chunk
     numbers: Numbers
@@ -26,13 +26,13 @@ class _Part:
 
 
 class HeldRows:
-    """Buffer of rows, numbered in order of arrival. Not thread-safe.
+    """Buffer of rows, which are numbered in order of arrival. Not thread-safe.
 
-    Pushed chunks are only borrowed. :meth:`keep` copies the rows to keep and drops all references to the chunks. Memory
-    use is proportional to the number of kept rows.
+    The buffer only borrows pushed chunks. :meth:`keep` copies the rows to keep and drops all references to the chunks.
+    After :meth:`keep`, memory use is proportional to the number of kept rows.
 
     Args:
-        first: Number of the first row.
+        first: Number of the first row in the buffer.
     """
 
     def __init__(self, first: int = 0) -> None:
@@ -45,17 +45,20 @@ class HeldRows:
 
     @property
     def nbytes(self) -> int:
-        """Size of the kept rows in bytes. The size of list elements is an estimate."""
+        """Size of the kept rows in bytes. The size of list elements in these rows is an estimate."""
         return self._nbytes
 
     def push(self, chunk: Chunk) -> None:
-        """Add the rows of ``chunk``. The buffer borrows the chunk until the next :meth:`keep`."""
+        """Add the rows of ``chunk`` to the buffer.
+
+        The buffer references the chunk until the next call of :meth:`keep`.
+        """
         if len(chunk):
             self._parts.append(_Part(chunk, np.arange(self._next, self._next + len(chunk)), False))
             self._next += len(chunk)
 
     def take(self, numbers: Numbers) -> Chunk:
-        """Return the rows with these numbers, in this order. All of them must be in the buffer.
+        """Return the rows with these numbers, in the order of the numbers. All requested rows must be in the buffer.
 
         Dense columns are copied. Variable columns can share the memory of a borrowed chunk.
         """
@@ -73,7 +76,10 @@ class HeldRows:
         return gather([part.chunk for part in parts], which.astype(np.int32), rows)
 
     def keep(self, numbers: Numbers) -> None:
-        """Discard all rows except those with these ascending numbers. Kept rows of borrowed chunks are copied."""
+        """Discard all buffered rows except those with these ascending numbers.
+
+        Kept rows are copied if their chunk is only borrowed.
+        """
         kept = (_kept(part, _inside(numbers, part)) for part in self._parts)
         self._parts = _merged([part for part in kept if part is not None])
         self._nbytes = sum(part.chunk.nbytes for part in self._parts)
@@ -85,7 +91,10 @@ def _inside(numbers: Numbers, part: _Part) -> Numbers:
 
 
 def _kept(part: _Part, numbers: Numbers) -> _Part | None:
-    """Reduce a part to these rows. Return None without rows, and the whole part if most of its rows are kept."""
+    """Reduce a part of the buffer to the rows with these numbers.
+
+    Return None without such rows. Return the complete part if most of its rows are kept.
+    """
     if not len(numbers):
         return None
     if part.is_own and 2 * len(numbers) > len(part.numbers):
@@ -94,7 +103,7 @@ def _kept(part: _Part, numbers: Numbers) -> _Part | None:
 
 
 def _merged(parts: Sequence[_Part]) -> list[_Part]:
-    """Merge small adjacent parts of one layout until each part has more than twice the rows of the next."""
+    """Merge small adjacent parts of one layout until each part has more than twice as many rows as the next part."""
     merged: list[_Part] = []
     for part in parts:
         merged.append(part)

@@ -1,9 +1,10 @@
 """Compute the order in which rows of several streams are interleaved, as tf.data's ``interleave`` does.
 
-How this works. An order has ``cycle_length`` slots. Per slot it stores only whether a stream is in it, and how many
-rows of the stream's current chunk remain. The caller opens streams, loads their chunks, and requests steps. A step
-lists rows such as "row 3 of slot 0's chunk, row 7 of slot 1's chunk", and the reason why it ended. Chunk boundaries
-never change the order.
+How this works. An interleave order has ``cycle_length`` slots, each with at most one stream. For each slot, the order
+stores whether a stream is in the slot, and how many rows of the stream's current chunk remain. The caller opens
+streams, loads their chunks, and requests steps. A step lists rows, such as row 3 of slot 0's chunk and row 7 of slot
+1's chunk. It also contains the reason why the step ended. The boundaries of the chunks never change the order of the
+rows.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aiostream_data.errors import PlanError
 
 
 class Need(Enum):
-    """Reason why a step ended."""
+    """Reason why a merge step ended."""
 
     NOTHING = WAIT_NOTHING
     STREAM = WAIT_STREAM
@@ -31,12 +32,13 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaitingStream:
-    """The reason why a step ended, with the slot concerned.
+    """Reason why a merge step ended, with the slot concerned.
 
     Attributes:
-        need: STREAM: open a stream in ``slot``. ROWS: load the next chunk of ``slot``, or mark it as ended.
-            NOTHING: the step has the requested number of rows. FINISHED: the order is complete.
-        slot: Slot number for STREAM and ROWS, else -1.
+        need: With STREAM, the caller must open a stream in ``slot``. With ROWS, the caller must load the next chunk of
+            ``slot``, or mark the slot as ended. With NOTHING, the step has the requested number of rows. With FINISHED,
+            the order is complete.
+        slot: Slot number for STREAM and ROWS, otherwise -1.
     """
 
     need: Need
@@ -57,12 +59,12 @@ FINISHED = WaitingStream(Need.FINISHED)
 
 @dataclass(frozen=True, slots=True)
 class MergeStep:
-    """Part of an order: its i-th row is row ``rows[i]`` of the current chunk of slot ``which[i]``.
+    """Part of a merge order: the i-th row is row ``rows[i]`` of the current chunk of slot ``which[i]``.
 
     Attributes:
-        which: int32, slot of each row.
-        rows: int64, index of each row in its slot's current chunk; ascending within a slot.
-        waiting: Reason why the step ended.
+        which: int32, slot number of each row.
+        rows: int64, index of each row in the current chunk of its slot; the indices ascend within a slot.
+        waiting: Reason why the merge step ended.
     """
 
     which: NDArray[np.int32]
@@ -74,7 +76,7 @@ class MergeStep:
 
 
 class OrderMark(NamedTuple):
-    """A position of an order, stored as copies of the order's arrays."""
+    """Position of an interleave order, stored as copies of the order's arrays."""
 
     position: NDArray[np.int64]
     status: NDArray[np.uint8]
@@ -85,19 +87,19 @@ class OrderMark(NamedTuple):
 
 
 class InterleaveOrder:
-    """Order of tf.data's ``interleave(cycle_length, block_length)``. Resumable; does no I/O.
+    """Row order of tf.data's ``interleave(cycle_length, block_length)``. Resumable; does no I/O.
 
-    The order takes up to ``block_length`` rows from a slot, then moves to the next slot. A stream's end is detected
-    only when the row after its last one is due. The slot is then emptied, and refilled in the next cycle. Empty slots
-    are skipped when no more streams follow.
+    The order takes up to ``block_length`` rows from a slot and then moves to the next slot. The order detects the end
+    of a stream only when the row after the stream's last row is due. At the end of its stream, a slot becomes empty;
+    the next cycle fills the slot again. The order skips empty slots if no more streams follow.
 
-    With ``deterministic=False``, a slot without loaded rows is skipped while another slot has some. The order then
-    depends on the arrival of chunks, but the rows of each stream stay in order.
+    With ``deterministic=False``, the order skips a slot without loaded rows while another slot has loaded rows. With
+    ``deterministic=False``, the order depends on the arrival of chunks, but the rows of each stream stay in order.
 
     Args:
-        cycle_length: Number of streams open at once; at least 1.
-        block_length: Rows taken per turn; at least 1.
-        deterministic: If True, wait for rows of the slot whose turn it is.
+        cycle_length: Number of streams that are open at the same time; at least 1.
+        block_length: Number of rows taken from a slot per turn; at least 1.
+        deterministic: If True, wait for rows of the slot whose turn it is. If False, continue with another slot.
     """
 
     def __init__(self, cycle_length: int, block_length: int = 1, deterministic: bool = True) -> None:
@@ -115,21 +117,21 @@ class InterleaveOrder:
         self._given_before = np.zeros(cycle_length, np.int64)  # rows in the stream's earlier chunks
 
     def opened(self, slot: int) -> None:
-        """Put a new stream into the empty ``slot``."""
+        """Assign a new stream to the empty ``slot``."""
         if self._status[slot] != EMPTY:
             raise ValueError(f"slot {slot} still holds a stream")
         self._status[slot] = OPEN
         self._next_row[slot] = self._stop_row[slot] = self._given_before[slot] = 0
 
     def vacate(self, slot: int) -> None:
-        """Remove the stream from ``slot``. The slot must have no loaded rows."""
+        """Remove the stream from ``slot``. No loaded rows may remain in the slot."""
         self._status[slot] = EMPTY
         self._given_before[slot] = 0
         if self._position[0] == slot:
             self._position[1] = 0
 
     def more_streams(self) -> None:
-        """Expect more streams, even if the restored state said that none follow."""
+        """Expect more streams, even if the restored state declared that no more streams follow."""
         self._more_streams = True
 
     def no_more_streams(self) -> None:
@@ -137,7 +139,10 @@ class InterleaveOrder:
         self._more_streams = False
 
     def load(self, slot: int, rows: int) -> None:
-        """Set the number of rows in the next chunk of ``slot``. The previous chunk must be used up."""
+        """Set the number of rows in the next chunk of ``slot``.
+
+        All rows of the previous chunk must have been emitted.
+        """
         if self._status[slot] != OPEN or self.rows_left(slot) or rows < 0:
             raise ValueError(f"slot {slot} cannot take a chunk of {rows} rows: {self.rows_left(slot)} are left")
         self._given_before[slot] += self._stop_row[slot]
@@ -145,20 +150,21 @@ class InterleaveOrder:
         self._stop_row[slot] = rows
 
     def ended(self, slot: int) -> None:
-        """Mark ``slot`` as ended. Rows that are already loaded are still emitted."""
+        """Mark ``slot`` as ended. The order still emits rows of the slot that are already loaded."""
         if self._status[slot] != OPEN:
             raise ValueError(f"slot {slot} holds no unfinished stream")
         self._status[slot] = ENDED
 
     def rows_left(self, slot: int) -> int:
-        """Return the number of rows in the slot's current chunk that were not emitted yet."""
+        """Return the number of rows in the slot's current chunk that the order has not emitted yet."""
         return int(self._stop_row[slot] - self._next_row[slot])
 
     def advance(self, max_rows: int) -> MergeStep:
-        """Return the longest possible step of at most ``max_rows`` loaded rows.
+        """Return the longest possible merge step of at most ``max_rows`` loaded rows.
 
-        The rows of a step count as emitted. A step with FINISHED can still contain rows. With ROWS, a deterministic
-        order waits for the slot whose turn it is; for another order, ROWS means that no slot has rows.
+        The rows of a returned step count as emitted. A step that ends with FINISHED can still contain rows. If a step
+        ends with ROWS, a deterministic order needs rows of the slot whose turn it is. In a nondeterministic order, ROWS
+        means that no slot has rows.
         """
         which, rows, need, slot = _native.interleave_rows(
             self._position,
@@ -173,7 +179,7 @@ class InterleaveOrder:
         return MergeStep(which, rows, WaitingStream(Need(need), slot))
 
     def mark(self) -> OrderMark:
-        """Return a cheap copy of the position, for use with :meth:`after`."""
+        """Return a low-cost copy of the position, for use with :meth:`after`."""
         return OrderMark(
             self._position.copy(),
             self._status.copy(),
@@ -184,7 +190,10 @@ class InterleaveOrder:
         )
 
     def after(self, mark: OrderMark, rows: int) -> InterleaveOrder:
-        """Return a copy of this order, positioned ``rows`` rows after ``mark``. These rows must belong to one step."""
+        """Return a copy of this order, positioned ``rows`` rows after the position ``mark``.
+
+        All rows between the two positions must belong to one step.
+        """
         later = InterleaveOrder(self.cycle_length, self.block_length, self.deterministic)
         later._position, later._status = mark.position.copy(), mark.status.copy()
         later._next_row, later._stop_row = mark.next_row.copy(), mark.stop_row.copy()
@@ -194,10 +203,10 @@ class InterleaveOrder:
         return later
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data.
+        """Return the current position as JSON-compatible data.
 
-        ``given`` is the number of rows emitted from the stream in each slot, or None for an empty slot. A resumed
-        stream starts at that row.
+        In the state, ``given`` is the number of rows emitted from the stream in each slot, or None for an empty slot. A
+        resumed stream starts at the row number in ``given``.
         """
         given = (self._given_before + self._next_row).tolist()
         return {
@@ -208,12 +217,14 @@ class InterleaveOrder:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position. Slots that held a stream hold one again, with no rows loaded.
+        """Move to a position saved by :meth:`state`.
+
+        Slots that contained a stream contain a stream again, with no rows loaded.
 
         If this order has more slots than the state, the additional slots are empty.
 
         Raises:
-            ValueError: The state has more slots than this order.
+            ValueError: The saved state has more slots than this order.
         """
         given = [*state["given"], *[None] * (self.cycle_length - len(state["given"]))]
         if len(given) != self.cycle_length:

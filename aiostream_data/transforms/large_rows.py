@@ -1,7 +1,7 @@
-"""Store for long rows of different lengths in numbered slots, with one allocation per row.
+"""Store of long variable-length rows in numbered slots, with one memory allocation per row.
 
-A shared arena needs no allocation per row, but can take twice the size of its rows, and more while it is compacted.
-For rows of many kilobytes, an allocation is cheap compared to the copy of the row.
+A shared arena needs no allocation per row. However, an arena can take twice the size of its rows, and more during
+compaction. For rows of many kilobytes, the allocation is cheap compared with copying the row.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MIN_NBYTES = 4 << 10
 
 
 def are_large(rows: VarColumn) -> bool:
-    """Return True if rows like these should be stored with one allocation per row."""
+    """Return True if the store should use one allocation per row for rows like these."""
     return len(rows) > 0 and rows.nbytes >= MIN_NBYTES * len(rows)
 
 
 class LargeRowSlots:
-    """Store of a column of long rows; implements :class:`~.slots.SlotStore`."""
+    """Store of a column of long rows that implements :class:`~.slots.SlotStore`."""
 
     def __init__(self, example: VarColumn) -> None:
         self._kind = example.kind

@@ -19,10 +19,10 @@ _TEXT = (bytes, str)
 
 
 def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
-    """Return the indices of the named leaves among all leaves.
+    """Return the index of each named leaf among all leaves.
 
     Raises:
-        PlanError: A name does not exist.
+        PlanError: A leaf name does not exist.
     """
     paths = structure.paths()
     for name in names:
@@ -32,13 +32,13 @@ def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
 
 
 def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | list[Any]]:
-    """Return the named leaves of the rows, as a dict of columns or lists of values.
+    """Return the named leaves of the rows, as a dict from name to column or list of values.
 
     Args:
         names: Names of the leaves; None for all leaves.
 
     Raises:
-        PlanError: A name does not exist.
+        PlanError: A leaf name does not exist.
         BatchShapeError: The rows differ in structure.
     """
     structure = structure_of_rows(chunk)
@@ -52,12 +52,12 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | l
 
 
 def structure_of_rows(chunk: Chunk) -> Structure:
-    """Return the structure of the rows of a non-empty chunk."""
+    """Return the structure of the elements in a non-empty chunk."""
     return chunk.structure if isinstance(chunk, Columns) else structure_of(chunk.values[0])
 
 
 def the_only_length(chunk: Chunk) -> str:
-    """Return the name of the only leaf that has a length: an array leaf, else a text leaf.
+    """Return the name of the only array leaf or, without array leaves, of the only text leaf.
 
     Raises:
         PlanError: No leaf or more than one leaf has a length.
@@ -69,10 +69,10 @@ def the_only_length(chunk: Chunk) -> str:
 
 
 def one_of(measured: Sequence[str], names: Sequence[str]) -> str:
-    """Return the only entry of ``measured``.
+    """Return the only name in ``measured``.
 
     Args:
-        measured: Names of the leaves that have a length.
+        measured: Names of the leaves whose rows have a length.
         names: Names of all leaves, for the error message.
 
     Raises:
@@ -103,7 +103,8 @@ def row_lengths(leaves: dict[str, Column | list[Any]], describe: DescribeRow) ->
     """Return the length of each row: the size of its first axis, or the length of its text.
 
     Raises:
-        BatchShapeError: A leaf has no length, or the leaves of a row differ in length. The message names the row.
+        BatchShapeError: A leaf has no length, or several leaves of a row differ in length. The error message names the
+            row.
     """
     (first, lengths), *others = [(name, _lengths(name, leaf, describe)) for name, leaf in leaves.items()]
     for name, found in others:

@@ -1,11 +1,12 @@
 """Choose the input of each row of a mixture, by weights that can change during the run.
 
-How this works. The order is a list of choices, one input per row. It depends only on the weights and the row
-numbers, so chunk boundaries of the inputs never change it. Choices are computed in blocks. A dealt block keeps the
-row count of each input within one row of its share; a random block draws each choice independently. When the weights
-change or an input drops out, the remaining choices of the block are discarded. The lag of each input (rows due minus
-rows emitted) carries over, so no input gains or loses rows. A step never crosses a block boundary, so the state
-after any of its rows follows from the state before the step and the choices of the step.
+How this works. The mixture order is a list of choices, one input per row. This list depends only on the weights and the
+row numbers, so chunk boundaries of the inputs never change it. The order computes choices in blocks of many rows. A
+block of a nonrandom mixture keeps the row count of each input within one row of its share. A random block draws each
+choice independently. When the weights change or an input is exhausted, the remaining choices of the block are
+discarded. The lag of each input (rows due minus rows emitted) carries over to the next block, so no input gains or
+loses rows. A step never crosses a block boundary. The state after any row of a step therefore follows from the state
+before the step and the step's choices.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Schedule, Stop, Vector, shares_of
 
 BLOCK_ROWS = 16384
-"""Number of rows whose inputs are chosen in one block."""
+"""Number of rows in one block, whose inputs are chosen together."""
 
 
 class MixPlace(NamedTuple):
-    """State of an order before a step, with the choices of the step. The state after each row follows from it.
+    """State of a mixture before a step, with the choices of the step.
+
+    The state after each row of the step follows from this state and the choices.
 
     Attributes:
-        row: Number of the step's first row.
-        given: int64, number of rows emitted from each input.
-        lags: int64, rows due minus rows emitted per input, times ``unit``.
-        shares: int64, rows due to each input per row of the step, times ``unit``.
-        unit: Number of share units that make one row.
-        dropped: Inputs that have dropped out.
-        which: int32, input of each row of the step.
+        row: Number of the first row in the step.
+        given: int64, number of rows emitted so far from each input.
+        lags: int64, rows due minus rows emitted for each input, multiplied by ``unit``.
+        shares: int64, rows due to each input per row of the step, multiplied by ``unit``.
+        unit: Number of share units that correspond to one row.
+        dropped: Exhausted inputs that the mixture has dropped.
+        which: int32, number of the input of each row in the step.
     """
 
     row: int
@@ -51,22 +54,23 @@ class MixPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MixStep(MergeStep):
-    """A step of a mixture, with the state before it."""
+    """Step of a mixture, with the state before the step."""
 
     place: MixPlace
 
 
 class MixOrder:
-    """Order of a weighted mixture. Resumable; does no I/O.
+    """Row order of a weighted mixture. Resumable; does no I/O.
 
-    While the weights stay the same, each input's row count stays within 1 of its share of the rows emitted since the
-    last change. No row is taken from an input of weight 0.
+    While the weights stay the same, each input's row count stays within 1 of its share of the rows since the last
+    change of weights. The mixture takes no rows from an input of weight 0.
 
     Args:
-        schedule: Weights by row number of the mixture.
-        stop: "first" ends the mixture when the next row is due from an exhausted input. "all" drops that input and
-            continues with the others in unchanged proportions.
-        random_key: Draw the input of each row independently, from this key and the row number.
+        schedule: Weights of the inputs for each row number of the mixture.
+        stop: "first" ends the mixture when the next row is due from an exhausted input. "all" drops an exhausted input
+            and continues with the other inputs in unchanged proportions.
+        random_key: Key for random draws: the key and the row number determine the input of each row. None for no random
+            draws.
     """
 
     def __init__(self, schedule: Schedule, stop: Stop = "first", random_key: np.uint64 | None = None) -> None:
@@ -88,14 +92,16 @@ class MixOrder:
         return self._first_row + self._followed
 
     def set_weights(self, weights: Vector, from_row: int | None = None) -> int:
-        """Replace the weights from a row on, overriding the schedule. Return the number of that row.
+        """Replace the weights from a row number on, overriding the schedule.
+
+        Return the number of the first row with the new weights.
 
         Args:
             weights: One weight per input.
-            from_row: Number of a row that was not emitted yet; None means the next row.
+            from_row: Number of a row that the mixture has not emitted yet; None means the next row.
 
         Raises:
-            PlanError: Row ``from_row`` was already emitted.
+            PlanError: The mixture has already emitted row ``from_row``.
         """
         row = self.row if from_row is None else from_row
         if row < self.row:
@@ -105,24 +111,27 @@ class MixOrder:
         return row
 
     def load(self, slot: int, rows: int) -> None:
-        """Set the number of rows in the next chunk of ``slot``. The previous chunk must be used up."""
+        """Set the number of rows in the next chunk of ``slot``.
+
+        All rows of the previous chunk must have been emitted.
+        """
         self.stock.load(slot, rows)
 
     def ended(self, slot: int) -> None:
-        """Mark ``slot`` as ended. Rows that are already loaded are still emitted."""
+        """Mark ``slot`` as ended. The mixture still emits rows of the slot that are already loaded."""
         self.stock.ended(slot)
 
     def rows_left(self, slot: int) -> int:
-        """Return the number of rows in the slot's current chunk that were not emitted yet."""
+        """Return the number of rows in the slot's current chunk that the mixture has not emitted yet."""
         return self.stock.rows_left(slot)
 
     def advance(self, max_rows: int) -> MixStep:
-        """Return the next step: at most ``max_rows`` rows from loaded chunks, within one block.
+        """Return the next step: at most ``max_rows`` rows from loaded chunks, within one block of choices.
 
-        The rows of a step count as emitted. A step with ``NOTHING`` can have any number of rows.
+        The rows of a returned step count as emitted. A step that ends with ``NOTHING`` can have any number of rows.
 
         Raises:
-            PlanError: A weight function returned invalid weights.
+            PlanError: A user-defined weight function returned invalid weights.
         """
         if self._followed == len(self._choices) and not self._next_block():
             return MixStep(self._choices, np.empty(0, np.int64), FINISHED, self._place())
@@ -135,7 +144,7 @@ class MixOrder:
         return MixStep(which, rows, waiting, place._replace(which=which))
 
     def _without_rows(self, slot: int) -> WaitingStream:
-        """Decide how to continue when the next row is due from ``slot`` but no row of it is loaded."""
+        """Decide how to continue when the next row is due from input ``slot`` but no row of this input is loaded."""
         if not self.stock.has_ended[slot]:
             return WaitingStream.rows(slot)
         if self.stop == "first":
@@ -165,7 +174,7 @@ class MixOrder:
         return np.searchsorted(np.cumsum(self._shares), drawn, side="right").astype(np.int32)
 
     def _close_block(self) -> None:
-        """Discard the remaining choices of the block and update the lags of the inputs."""
+        """Discard the block's remaining choices, and update the lag (rows due minus rows emitted) of each input."""
         self._lags = self._lags_now()
         self._first_row = self.row
         self._choices = self._choices[:0]
@@ -187,15 +196,17 @@ class MixOrder:
         return MixPlace(self.row, self.stock.given, self._lags_now(), self._shares, self._unit, dropped, nothing)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data; see :meth:`state_at`."""
+        """Return the current position as JSON-compatible data; see :meth:`state_at`."""
         return self.state_at(self._place(), 0)
 
     def state_at(self, place: MixPlace, rows: int) -> dict[str, Any]:
-        """Return the position after the first ``rows`` rows of a step as plain data. Safe to call from any thread.
+        """Return the position after the first ``rows`` rows of a step as JSON-compatible data.
 
-        ``given`` counts the rows emitted from each input; a resumed input starts at that row. ``lags`` are the rows
-        due to each input, times ``unit``. The state does not contain the weight schedule; pass the schedule to the
-        constructor when resuming.
+        Any thread may call this method.
+
+        In the state, ``given`` counts the rows emitted from each input; a resumed input starts at that row. In the
+        state, ``lags`` are the rows due minus the rows emitted for each input, multiplied by ``unit``. The state does
+        not contain the weight schedule; pass the schedule to the constructor when resuming.
         """
         which = place.which[:rows]
         return {
@@ -207,7 +218,10 @@ class MixOrder:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position, with no rows loaded. Different weights than before apply from that position on."""
+        """Move to a position saved by :meth:`state`, with no rows loaded.
+
+        If the weights differ from those of the saved run, the new weights apply from that position on.
+        """
         self.stock.restore(state["given"])
         self._dropped = [number in state["dropped"] for number in range(self.stock.inputs)]
         self._first_row, self._followed = state["row"], 0
@@ -217,7 +231,10 @@ class MixOrder:
 
 
 def _carried_over(lags: list[int], unit: int, shares: list[int]) -> list[int]:
-    """Convert lags to the unit of new shares, and distribute the lags of inputs without a share among the others."""
+    """Convert lags to the unit of the new shares.
+
+    Distribute the lags of inputs without a share among the other inputs.
+    """
     new_unit = sum(shares)
     carried = [lag * new_unit // unit if share else 0 for lag, share in zip(lags, shares, strict=True)]
     excess = -sum(carried)

@@ -1,10 +1,13 @@
-"""Compact encoding of row ids for a JSON state: integer columns as base64 text, in as few bytes as their range needs.
+"""Compact encoding of row ids for a JSON state.
 
-How this works. A column is stored as its minimum and one unsigned offset per row. Offsets take 0 to 8 bytes, as the
-largest one needs. Where it is shorter, a column has one minimum per group of rows with the same value in the previous
-column; this suits ordinals that are close within a split and far apart between splits. The bytes follow column by
-column, little-endian. The bytes of a column are split into planes of 8, 4, 2 and 1 bytes per row, whose sum is the
-offset width (5 = 4 + 1). The low bytes come first.
+Integer columns become base64 text with as few bytes as their range needs.
+
+How this works. The encoding stores a column as its minimum and one unsigned offset per row. Each offset takes 0 to 8
+bytes; the largest offset of the column determines the width. If this is shorter, a column has one minimum per group of
+rows with the same value in the previous column. Grouping suits ordinals that are close within a split and far apart
+between splits. The encoded bytes follow column by column, in little-endian order. The bytes of a column are split into
+planes of 8, 4, 2 and 1 bytes per row. The sum of the plane widths is the offset width (5 = 4 + 1). The planes with the
+low bytes come first.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ Packed: TypeAlias = dict[str, Any]
 """JSON-safe dict: ``rows``; ``lows`` (number or Packed) and ``widths`` (bytes) per column; ``data`` as base64."""
 
 MAX_VALUES: Final = 1 << 27
-"""Maximum number of values (rows times columns) to pack, and default maximum to unpack: 1 GiB of values."""
+"""Maximum number of values (rows times columns) to pack, and default maximum to unpack: 1 GiB of int64 values."""
 
 _Offsets: TypeAlias = NDArray[np.uint64]
 
@@ -30,13 +33,13 @@ _LOWS_NBYTES: Final = 48
 
 
 def pack(columns: NDArray[np.int64]) -> Packed:
-    """Encode ``columns``, int64 of shape (rows, columns), as JSON-safe data for :func:`unpack`.
+    """Encode ``columns``, an int64 array of shape (rows, columns), as JSON-safe data for :func:`unpack`.
 
-    Packing 10,000 rows of two columns takes about 0.1 ms. The result has about 7 characters per row if the first
-    column spans fewer than 256 values, and the second fewer than 2**32 within each value of the first.
+    Packing 10,000 rows of two columns takes about 0.1 ms. The result has about 7 characters per row for two typical
+    columns: the first spans fewer than 256 values, the second fewer than 2**32 for each value of the first.
 
     Raises:
-        ValueError: The array has another shape or dtype, or more than ``MAX_VALUES`` values.
+        ValueError: The array has the wrong shape or dtype, or more than ``MAX_VALUES`` values.
     """
     if columns.ndim != 2 or columns.shape[1] < 1 or columns.dtype != np.int64:
         raise ValueError(f"ids must be int64 of shape (rows, columns), got {columns.dtype}{list(columns.shape)}")
@@ -65,13 +68,13 @@ def unpack(packed: object, *, columns: int | None = None, max_values: int = MAX_
     """Decode the result of :func:`pack` to a new int64 array of shape (rows, columns).
 
     Args:
-        packed: Untrusted data, normally from :func:`pack`. It is fully validated.
-        columns: Required number of columns; None accepts any number from 1.
-        max_values: Maximum accepted number of rows times columns. The length of the text does not bound this number,
+        packed: Data to decode, normally from :func:`pack`. The data may be untrusted. It is fully validated.
+        columns: Required number of columns; None accepts any number of at least 1.
+        max_values: Maximum accepted number of rows times columns. The length of the text does not limit this number,
             because identical rows take no bytes.
 
     Raises:
-        ValueError: The data is not a result of ``pack``, or has another size than required.
+        ValueError: The data is not a result of ``pack``, or does not have the required size.
     """
     if not isinstance(packed, dict) or packed.keys() != {"rows", "lows", "widths", "data"}:
         raise ValueError(f"packed ids must be a dict of rows, lows, widths and data, got {_brief(packed)}")
@@ -99,7 +102,7 @@ def _above_lowest(column: NDArray[np.int64]) -> tuple[int, _Offsets]:
 def _above_lowest_of_group(
     column: NDArray[np.int64], groups: _Offsets, width: int
 ) -> tuple[NDArray[np.int64], _Offsets] | None:
-    """Return the minimum of each group and the offsets from these, or None if this encoding is not shorter."""
+    """Return the minimum of each group and the offsets from these minimums, or None if this encoding is not shorter."""
     last = int(groups.max())
     if not 0 < last < len(column):
         return None
@@ -174,7 +177,7 @@ def _integer(value: object, name: str, lowest: int, highest: int) -> int:
 
 
 def _brief(value: object) -> str:
-    """Describe a value for an error message, in a bounded length."""
+    """Describe a value for an error message, in a text of limited length."""
     if isinstance(value, str | list | dict):
         return f"{type(value).__name__} of {len(value)}"
     if isinstance(value, int) and value.bit_length() > 64:

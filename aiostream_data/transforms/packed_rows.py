@@ -1,4 +1,4 @@
-"""Build the arrays of packed rows: one array per leaf, plus segment and position arrays."""
+"""Build the arrays of packed rows: one array per leaf, and arrays of segments and positions."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def pack_rows(
     padding: Any,
     describe: DescribeRow,
 ) -> list[NDArray[Any]]:
-    """Return new arrays of shape (bins, width, ...): one per packed leaf, then the segments and the positions.
+    """Return new arrays of shape (bins, width, ...): one array per packed leaf, then the segments and the positions.
 
-    Segments and positions are int32 and 0 in the padding. The segment is the number of the value's piece in its bin,
-    from 1. The position is the index of the value in its piece, from 0.
+    The arrays of segments and positions are int32, and 0 in the padding. The segment of a value is the number of its
+    piece in the bin, counted from 1. The position of a value is its index in its piece, counted from 0.
 
     Args:
-        rows: The row of each piece, bin by bin.
+        rows: The row of each piece, one bin after another.
         width: Number of values in a packed row.
         fields: Names of the leaves to pack; None for all leaves.
         padding: Padding value: None for 0, one value for all leaves, or a dict from leaf name to value.
-        describe: Returns the name of a row for error messages.
+        describe: Function that returns the name of a row for error messages.
 
     Raises:
         BatchShapeError: A leaf is not an array, or its rows differ in dtype or in an axis other than the first.
@@ -57,7 +57,7 @@ def pack_rows(
 
 
 def _segments_and_positions(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> list[NDArray[np.int32]]:
-    """Return the segment and the position of each value, one piece after another."""
+    """Return the segment number and the position of each value, one piece after another."""
     stops = np.cumsum(counts)
     segments = np.arange(1, len(sizes) + 1) - np.repeat(stops - counts, counts)
     begins = np.cumsum(sizes) - sizes
@@ -72,7 +72,7 @@ def _laid(
 
 
 def _as_column(name: str, leaf: Column | list[Any], describe: DescribeRow) -> VarColumn:
-    """Convert a leaf to a variable column of kind ``array``."""
+    """Convert a leaf to a column of variable-length rows of kind ``array``."""
     if isinstance(leaf, list):
         return _joined(name, as_arrays(name, leaf, describe), describe)
     if isinstance(leaf, VarColumn) and leaf.kind == "array":

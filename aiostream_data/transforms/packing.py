@@ -1,8 +1,8 @@
-"""Pack rows of different lengths into bins of one length: assign each piece of a row to a bin.
+"""Pack rows of different lengths into bins of one length: each row, or each piece of a row, is assigned to a bin.
 
-How this works. A limited number of bins is open at a time. A row goes into the oldest open bin with enough room. If
-no open bin has enough room, the row starts a new bin; if the limit is reached, the fullest bin is closed first. A full
-bin is closed immediately.
+How this works. Only a limited number of bins is open at the same time. A row goes into the oldest open bin that has
+enough room. If no open bin has enough room, the row starts a new bin. If the limit of open bins is reached, the fullest
+bin is closed first. A bin is closed as soon as it is full.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from aiostream_data.errors import AiostreamError, PlanError
 
 TooLong = Literal["error", "split", "truncate", "drop"]
-"""Policy for rows that are longer than a bin."""
+"""Policy for rows that are longer than a bin of ``pack()``."""
 
 TOO_LONG: Final = get_args(TooLong)
 
 
 class RowTooLongError(AiostreamError, ValueError):
-    """A row is longer than a bin.
+    """Error for a row that is longer than a bin.
 
     Attributes:
         row: Number of the row in the stream.
@@ -37,7 +37,10 @@ class RowTooLongError(AiostreamError, ValueError):
 
 
 class PackedPiece(NamedTuple):
-    """Values ``start`` (inclusive) to ``stop`` (exclusive) of a row; ``is_last`` marks the last piece of the row."""
+    """Piece of a row: values ``start`` (inclusive) to ``stop`` (exclusive).
+
+    ``is_last`` marks the last piece of the row.
+    """
 
     row: int
     start: int
@@ -67,17 +70,19 @@ class Bin:
 
 
 class PackOrder:
-    """First-fit packing with a bounded number of open bins. Resumable. Rows of length 0 are dropped.
+    """First-fit packing of rows into bins, with a limited number of open bins.
+
+    Resumable. Packing drops rows of length 0.
 
     Args:
-        max_length: Length of a bin; at least 1.
+        max_length: Length of a bin in values; at least 1.
         open_bins: Maximum number of open bins; 1 keeps the order of the rows.
-        too_long: Policy for longer rows: "error", "split" into pieces of at most ``max_length``, "truncate" to
+        too_long: Policy for rows longer than ``max_length``: "error", "split" into pieces, "truncate" to
             ``max_length``, or "drop".
 
     Attributes:
-        pushed: Number of rows received.
-        dropped: Number of rows dropped.
+        pushed: Number of rows received so far.
+        dropped: Number of rows dropped so far.
     """
 
     def __init__(self, max_length: int, open_bins: int = 16, too_long: TooLong = "error") -> None:
@@ -94,11 +99,11 @@ class PackOrder:
         self._closed: deque[Bin] = deque()
 
     def push(self, lengths: NDArray[np.int64], limit: int | None = None) -> list[Bin]:
-        """Add rows of these lengths. Return the bins that were closed, in order.
+        """Add rows of these lengths to the bins. Return the newly closed bins, in order.
 
         Args:
             lengths: Length of each row, int64.
-            limit: Stop adding rows when this number of bins is closed; ``pushed`` then counts the added rows.
+            limit: Maximum number of closed bins, after which no more rows are added; ``pushed`` counts the added rows.
 
         Raises:
             RowTooLongError: A row is longer than a bin, and ``too_long`` is "error".
@@ -113,13 +118,13 @@ class PackOrder:
         return given
 
     def finish(self, limit: int | None = None) -> list[Bin]:
-        """End the stream. Return up to ``limit`` remaining bins; call again for more."""
+        """End the stream. Return up to ``limit`` remaining bins; further calls return the other bins."""
         self._closed += self._open
         self._open = []
         return self._given([], limit)
 
     def held(self) -> NDArray[np.int64]:
-        """Return the row number of each piece in bins that were not returned yet. Row numbers can repeat."""
+        """Return the row number of each piece in the bins that were not returned yet. Row numbers can repeat."""
         return np.array([piece.row for held in self._bins() for piece in held.pieces], np.int64)
 
     def rows_held(self) -> int:
@@ -127,24 +132,28 @@ class PackOrder:
         return sum(piece.is_last for held in self._bins() for piece in held.pieces)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data. Restoring it also needs the rows of :meth:`held`.
+        """Return the current position as JSON-compatible data.
 
-        ``bins`` lists the number of pieces in each bin. The first ``closed`` bins are closed. ``cuts`` lists the
-        pieces that may be parts of rows, by their index in :meth:`held`.
+        Restoring the position also requires the rows of :meth:`held`.
+
+        In the state, ``bins`` lists the number of pieces in each bin. The first ``closed`` bins of the state are
+        closed. In the state, ``cuts`` lists the pieces that may be parts of rows, by their index in :meth:`held`.
         """
         pieces = [piece for held in self._bins() for piece in held.pieces]
         cuts = [[place, *piece[1:]] for place, piece in enumerate(pieces) if self._may_be_cut(piece)]
         return {"bins": [len(held.pieces) for held in self._bins()], "closed": len(self._closed), "cuts": cuts}
 
     def restore(self, state: dict[str, Any], lengths: NDArray[np.int64]) -> None:
-        """Move to a saved position. The held rows are renumbered from 0, with one number per piece.
+        """Move to a position saved by :meth:`state`.
+
+        The buffered rows are renumbered from 0, with one number per piece.
 
         Args:
             state: Result of :meth:`state`.
-            lengths: Lengths of the held rows, in the order of :meth:`held`.
+            lengths: Lengths of the buffered rows, in the order of :meth:`held`.
 
         Raises:
-            ValueError: The lengths do not match the state.
+            ValueError: The lengths do not match the saved state.
         """
         sizes, closed = state["bins"], state["closed"]
         if min(sizes, default=1) < 1 or sum(sizes) != len(lengths) or not 0 <= closed <= len(sizes):
@@ -162,7 +171,7 @@ class PackOrder:
         self._closed, self._open = deque(bins[:closed]), bins[closed:]
 
     def copy(self) -> PackOrder:
-        """Return a copy of this order at the same position."""
+        """Return a copy of this pack order at the same position."""
         other = PackOrder(self.max_length, self.open_bins, self.too_long)
         other.pushed, other.dropped = self.pushed, self.dropped
         other._closed, other._open = deque(self._closed), [held.copy() for held in self._open]

@@ -17,24 +17,30 @@ from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackab
 from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
-"""Padded shape with one entry per axis; None means the maximum over the batch."""
+"""Padded shape with one entry per axis; None in an axis means the maximum over the batch."""
 
 LONG_NBYTES: Final = 4 << 10
-"""Minimum mean row size in bytes for which rows may stay in place; shorter rows are faster to copy at once."""
+"""Minimum mean row size in bytes for which rows may be referenced instead of copied.
+
+Shorter rows are faster to copy.
+"""
 
 _TEXT: Final = (bytes, str)
 _FILLS: Final = {"f": "biuf", "c": "biufc"}
-"""Value dtype kinds that may be rounded to a floating-point or complex dtype. Other dtypes need an exact value."""
+"""Kinds of value dtypes that may be rounded to a floating-point or complex dtype.
+
+Values of other dtypes must be representable exactly.
+"""
 
 
 class LeafPadding(NamedTuple):
     """Padding of one leaf.
 
     Attributes:
-        path: Name of the leaf for messages.
-        shape: Padded shape of each row; None for the maximum over the batch in every axis.
+        path: Name of the leaf for error messages.
+        shape: Padded shape of each row; None means the maximum over the batch in every axis.
         fill: Padding value; None for 0 or the empty string.
-        in_parts: If True, long rows stay in place instead of being copied.
+        in_parts: If True, the batch references long rows instead of copying them.
     """
 
     path: str
@@ -45,14 +51,14 @@ class LeafPadding(NamedTuple):
 
 @dataclass(frozen=True)
 class PaddingRule:
-    """The arguments ``padded_shapes`` and ``padding_values`` of the user.
+    """The user's arguments ``padded_shapes`` and ``padding_values``.
 
     Attributes:
-        shapes: None, or the structure of the elements with a shape per leaf. A shape is a sequence of sizes, where
-            None and -1 mean the maximum over the batch; or None for the maximum in every axis.
+        shapes: None, or the structure of the elements with a shape per leaf. A shape is a sequence of sizes, where None
+            and -1 mean the maximum over the batch. A shape of None means the maximum in every axis.
         values: None, one value for all leaves, or the structure of the elements with a value per leaf.
-        in_parts: If True, return long rows as :class:`PaddedParts` without copying them. The consumer copies them to
-            their destination.
+        in_parts: If True, return long rows as :class:`PaddedParts` without copying them. The consumer then copies the
+            rows to their destination.
     """
 
     shapes: Any = None
@@ -60,10 +66,10 @@ class PaddingRule:
     in_parts: bool = False
 
     def leaves(self, structure: Structure) -> list[LeafPadding]:
-        """Return the padding of each leaf, for elements of this structure.
+        """Return the padding of each leaf, for elements of the given structure.
 
         Raises:
-            PlanError: The rule has a different structure than the elements, or a shape is invalid.
+            PlanError: The structure of the rule differs from the structure of the elements, or a shape is invalid.
         """
         count = structure.leaf_count
         shapes = [None] * count if self.shapes is None else _leaves_of("padded_shapes", self.shapes, structure)
@@ -99,7 +105,7 @@ def fill_value(leaf: LeafPadding, values: NDArray[Any]) -> Any:
     """Return the padding value of a leaf, converted to the dtype of ``values``.
 
     Raises:
-        PlanError: The dtype cannot hold the padding value.
+        PlanError: The dtype of the leaf cannot represent the padding value.
     """
     dtype = values.dtype
     if leaf.fill is None:
@@ -116,7 +122,7 @@ def _as_text(value: Any) -> str | bytes | None:
 
 
 def _as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert a value to a scalar of the dtype, or return None if the dtype cannot hold it."""
+    """Convert a value to a scalar of the dtype, or return None if the dtype cannot represent the value."""
     try:
         given = np.array(value)
         if given.ndim or given.dtype.kind not in _FILLS.get(dtype.kind, given.dtype.kind):
@@ -135,17 +141,16 @@ def _empty_text(values: NDArray[Any]) -> str | bytes:
 def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int | None = None) -> Any:
     """Stack rows into one batch element, with padding for shorter rows.
 
-    bytes and str become an object array, as in a batch. Dense columns that need no padding are returned without a
-    copy; all other leaves are new arrays, or parts if the rule allows them.
+    Values of type bytes or str become an object array, as in a batch. Dense columns that need no padding are returned
+    without a copy. All other leaves are new arrays, or parts if the rule allows parts.
 
     Args:
-        describe: Returns the name of a row for error messages.
+        describe: Function that returns the name of a row for error messages.
         longest: Size of axes without a given size; None for the maximum over the rows.
 
     Raises:
-        BatchShapeError: A row exceeds its padded shape or has a different number of axes, or dtypes or structures
-            differ.
-        PlanError: The rule does not match the rows.
+        BatchShapeError: A row exceeds its padded shape, or rows differ in number of axes, dtype or structure.
+        PlanError: The padding rule does not match the rows.
     """
     rows = as_stackable(rows)
     if isinstance(rows, Columns):
@@ -195,7 +200,7 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
 
 
 def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Give empty lists the dtype of the other arrays."""
+    """Convert empty lists to the dtype of the other arrays."""
     dtype = next((array.dtype for value, array in zip(values, arrays, strict=True) if not _is_empty_list(value)), None)
     if dtype is None:
         return arrays
@@ -203,7 +208,7 @@ def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArr
 
 
 def _lists_of_text(values: Sequence[Any]) -> list[Any] | None:
-    """Convert rows that are lists of words to object arrays. Return None for all other rows."""
+    """Convert rows that are lists of words to object arrays. Return None if the rows are not lists of words."""
     if not all(type(value) is list for value in values):
         return None
     first = next((type(words[0]) for words in values if words), None)
@@ -221,7 +226,7 @@ def _facts(arrays: Sequence[NDArray[Any]]) -> int:
 
 
 def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
-    """Pad rows that need padding only in their first axis."""
+    """Pad rows that differ only in their first axis."""
     fill = fill_value(leaf, rows.values)
     if leaf.in_parts and rows.nbytes >= LONG_NBYTES * len(rows) and not rows.values.dtype.hasobject:
         return PaddedParts(tuple(rows.elements()), target, fill)
@@ -229,7 +234,7 @@ def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> ND
 
 
 def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
-    """Pad arrays of one dtype and one number of axes, and stack them."""
+    """Pad and stack arrays that have one dtype and one number of axes."""
     first = next((array for array in arrays if array.size), arrays[0])
     if leaf.in_parts and _are_long(arrays):
         return PaddedParts(tuple(arrays), target, fill_value(leaf, first))
@@ -241,14 +246,14 @@ def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafP
 
 
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
-    """Return True if the rows are long enough to stay in place."""
+    """Return True if the rows are long enough to be referenced instead of copied."""
     return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_NBYTES * len(arrays)
 
 
 def _target(
     leaf: LeafPadding, shapes: Sequence[tuple[int, ...]], describe: DescribeRow, longest: int | None
 ) -> tuple[int, ...]:
-    """Return the padded shape for rows of these shapes.
+    """Return the common padded shape for rows of these shapes.
 
     Raises:
         BatchShapeError: A row exceeds the padded shape.

@@ -1,9 +1,9 @@
-"""A random permutation of ``range(n)`` that is computed on demand, without storage if n is large.
+"""Random permutation of ``range(n)`` that is computed on demand, without storage if n is large.
 
-How this works. A small permutation is a table. A large permutation is a Feistel network. The index is written as two
-digits, and each round adds a hash of one digit to the other. Rounds are invertible, so the network permutes all digit
-pairs. The number of pairs slightly exceeds n. A result of n or more is mapped again until it is below n (cycle
-walking).
+How this works. A small permutation is stored as a table. A large permutation is computed by a Feistel network. The
+network writes the index as two digits, and each round adds a hash of one digit to the other digit. All rounds are
+invertible, so the network permutes all pairs of digits. The number of digit pairs slightly exceeds n. A result of n or
+more goes through the network again until the result is below n (cycle walking).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.transforms.randomness import permutation, words
 
 TABLE_ROWS: Final = 1 << 16
-"""Maximum n for which the permutation is a table; all permutations are then equally likely."""
+"""Maximum n for which the permutation is stored as a table. All permutations of a table are equally likely."""
 
 ROUNDS: Final = 6
 MAX_ROWS: Final = 1 << 62
@@ -28,11 +28,11 @@ _27, _30, _32 = np.uint64(27), np.uint64(30), np.uint64(32)
 
 
 class IndexPermutation:
-    """A random permutation of ``range(n)`` that depends only on ``key`` and ``n``.
+    """Random permutation of ``range(n)`` that depends only on ``key`` and ``n``.
 
     Args:
         key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`.
-        n: Number of indices, from 0 to 2**62.
+        n: Number of indices to permute, from 0 to 2**62.
         table_rows: Maximum n for which the permutation is stored as a table.
     """
 
@@ -47,13 +47,13 @@ class IndexPermutation:
         self._keys = words(key, 0, ROUNDS)
 
     def slice(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the row numbers at positions ``start`` to ``stop`` (exclusive), as int64."""
+        """Return the row numbers at positions ``start`` (inclusive) to ``stop`` (exclusive), as int64."""
         if self._table is not None:
             return self._table[start:stop].copy()
         return self.at(np.arange(start, stop))
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the row numbers at these positions, as int64. Positions must be from 0 to n (exclusive)."""
+        """Return the row numbers at the given positions, as int64. Positions must be from 0 to n (exclusive)."""
         if self._table is not None:
             return self._table[places]
         rows = self._rounds(places.astype(np.uint64))

@@ -1,4 +1,4 @@
-"""Add the piece number of rows that ``pack()`` split to their row ids, and remove it again."""
+"""Append the piece number to the ids of rows that ``pack()`` split, and remove the piece number again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiostream_data.transforms.packing import PackedPiece
 
 
 def with_pieces(rows: Lineage, pieces: Sequence[PackedPiece], max_length: int) -> Lineage:
-    """Append the piece number to the id of each row whose piece is only a part of the row."""
+    """Append the piece number to the id of each row whose piece is only a part of the original row."""
     is_cut = np.array([piece.start > 0 or not piece.is_last for piece in pieces])
     if not is_cut.any():
         return rows
@@ -21,7 +21,10 @@ def with_pieces(rows: Lineage, pieces: Sequence[PackedPiece], max_length: int) -
 
 
 def without_pieces(pieces: Lineage) -> tuple[Lineage, list[int]]:
-    """Remove piece numbers from row ids. Return the rows and the piece number of each, or -1 for a whole row."""
+    """Remove piece numbers from row ids.
+
+    Return the row ids without piece numbers, and the piece number of each row (-1 for an unsplit row).
+    """
     is_cut = pieces.ids.ends_with(PIECE)
     numbers = np.where(is_cut, pieces.ids.last_ordinals(), -1).tolist()
     if not is_cut.any():

@@ -1,4 +1,4 @@
-"""Build ragged leaves without copying their values; the consumer copies the values to their destination."""
+"""Build ragged leaves without copying their values. The consumer copies the values to their destination."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.records import VarColumn
 
 PIECE_NBYTES: Final = 4 << 10
-"""Minimum mean size of a piece in bytes. For smaller pieces, the overhead exceeds the cost of one copy."""
+"""Minimum mean size of a piece in bytes for building a leaf from pieces.
+
+For smaller pieces, the overhead of pieces exceeds the cost of one copy.
+"""
 
 
 def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
     """Combine columns of kind ``array`` into one ragged array whose values are :class:`Parts`.
 
-    Adjacent rows form one piece. The result keeps the memory of the columns alive.
+    Adjacent rows in memory form one piece. The ragged array keeps the memory of the columns alive.
 
     Returns:
-        The ragged array, or None if its pieces would be smaller than :data:`PIECE_NBYTES` on average.
+        The ragged array, or None if the pieces would be smaller than :data:`PIECE_NBYTES` on average.
     """
     runs = [_runs(column) for column in columns]
     count = sum(len(firsts) for firsts, _ in runs)
@@ -37,7 +40,10 @@ def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
 
 
 def _runs(column: VarColumn) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the start and stop positions of runs of adjacent rows in the values. Empty rows are skipped."""
+    """Return the start and stop positions of runs of rows whose values are adjacent in memory.
+
+    Empty rows are skipped.
+    """
     some = column.lengths > 0
     starts = column.starts[some]
     stops = starts + column.lengths[some]

@@ -1,8 +1,8 @@
 """Counter-based random numbers: each draw depends only on a key and a position.
 
-The generators have no state: draw ``i`` of a key is a hash of (key, i). So draws do not depend on the call pattern or
-on the worker, and a resumed run needs only the position. The hash is the output function of SplitMix64 over a Weyl
-sequence. Keys are BLAKE2b hashes of the seed and a path of names.
+The generators have no state: draw ``i`` of a key is a hash of the pair (key, i). Draws therefore do not depend on the
+call pattern or the worker. A resumed run needs only the position. The hash function is the output function of the
+SplitMix64 generator, applied to a Weyl sequence. Keys are BLAKE2b hashes of the random seed and a path of names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _32 = np.uint64(32)
 
 
 def key_of(seed: int, *names: str | int) -> np.uint64:
-    """Return the key for a seed and a path of names. The key is the same on all platforms and in all releases.
+    """Return the random key for a seed and a path of names.
+
+    The key of a seed and a path is the same on all platforms and in all releases.
 
     Different paths have independent keys: ``("a", "b")``, ``("ab",)`` and ``("a", 1)`` all differ.
     """
@@ -33,7 +35,7 @@ def key_of(seed: int, *names: str | int) -> np.uint64:
 
 
 def words(key: np.uint64, first: int, count: int) -> NDArray[np.uint64]:
-    """Return draws ``first`` to ``first + count`` (exclusive) of ``key``, as uint64."""
+    """Return the random draws ``first`` to ``first + count`` (exclusive) of ``key``, as uint64."""
     return draws_py.words(_start(key, first), count)
 
 
@@ -42,11 +44,11 @@ def _start(key: np.uint64, first: int) -> int:
 
 
 def draws_below(key: np.uint64, first: int, bounds: int | NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return draws ``first`` to ``first + count`` (exclusive) of ``key``, each uniform from 0 to its bound (exclusive).
+    """Return draws ``first`` to ``first + count`` (exclusive) of ``key``, each uniform from 0 to its exclusive bound.
 
     Args:
-        bounds: One bound for all draws, or one per draw; from 1 to 2**63 - 1. The relative bias between the most and
-            the least likely value is at most bound / 2**64.
+        bounds: One exclusive bound for all draws, or one bound per draw; from 1 to 2**63 - 1. The relative bias between
+            the most likely and the least likely value is at most bound / 2**64.
     """
     if isinstance(bounds, int) and bounds <= 1 << 32:
         return _native.words_below(_start(key, first), bounds, count)
@@ -56,15 +58,17 @@ def draws_below(key: np.uint64, first: int, bounds: int | NDArray[np.int64], cou
 
 
 def permutation(key: np.uint64, n: int) -> NDArray[np.int64]:
-    """Return a uniformly random permutation of ``range(n)``. It depends only on ``key`` and ``n``."""
+    """Return a uniformly random permutation of ``range(n)``. The permutation depends only on ``key`` and ``n``."""
     return np.argsort(words(key, 0, n), kind="stable").astype(np.int64, copy=False)
 
 
 class RecordGenerator:
-    """A NumPy Generator that can be moved cheaply to the random stream of one row. Use one instance per thread.
+    """NumPy random generator that can be moved cheaply to the random stream of any row.
 
-    Each row has its own 2**128 Philox blocks. So a user function draws the same numbers for a row on any worker and
-    in any processing order.
+    Each thread must use its own instance of this class.
+
+    Each row has its own range of 2**128 Philox counter blocks. A user function therefore draws the same numbers for a
+    row on any worker and in any processing order.
     """
 
     def __init__(self, key: np.uint64) -> None:
@@ -73,7 +77,10 @@ class RecordGenerator:
         self._fresh: Any = self._philox.state
 
     def at(self, split: int, ordinal: int) -> np.random.Generator:
-        """Return the generator, moved to the start of the row's stream. It is valid until the next call."""
+        """Return the random generator, moved to the start of the row's random stream.
+
+        The returned generator is valid until the next call of this method.
+        """
         counter = self._fresh["state"]["counter"]
         counter[2], counter[3] = split % 2**64, ordinal % 2**64
         self._philox.state = self._fresh
@@ -81,7 +88,7 @@ class RecordGenerator:
 
 
 def _high_product(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the high 64 bits of the 128-bit products, computed from 32-bit halves."""
+    """Return the high 64 bits of the 128-bit products of two arrays, computed from 32-bit halves."""
     a_low, a_high, b_low, b_high = a & _LOW_HALF, a >> _32, b & _LOW_HALF, b >> _32
     middle = a_high * b_low + (a_low * b_low >> _32)
     high: NDArray[np.uint64] = a_high * b_high + (middle >> _32) + ((a_low * b_high + (middle & _LOW_HALF)) >> _32)

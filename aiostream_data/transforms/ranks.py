@@ -1,9 +1,10 @@
-"""Select this rank's rows from the global order, with equal row counts on all ranks.
+"""Select this rank's rows from the global row order, with equal row counts on all ranks.
 
-How this works. The rows are divided into *groups* of ``world_size`` rows, and rank r gets row r of each group. A row
-is emitted only when its group is complete. So all ranks emit the same number of rows for the same input, without
-communication. An incomplete last group is dropped, or filled by repeating its first rows. Until a group is complete,
-the rank holds back the rows it may need: its own row, or the first rows while its own row has not arrived.
+How this works. The global order is divided into *groups* of ``world_size`` rows, and rank r gets row r of each group. A
+rank emits its row of a group only when the group is complete. All ranks therefore emit the same number of rows for the
+same input, without communication. An incomplete last group is dropped, or is completed by repeating its first rows.
+Until a group is complete, the rank keeps the rows that it may emit: its own row, or the first rows while its own row
+has not arrived.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from aiostream_data.errors import PlanError
 from aiostream_data.ranks.world import TAILS, Tail, too_few
 
 FILLERS: Final = 8
-"""Maximum number of rows of an incomplete group that are repeated, in turn, on ranks without a row of their own."""
+"""Maximum number of distinct rows of an incomplete group that are repeated on ranks without a row of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Rows to emit and rows to hold back. Row numbers count the held rows first, then the incoming rows.
+    """Rows that a rank emits, and rows that the rank keeps for later.
+
+    Row numbers count the kept rows first, then the incoming rows.
 
     Attributes:
         give: Numbers of this rank's rows to emit, int64, ascending.
-        hold: Numbers of the rows to hold back, int64, ascending. All other rows can be discarded.
+        hold: Numbers of the rows to keep for later, int64, ascending. The rank can discard all rows that are in neither
+            array.
     """
 
     give: NDArray[np.int64]
@@ -36,12 +40,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class LastShare:
-    """Result of the end of the stream for the rows held back.
+    """Decision about the kept rows at the end of the stream.
 
     Attributes:
-        give: Number of the held row to emit, or None.
-        is_filler: True if the row repeats a row of another rank.
-        left_out: Number of rows of the incomplete group that no rank emits; equal on all ranks.
+        give: Number of the kept row to emit, or None.
+        is_filler: True if the emitted row repeats a row of another rank.
+        left_out: Number of rows of the incomplete group that no rank emits. The number is equal on all ranks.
     """
 
     give: int | None
@@ -50,12 +54,12 @@ class LastShare:
 
 
 class RankOrder:
-    """Selection of one rank's rows from the global order. Resumable, also with a different number of ranks.
+    """Selection of one rank's rows from the global row order. A run can resume with a different number of ranks.
 
     Args:
-        rank: Number of this rank, from 0.
+        rank: Number of this rank, counted from 0.
         world_size: Number of ranks.
-        tail: "drop" drops an incomplete last group; "pad" and "repeat" fill it by repeating its own rows.
+        tail: "drop" drops an incomplete last group; "pad" and "repeat" complete this group by repeating its rows.
     """
 
     def __init__(self, rank: int, world_size: int, tail: Tail) -> None:
@@ -71,7 +75,10 @@ class RankOrder:
         self._held = np.empty(0, np.int64)  # numbers within the group of the rows held back
 
     def push(self, count: int) -> Share:
-        """Add ``count`` incoming rows. Return which held and incoming rows to emit and which to hold back."""
+        """Add ``count`` incoming rows.
+
+        Return which of the kept and incoming rows to emit, and which to keep for later.
+        """
         groups, rest = divmod(self._open + count, self.world_size)
         grouped = groups * self.world_size
         give = np.arange(self.rank, grouped, self.world_size)
@@ -82,7 +89,7 @@ class RankOrder:
         return share
 
     def finish(self) -> LastShare:
-        """End the stream. Return which held row to emit.
+        """End the stream. Return which kept row to emit.
 
         Raises:
             RankError: The stream has fewer rows than ranks.
@@ -96,36 +103,43 @@ class RankOrder:
         return LastShare(int(np.searchsorted(self._held, wanted)), is_filler, 0)
 
     def input_rows(self, given: int, came: int) -> int:
-        """Return how many of ``came`` input rows correspond to the first ``given`` rows of each rank."""
+        """Return how many input rows (at most ``came``) correspond to the first ``given`` rows of each rank."""
         return min(given * self.world_size, came)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data: the number of input rows in complete groups.
+        """Return the current position as JSON-compatible data: the number of input rows in complete groups.
 
-        A resumed input starts at that row. The state is equal on all ranks and independent of their number.
+        A resumed input starts at this row number. The state is equal on all ranks and independent of the number of
+        ranks.
         """
         return {"seen": self._grouped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position, with no rows held back. The state can come from a different number of ranks."""
+        """Move to a position saved by :meth:`state`, with no kept rows.
+
+        The saved state can come from a run with a different number of ranks.
+        """
         self._grouped = state["seen"]
         self._open, self._held = 0, np.empty(0, np.int64)
 
     def _needed(self, rest: int) -> NDArray[np.int64]:
-        """Return the numbers of the rows that this rank may have to emit from a group with ``rest`` rows so far."""
+        """Return the numbers of the rows in an incomplete group that this rank may emit later.
+
+        The group has ``rest`` rows so far.
+        """
         if rest > self.rank:
             return np.array([self.rank], np.int64)
         return np.arange(0 if self.tail == "drop" else min(rest, FILLERS), dtype=np.int64)
 
     def _numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert row numbers within the incomplete group to the numbering of :class:`Share`."""
+        """Convert row numbers within the incomplete group to the numbers that :class:`Share` uses."""
         came = len(self._held) + rows - self._open
         return np.where(rows < self._open, np.searchsorted(self._held, rows), came)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchShare:
-    """One rank's rows of a batch that is divided among all ranks.
+    """One rank's rows of a batch whose rows are divided among all ranks.
 
     Attributes:
         rows: Numbers of the rows in the batch, int64.
@@ -137,7 +151,10 @@ class BatchShare:
 
 
 def share_of_batch(count: int, rank: int, world_size: int, tail: Tail) -> BatchShare:
-    """Divide the ``count`` rows of a batch among all ranks. Return this rank's rows; all ranks get equally many."""
+    """Divide the ``count`` rows of a batch among all ranks.
+
+    Return the rows of this rank; all ranks get the same number of rows.
+    """
     order = RankOrder(rank, world_size, tail)
     order.restore({"seen": world_size})  # avoids the RankError of finish() for a batch with fewer rows than ranks
     share, last = order.push(count), order.finish()

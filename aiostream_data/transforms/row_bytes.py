@@ -1,7 +1,7 @@
 """Serialize single rows to bytes and back: columns by their layout, plain Python elements with pickle.
 
-Unpickling is safe here. The bytes were pickled by this process and stored in an unnamed file that only this process
-has open. They contain only built-in and NumPy types, which unpickle without running user code.
+Unpickling is safe here. This process pickled the bytes and stored them in an unnamed file that only this process has
+open. The pickled bytes contain only built-in and NumPy types, which unpickle without running user code.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _SCALARS = frozenset({bytes, bytearray, str, int, float, bool, complex, type(Non
 class ColumnBytes:
     """Serializer for rows of one layout.
 
-    The bytes of a row are its dense leaves, the lengths of its variable leaves, and the values of these leaves. The
-    lengths are omitted if they follow from the size of the row.
+    The bytes of a row contain its dense leaves, the lengths of its variable-length leaves, and the values of these
+    leaves. The lengths are omitted if they can be computed from the size of the row.
 
     Args:
-        example: A chunk of the layout, for which :func:`has_bytes` is True. The serializer does not keep it.
+        example: A chunk of this layout, for which :func:`has_bytes` is True. The serializer does not keep a reference
+            to the chunk.
     """
 
     def __init__(self, example: Columns) -> None:
@@ -63,7 +64,10 @@ class ColumnBytes:
         return values, lengths.sum(axis=1)
 
     def unpacked(self, values: Bytes, lengths: Numbers) -> tuple[Column, ...]:
-        """Deserialize concatenated rows to columns. ``lengths`` are the row sizes in bytes."""
+        """Deserialize concatenated rows and return their columns.
+
+        ``lengths`` contains the size of each row in bytes.
+        """
         starts = np.cumsum(lengths) - lengths
         leaf_lengths = iter(self._variable_nbytes(values, starts, lengths).T)
         place, tail = starts, starts + self._head_nbytes
@@ -79,11 +83,11 @@ class ColumnBytes:
         return tuple(leaves)
 
     def chunk(self, values: Bytes, lengths: Numbers, ids: RowIds, made_of: Any) -> Columns:
-        """Deserialize concatenated rows to a chunk. ``lengths`` are the row sizes in bytes."""
+        """Deserialize concatenated rows and return a chunk. ``lengths`` contains the size of each row in bytes."""
         return Columns(self._structure, self.unpacked(values, lengths), ids, None, made_of)
 
     def _variable_nbytes(self, values: Bytes, starts: Numbers, lengths: Numbers) -> Numbers:
-        """Return the row lengths of each variable leaf, as int64 of shape (rows, variable leaves)."""
+        """Return the row lengths of each variable-length leaf, as int64 of shape (rows, variable-length leaves)."""
         if self._writes_lengths:
             at = starts + self._head_nbytes - 8 * self._variable
             table, _ = _native.compact(values, at, np.full(len(starts), 8 * self._variable))
@@ -99,7 +103,7 @@ class ColumnBytes:
 
 
 def has_bytes(chunk: Chunk) -> bool:
-    """Return True if rows of this layout can be serialized: no column contains object references."""
+    """Return True if rows of this layout can be serialized, because no column contains object references."""
     return isinstance(chunk, Columns) and not any(_has_references(leaf) for leaf in chunk.leaves)
 
 
@@ -116,13 +120,13 @@ def _without_rows(leaf: Column) -> Column:
 
 
 def _width(leaf: Column) -> int:
-    """Return the size in bytes of one row of a dense column, or of one value of a variable column."""
+    """Return the size in bytes of one row of a dense column, or of one value of a variable-length column."""
     array = leaf.values if isinstance(leaf, VarColumn) else leaf
     return int(array.itemsize * np.prod(array.shape[1:], dtype=np.int64))
 
 
 def _raw(array: NDArray[Any]) -> Bytes:
-    """Return the bytes of an array, as a view if the array is contiguous."""
+    """Return the bytes of an array. The result is a view if the array is contiguous."""
     if not array.nbytes:
         return np.empty(0, np.uint8)
     flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -145,12 +149,15 @@ def _variable_leaf(example: VarColumn, values: Bytes, starts: Numbers, lengths: 
 
 
 def element_bytes(element: Any) -> bytes | None:
-    """Pickle an element. Return None unless it consists of dicts, tuples, lists, arrays, numbers, bytes and str."""
+    """Pickle an element.
+
+    Return None unless the element consists of dicts, tuples, lists, arrays, numbers, bytes and str.
+    """
     return pickle.dumps(element, protocol=5) if _is_plain(element) else None
 
 
 def element_of(data: memoryview) -> Any:
-    """Unpickle an element that :func:`element_bytes` pickled."""
+    """Unpickle an element that was pickled by :func:`element_bytes`."""
     return pickle.loads(data)  # pickled by this process; its checksum was verified
 
 

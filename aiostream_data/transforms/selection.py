@@ -1,7 +1,7 @@
 """Row selection (take, skip, shard) and row numbering (enumerate).
 
-Each class receives the number of incoming rows and returns which of them to keep. take and skip return slices, so
-rows are not copied. All classes are resumable and independent of chunk boundaries.
+Each class receives the number of incoming rows and returns which of these rows to keep. take and skip return slices, so
+rows are not copied. All classes are resumable, and their results do not depend on chunk boundaries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiostream_data.errors import CardinalityError, PlanError
 
 
 class TakeOrder:
-    """Selection of tf.data's ``take(count)``: the first ``count`` rows, or all rows for -1."""
+    """Row selection of tf.data's ``take(count)``: the first ``count`` rows, or all rows if ``count`` is -1."""
 
     def __init__(self, count: int) -> None:
         _check_count(count)
@@ -24,7 +24,7 @@ class TakeOrder:
 
     @property
     def done(self) -> bool:
-        """True if no further row will be kept, so reading can stop."""
+        """True if no further row will be kept. The caller can then stop reading."""
         return self.taken == self.count
 
     def push(self, count: int) -> slice:
@@ -34,16 +34,16 @@ class TakeOrder:
         return slice(0, kept)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"taken": self.taken}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position."""
+        """Move to a position saved by :meth:`state`."""
         self.taken = state["taken"]
 
 
 class SkipOrder:
-    """Selection of tf.data's ``skip(count)``: all rows except the first ``count``, or no rows for -1."""
+    """Row selection of tf.data's ``skip(count)``: all rows except the first ``count``, or no rows if it is -1."""
 
     def __init__(self, count: int) -> None:
         _check_count(count)
@@ -57,16 +57,16 @@ class SkipOrder:
         return slice(lost, count)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position."""
+        """Move to a position saved by :meth:`state`."""
         self.skipped = state["skipped"]
 
 
 class ShardOrder:
-    """Selection of tf.data's ``shard(num_shards, index)``: rows whose number modulo ``num_shards`` is ``index``."""
+    """Row selection of tf.data's ``shard(num_shards, index)``: rows whose number modulo ``num_shards`` is ``index``."""
 
     def __init__(self, num_shards: int, index: int) -> None:
         if num_shards < 1:
@@ -78,22 +78,22 @@ class ShardOrder:
         self.seen = 0
 
     def push(self, count: int) -> NDArray[np.int64]:
-        """Return the indices of the incoming rows to keep, as int64, ascending."""
+        """Return the indices of the incoming rows to keep, as int64 in ascending order."""
         first = (self.index - self.seen) % self.num_shards
         self.seen += count
         return np.arange(first, count, self.num_shards)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"seen": self.seen}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position."""
+        """Move to a position saved by :meth:`state`."""
         self.seen = state["seen"]
 
 
 class EnumerateOrder:
-    """Row numbers of tf.data's ``enumerate(start)``."""
+    """Row numbering of tf.data's ``enumerate(start)``."""
 
     def __init__(self, start: int = 0) -> None:
         self.next = start
@@ -102,7 +102,7 @@ class EnumerateOrder:
         """Return the numbers of ``count`` incoming rows, as int64.
 
         Raises:
-            CardinalityError: A number exceeds 2**63 - 1.
+            CardinalityError: A row number exceeds 2**63 - 1.
         """
         if self.next + count > 2**63:
             raise CardinalityError(f"enumerate() numbers rows up to 2**63 - 1, and {self.next:,} + {count:,} are more")
@@ -111,11 +111,11 @@ class EnumerateOrder:
         return numbers
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"next": self.next}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position."""
+        """Move to a position saved by :meth:`state`."""
         self.next = state["next"]
 
 

@@ -1,9 +1,9 @@
-"""Choose the order of shards and the number of open shards, so that the end of an epoch is as well mixed as the rest.
+"""Choose the order of shards and the number of open shards, so that rows at the end of an epoch are well mixed.
 
-How this works. Rows of ``cycle_length`` open shards are interleaved, and a new shard replaces each finished one. When
-no shard follows, fewer and fewer shards stay open, so the last rows of an epoch could come from one shard. Two measures
-avoid this. The order is random, but the last shards are sorted largest first, so that they end together. The number of
-open shards is slightly reduced if this makes the last round full.
+How this works. Rows of ``cycle_length`` open shards are interleaved, and a new shard replaces each finished shard. Near
+the end, no new shards replace finished shards, so the last rows of an epoch could come from one shard. Two measures
+avoid this. The shard order is random, but the last shards are sorted largest first, so that these shards end together.
+The number of open shards is slightly reduced if the reduction makes the last round of shards full.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 from aiostream_data.transforms.randomness import permutation
 
 LAST_ROUNDS: Final = 4
-"""Number of rounds of open shards at the end of an epoch that are sorted largest first."""
+"""Number of last rounds in an epoch whose shards are sorted largest first. One round is ``cycle_length`` shards."""
 
 LEAST_SHARE: Final = 0.75
-"""Minimum fraction of ``cycle_length`` that stays in use when the last round is evened out."""
+"""Minimum fraction of ``cycle_length`` that stays in use when the number of open shards is reduced."""
 
 
 def shard_order(key: np.uint64, sizes: Sequence[int | None], cycle_length: int) -> list[int]:
-    """Return a random order of shards in which the last shards are sorted largest first.
+    """Return a random order of shards in which the last shards are sorted by size, largest first.
 
     Args:
-        key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`; one per seed and epoch.
-        sizes: Size of each shard in bytes. If any size is None, the order is uniformly random.
-        cycle_length: Number of shards read at once.
+        key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`, different for each seed and epoch.
+        sizes: Size of each shard in bytes. If the size of any shard is None, the order is uniformly random.
+        cycle_length: Number of shards read at the same time.
     """
     order = permutation(key, len(sizes))
     known = [size for size in sizes if size is not None]
@@ -41,7 +41,7 @@ def shard_order(key: np.uint64, sizes: Sequence[int | None], cycle_length: int) 
 
 
 def even_cycle(shards: int, cycle_length: int) -> int:
-    """Return how many shards to read at once: at most ``cycle_length``, chosen so that the last round is fullest."""
+    """Return how many shards (at most ``cycle_length``) to read at a time, so that the last round is fullest."""
     if shards <= cycle_length:
         return max(1, shards)
     least = max(1, round(cycle_length * LEAST_SHARE))

@@ -1,11 +1,11 @@
-"""Shuffle rows through a buffer.
+"""Shuffle the rows of a stream through a buffer.
 
-How this works. :class:`ShuffleOrder` computes the order from row numbers alone. Row n of the stream either fills a
-free slot, or replaces the row in the slot that draw n of the key selects; the replaced row is emitted. The choice
-between the two depends only on n. A buffer of fixed size first fills all slots. A growing buffer emits one row per
-:data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream, the remaining rows are emitted
-in a random permutation of the slots. So the order depends only on the key and the number of rows, not on chunk
-boundaries, and a position is one number. :class:`ShuffleBuffer` stores the rows, with one store per column
+How this works. :class:`ShuffleOrder` computes the shuffled order from row numbers alone. Row n of the stream either
+fills a free slot, or replaces a stored row. Random draw n selects the slot, and the replaced row is emitted. The choice
+between filling and replacing depends only on n. A buffer of fixed size first fills all slots. A growing buffer emits
+one row per :data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream, the remaining rows
+are emitted in a random order of the slots. The order therefore depends only on the key and the number of rows, not on
+chunk boundaries. A position is one number. :class:`ShuffleBuffer` stores the rows, with one store per column
 (``slots.py``).
 """
 
@@ -26,25 +26,26 @@ from aiostream_data.transforms.slots import ColumnSlots, ListSlots
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots, can_spill
 
 GROW_FROM: Final = 64
-"""Number of rows that a growing buffer holds before it emits the first row."""
+"""Number of rows that a growing shuffle buffer stores before emitting the first row."""
 
 GROW_EVERY: Final = 4
-"""A growing buffer emits one row per this number of incoming rows, and grows by the others."""
+"""Number of incoming rows per emitted row while a shuffle buffer grows. The buffer keeps the other rows."""
 
 
 class ShuffleOrder:
-    """Order of tf.data's ``shuffle(buffer_size)`` for one epoch. Resumable.
+    """Row order of tf.data's ``shuffle(buffer_size)`` for one epoch. Resumable.
 
-    With a fixed size, the first rows fill the buffer. Each further row replaces the row in a uniformly chosen slot,
-    and the replaced row is emitted. At the end of the stream, the remaining rows are emitted in random order.
+    With a fixed size, the first rows of the stream fill the buffer. Each further row replaces the stored row in a
+    uniformly chosen slot, and the replaced row is emitted. At the end of the stream, the remaining rows are emitted in
+    random order.
 
-    A growing buffer emits rows before it is full: after the first :data:`GROW_FROM` rows, every
-    :data:`GROW_EVERY`-th row replaces a uniformly chosen stored row, which is emitted.
+    A growing buffer emits rows before it is full. After the first :data:`GROW_FROM` rows, every :data:`GROW_EVERY`-th
+    row replaces a uniformly chosen stored row, which is emitted.
 
     Args:
-        buffer_size: Number of slots; at least 1. A size of 1 keeps the input order.
-        key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`; one per seed and epoch.
-        growing: If True, emit rows before all slots are filled.
+        buffer_size: Number of slots in the buffer; at least 1. A buffer size of 1 keeps the input order.
+        key: Random key from :func:`~aiostream_data.transforms.randomness.key_of`, different for each seed and epoch.
+        growing: If True, emit rows before all slots of the buffer are filled.
     """
 
     def __init__(self, buffer_size: int, key: np.uint64, growing: bool = False) -> None:
@@ -59,16 +60,17 @@ class ShuffleOrder:
 
     @property
     def filled(self) -> int:
-        """Number of slots filled so far: slots 0 to ``filled`` (exclusive)."""
+        """Number of slots filled so far. The filled slots are 0 to ``filled`` (exclusive)."""
         return self.pushed - self.given_after(self.pushed)
 
     def push(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Assign slots to ``count`` incoming rows.
 
         Returns:
-            Two int64 arrays. The first has the indices of the rows that fill the next free slots, ascending. The
-            second has, for each of the other rows in order, the slot whose row it replaces; a slot can occur twice.
-            Filling all free slots before the replacements gives the same result as processing row by row.
+            Two int64 arrays. The first array contains the indices of the rows that fill the next free slots, ascending.
+            The second array contains, for each of the other rows in order, the slot whose row is replaced; a slot can
+            occur twice. Filling all free slots before the replacements gives the same result as processing one row
+            after another.
         """
         if self.drained:
             raise ValueError("rows cannot come after the drain began")
@@ -89,13 +91,13 @@ class ShuffleOrder:
         return np.flatnonzero(~sends), draws_below(self.key, first, held, count)[sends]
 
     def given_after(self, pushed: int) -> int:
-        """Return the number of rows emitted after ``pushed`` rows arrived, without the drain."""
+        """Return the number of rows emitted after ``pushed`` rows arrived, without draining."""
         if self.growing and pushed < self.pushed_until_filled(self.buffer_size):
             return max(0, pushed - GROW_FROM) // GROW_EVERY
         return max(0, pushed - self.buffer_size)
 
     def pushed_for(self, given: int) -> int:
-        """Return the minimum number of pushed rows after which ``given`` rows are emitted, without the drain."""
+        """Return the minimum number of pushed rows for which ``given`` rows are emitted, without draining."""
         if not given:
             return 0
         if self.growing and given <= self.pushed_until_filled(self.buffer_size) - self.buffer_size:
@@ -103,7 +105,7 @@ class ShuffleOrder:
         return given + self.buffer_size
 
     def pushed_until_filled(self, slots: int) -> int:
-        """Return the number of pushed rows after which ``slots`` slots are filled, if the buffer is large enough."""
+        """Return the number of pushed rows after which ``slots`` slots are filled in a sufficiently large buffer."""
         grown = max(0, slots - GROW_FROM) if self.growing else 0
         return slots + max(0, grown - 1) // (GROW_EVERY - 1)
 
@@ -113,7 +115,7 @@ class ShuffleOrder:
         return rounds > 0 and not odd and not rounds & (rounds - 1) and self._filled_last
 
     def until_doubled(self) -> int | None:
-        """Return the number of rows until the buffer doubles or is full; None if it is full or has a fixed size."""
+        """Return the number of rows until the buffer doubles or is full, or None for a full or fixed-size buffer."""
         if not self.growing or self.filled == self.buffer_size:
             return None
         slots = GROW_FROM
@@ -122,10 +124,10 @@ class ShuffleOrder:
         return self.pushed_until_filled(min(slots, self.buffer_size)) - self.pushed
 
     def stop_growing(self) -> None:
-        """Limit the buffer to the slots filled so far, for this epoch.
+        """Limit the buffer size to the slots filled so far, for this epoch.
 
         Raises:
-            ValueError: Rows were pushed after the last slot was filled; the limit would change their order.
+            ValueError: Rows were pushed after the last slot was filled, so the limit would change their order.
         """
         if not self._filled_last:
             raise ValueError(f"a buffer stops growing with a row that fills a slot, not with row {self.pushed}")
@@ -136,23 +138,26 @@ class ShuffleOrder:
         return self.pushed == self.pushed_until_filled(self.filled)
 
     def drain(self, max_rows: int) -> NDArray[np.int64]:
-        """Return the next slots (int64) to empty at the end of the stream, at most ``max_rows``; empty when done."""
+        """Return the next slots (int64) to empty at the end of the stream, at most ``max_rows``.
+
+        The array is empty at the end.
+        """
         slots = self._drained_slots()[self.drained : self.drained + max_rows]
         self.drained += len(slots)
         return slots
 
     def occupied(self) -> NDArray[np.int64]:
-        """Return the numbers of the slots that hold a row, ascending."""
+        """Return the numbers of the slots that contain a row, in ascending order."""
         if not self.drained:
             return np.arange(self.filled)
         return np.sort(self._drained_slots()[self.drained :])
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"key": int(self.key), "size": self.buffer_size, "pushed": self.pushed, "drained": self.drained}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position, including key and buffer size."""
+        """Move to a saved position, including the saved key and buffer size."""
         self.key = np.uint64(state["key"])
         self.buffer_size = state.get("size", self.buffer_size)
         self.pushed = state["pushed"]
@@ -168,16 +173,16 @@ class ShuffleOrder:
 class ShuffleBuffer:
     """Storage for the rows of a :class:`ShuffleOrder`. Not thread-safe.
 
-    Rows are copied in and out. So the buffer keeps no incoming chunk or lease, and emitted chunks share no memory with
-    it. Rows are stored in columns while all chunks have one layout, and in a list after the first chunk of a
-    different layout.
+    The buffer copies incoming and outgoing rows. The buffer therefore keeps no incoming chunk or memory lease, and
+    emitted chunks share no memory with the buffer. Rows are stored in columns while all chunks have one layout, and in
+    a list after the first chunk of a different layout.
 
     Args:
-        order: Order of the rows.
-        max_nbytes: A growing buffer stops growing when doubling its rows would exceed this size in bytes. The check
-            runs each time the rows have doubled, so the result depends only on the rows.
-        spill: Settings of the spill file, to which rows move if they exceed its memory threshold; None for no file.
-            Spilling does not change the output. :meth:`drop` deletes the file.
+        order: Shuffled order of the rows.
+        max_nbytes: Maximum size of a growing buffer in bytes. Growth stops when doubling the rows would exceed this
+            size. The size is checked each time the number of rows has doubled, so the result depends only on the rows.
+        spill: Settings of the spill file, or None for no file. Rows move to this file when their size exceeds the
+            memory threshold of the settings. Spilling does not change the output. :meth:`drop` deletes the spill file.
     """
 
     def __init__(self, order: ShuffleOrder, max_nbytes: int | None = None, spill: Spill | None = None) -> None:
@@ -194,21 +199,27 @@ class ShuffleBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Allocated memory in bytes, including free capacity. The size of list elements is an estimate."""
+        """Allocated memory in bytes, including free capacity.
+
+        The size of list elements in the buffer is an estimate.
+        """
         return 0 if self._held is None else self._held.nbytes
 
     @property
     def rows_nbytes(self) -> int:
-        """Size of the stored rows in bytes, in memory and on disk. Equals :attr:`nbytes` if all are in memory."""
+        """Size of the stored rows in bytes, in memory and on disk.
+
+        If all rows are in memory, this size equals :attr:`nbytes`.
+        """
         return max(self.nbytes, self._held.rows_nbytes(len(self)) if isinstance(self._held, SpilledSlots) else 0)
 
     @property
     def nbytes_on_disk(self) -> int:
-        """Size of the spill file in bytes; 0 without a file."""
+        """Size of the spill file in bytes; 0 without a spill file."""
         return self._held.nbytes_on_disk if isinstance(self._held, SpilledSlots) else 0
 
     def push(self, chunk: Chunk) -> Chunk | None:
-        """Push ``chunk`` into the buffer. Return the rows it displaced, or None."""
+        """Push the rows of ``chunk`` into the buffer. Return the rows that the new rows displaced, or None."""
         parts: list[Chunk] = []
         while len(chunk):
             until_look = self._until_look()
@@ -221,7 +232,7 @@ class ShuffleBuffer:
         return concat(parts) if parts else None
 
     def _until_look(self) -> int | None:
-        """Return how many rows can be pushed before the next size check; None for any number."""
+        """Return how many rows can be pushed before the next size check, or None without further size checks."""
         if self.max_nbytes is None or self.order.until_doubled() is None:
             return None
         held = self._held if self.order.has_doubled() else None
@@ -239,7 +250,7 @@ class ShuffleBuffer:
         return held.exchange(slots, chunk.take(np.delete(np.arange(len(chunk)), fills))) if len(slots) else None
 
     def drain(self, max_rows: int) -> Chunk | None:
-        """Remove and return the next ``max_rows`` rows at the end of the stream; None if the buffer is empty."""
+        """At the end of the stream, remove and return the next ``max_rows`` rows, or None if the buffer is empty."""
         slots = self.order.drain(max_rows)
         if not len(slots) or self._held is None:
             return None
@@ -249,26 +260,29 @@ class ShuffleBuffer:
         return drained
 
     def drop(self) -> None:
-        """Release the rows and the spill file. The buffer must not be used for push or drain afterwards. Idempotent."""
+        """Release the stored rows and the spill file.
+
+        The caller must not push or drain rows after this call. Idempotent.
+        """
         held, self._held = self._held, None
         if isinstance(held, SpilledSlots):
             held.close()
 
     def held(self) -> Lineage:
-        """Return the lineage of the stored rows, in ascending slot order."""
+        """Return the lineage (source row ids) of the stored rows, in ascending slot order."""
         if self._held is None:
             return Lineage(RowIds.none())
         return self._held.lineage(self._position_of(self.order.occupied()))
 
     def restore(self, state: dict[str, Any], held: Sequence[Chunk]) -> None:
-        """Move to a saved position.
+        """Move to a position saved by :meth:`ShuffleOrder.state`.
 
         Args:
-            state: Result of the order's ``state()``.
-            held: The rows that were stored at that position, in the order of :meth:`held`.
+            state: Result of the shuffle order's ``state()``.
+            held: The rows that were stored at the saved position, in the order of :meth:`held`.
 
         Raises:
-            ValueError: The number of rows differs from the state.
+            ValueError: The number of rows differs from the number in the state.
         """
         self.begin_restore(state)
         for chunk in held:
@@ -276,11 +290,13 @@ class ShuffleBuffer:
         self.end_restore()
 
     def begin_restore(self, state: dict[str, Any], places: NDArray[np.int64] | None = None) -> None:
-        """Start moving to a saved position. Pass the stored rows to :meth:`give_back`, in any number of chunks.
+        """Start moving the buffer to a saved position.
+
+        Then pass the stored rows to :meth:`give_back`, in any number of chunks.
 
         Args:
-            state: Result of the order's ``state()``.
-            places: For each restored row, its index in the order of :meth:`held`; None if the rows come in that order.
+            state: Result of the shuffle order's ``state()``.
+            places: For each restored row, its index in the order of :meth:`held`; None if rows arrive in that order.
         """
         self.order.restore(state)
         self.drop()
@@ -289,7 +305,7 @@ class ShuffleBuffer:
         self._places = places
 
     def give_back(self, chunk: Chunk) -> None:
-        """Restore the next rows that were stored at the saved position."""
+        """Restore the next of the rows that were stored at the saved position."""
         if not len(chunk):
             return
         first = self._given_back
@@ -302,10 +318,10 @@ class ShuffleBuffer:
             self._spill_what_is_too_much(self._given_back)
 
     def end_restore(self) -> None:
-        """Finish restoring, after all rows were passed to :meth:`give_back`.
+        """Finish restoring the buffer, after all stored rows were passed to :meth:`give_back`.
 
         Raises:
-            ValueError: The number of restored rows differs from the state.
+            ValueError: The number of restored rows differs from the number in the state.
         """
         if self._given_back != len(self):
             raise ValueError(f"{len(self)} rows were held, {self._given_back} are given back")
@@ -324,7 +340,7 @@ class ShuffleBuffer:
         return None if self._places is None else self._places[first:stop]
 
     def _spill_what_is_too_much(self, slots_used: int) -> None:
-        """Move the rows to a spill file if they exceed the memory threshold."""
+        """Move the stored rows to a spill file if their size exceeds the memory threshold."""
         held, spill = self._held, self.spill
         if spill is None or held is None or isinstance(held, SpilledSlots) or held.nbytes <= spill.memory_nbytes:
             return
@@ -343,7 +359,7 @@ class ShuffleBuffer:
         self._held = spilled
 
     def _held_for(self, chunk: Chunk, slots_used: int | None = None) -> ColumnSlots | ListSlots | SpilledSlots:
-        """Return a store that accepts ``chunk``. Move the stored rows to a new store if the layout changed."""
+        """Return a slot store that accepts ``chunk``. If the layout changed, move the stored rows to a new store."""
         if self._held is None:
             size = self.order.buffer_size
             self._held = ColumnSlots(chunk, size) if isinstance(chunk, Columns) else ListSlots(size)

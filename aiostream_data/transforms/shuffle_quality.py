@@ -1,18 +1,18 @@
 """Measure shuffle quality from row ids in the order of delivery.
 
-The module computes two metrics, each for the whole stream, its first 5 % and its last 5 %.
+The module computes two metrics, each for all rows of the stream, for the first 5 % and for the last 5 %.
 
-*Rank distance*: how far rows have moved. ``r(i)`` is the rank, in source order, of the row delivered at position
-``i``. For a set ``P`` of positions, the rank distance is::
+*Rank distance* measures how far rows have moved. ``r(i)`` is the position in source order of the
+row that was delivered at position ``i``. For a set ``P`` of positions, the rank distance is::
 
     sum of |r(i) - i| over P  /  sum of E(i) over P,    E(i) = (i (i + 1) + (n - 1 - i) (n - i)) / 2n
 
-``E(i)`` is the expected distance in a uniformly random order of all ``n`` rows. So 1 means fully shuffled, and 0 means
-unchanged order. The mean of E over all positions is about n / 3.
+``E(i)`` is the expected distance in a uniformly random order of all ``n`` rows. A rank distance of 1 means fully
+shuffled, and 0 means unchanged order. The mean of ``E`` over all positions is about n / 3.
 
-*Same-shard adjacency*: the fraction of adjacent row pairs whose rows come from one shard. In a uniformly random order
-its expected value is the sum of s (s - 1) / n (n - 1) over all shards, where s is the number of rows in the shard.
-That is about one divided by the number of shards.
+*Same-shard adjacency* is the fraction of adjacent row pairs whose rows come from one shard. In a uniformly random
+order, its expected value is the sum of s (s - 1) / n (n - 1) over all shards, where s is the number of rows in the
+shard. This expected value is about one divided by the number of shards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from aiostream_data.arguments import integer
 
 PART: Final = 0.05
-"""Fraction of the rows in the first part, and in the last part."""
+"""Fraction of all rows in the first part, and in the last part, of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,14 @@ class ShuffleQuality:
     """Shuffle quality of a dataset. ``str()`` returns a table.
 
     Attributes:
-        rows: Number of rows measured.
-        shards: Number of files (or other splits) that these rows came from.
-        complete: False if the dataset has more rows; ``last`` is then not the end of an epoch.
-        uniform_same_shard: Expected ``same_shard`` of a uniformly random order of the same rows.
-        whole: Quality of all rows.
-        first: Quality of the first 5 % of the rows.
-        last: Quality of the last 5 % of the rows.
+        rows: Number of rows that were measured.
+        shards: Number of files (or other splits) that the measured rows came from.
+        complete: True if all rows of the dataset were measured. If False, ``last`` does not describe the end of an
+            epoch.
+        uniform_same_shard: Expected value of ``same_shard`` for a uniformly random order of the same rows.
+        whole: Shuffle quality of all rows.
+        first: Shuffle quality of the first 5 % of the rows.
+        last: Shuffle quality of the last 5 % of the rows.
     """
 
     rows: int
@@ -79,8 +80,8 @@ def quality_of_elements(ids_of_elements: Iterable[NDArray[np.int64] | None], max
     """Compute the shuffle quality of a stream from the row ids of its elements.
 
     Args:
-        ids_of_elements: Row ids of each element in order of delivery, int64 of shape (rows, 2 or more). Iteration
-            stops when ``max_rows`` is exceeded.
+        ids_of_elements: Row ids of each element in order of delivery, int64 of shape (rows, 2 or more). Iteration stops
+            when the number of rows exceeds ``max_rows``.
         max_rows: Maximum number of rows to measure; None for all rows.
     """
     if max_rows is not None:
@@ -98,12 +99,12 @@ def quality_of_elements(ids_of_elements: Iterable[NDArray[np.int64] | None], max
 
 
 def quality_of(ids: NDArray[np.int64], complete: bool = True) -> ShuffleQuality:
-    """Compute the shuffle quality of a sequence of rows.
+    """Compute the shuffle quality of a sequence of rows from their ids.
 
     Args:
-        ids: (shard, ordinal) of each row in order of delivery, int64 of shape (rows, 2). Sorting them gives the
-            source order.
-        complete: True if these are all rows of the dataset.
+        ids: Pair (shard, ordinal) of each row in order of delivery, int64 of shape (rows, 2). Sorting the pairs gives
+            the source order.
+        complete: True if ``ids`` contains all rows of the dataset.
     """
     n = len(ids)
     sizes = np.unique(ids[:, 0], return_counts=True)[1].astype(np.float64)

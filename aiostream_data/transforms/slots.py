@@ -1,9 +1,9 @@
-"""Stores that keep rows in numbered slots.
+"""Stores that keep rows in numbered slots of a shuffle buffer.
 
-A store copies rows in and copies rows out, so it shares no memory with any chunk. Its memory use is proportional to
-the number of stored rows. Dense columns use an array that grows with the number of slots in use. Rows of different
-lengths use one shared array (the arena), which is compacted when more than half of it is garbage. Python objects
-use a list.
+A store copies incoming and outgoing rows, so it shares no memory with any chunk. The memory use of a store is
+proportional to the number of stored rows. Dense columns are stored in an array that grows with the number of slots in
+use. Rows of different lengths share one array (the arena), which is compacted when more than half of the array is
+garbage. Python objects are stored in a list.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class SlotStore(Protocol[Rows]):
         """Allocated memory in bytes, including unused capacity."""
 
     def fill(self, first: int, rows: Rows) -> None:
-        """Store rows in the next free slots, starting at slot ``first``."""
+        """Store rows in the next free slots, starting at slot number ``first``."""
 
     def exchange(self, slots: Slots, rows: Rows) -> Rows:
-        """Replace the row in slot ``slots[i]`` by row i, for each i in order. Return the replaced rows."""
+        """For each i in order, replace the row in slot ``slots[i]`` by row i. Return the replaced rows."""
 
     def take(self, slots: Slots) -> Rows:
-        """Return copies of the rows in these slots."""
+        """Return copies of the rows in the given slots."""
 
 
 class DenseSlots:
-    """Store of a dense column with at most ``max_slots`` rows; allocates at most about twice the rows in use."""
+    """Store of a dense column with at most ``max_slots`` rows. It allocates at most about twice the rows in use."""
 
     def __init__(self, example: NDArray[Any], max_slots: int) -> None:
         self._rows = np.empty((0, *example.shape[1:]), example.dtype)
@@ -61,7 +61,7 @@ class DenseSlots:
         self._rows[first:stop] = rows
 
     def put(self, slots: Slots, rows: NDArray[Any]) -> None:
-        """Overwrite the rows in these slots. The slot numbers must be distinct."""
+        """Overwrite the rows in the given slots. All slot numbers must be distinct."""
         self._rows[slots] = rows
 
     def exchange(self, slots: Slots, rows: NDArray[Any]) -> NDArray[Any]:
@@ -72,7 +72,7 @@ class DenseSlots:
 
 
 class VarSlots:
-    """Store of a column whose rows differ in length; the values lie in one shared array, the arena."""
+    """Store of a column whose rows differ in length. All values are in one shared array, the arena."""
 
     def __init__(self, example: VarColumn, max_slots: int) -> None:
         self._kind = example.kind
@@ -106,7 +106,10 @@ class VarSlots:
         return VarColumn(self._arena, starts, lengths, self._kind).compact()
 
     def _append(self, rows: VarColumn) -> NDArray[np.int64]:
-        """Copy rows to the end of the arena. Return their start positions in the arena."""
+        """Copy rows to the end of the arena (the shared array).
+
+        Return the start position of each copied row in the arena.
+        """
         packed = rows.compact()
         stop = self._used + len(packed.values)
         if stop > len(self._arena):
@@ -129,7 +132,10 @@ class VarSlots:
 
 
 class MadeOfSlots:
-    """Store of the ``made_of`` entries of rows; uses no memory until the first row with such an entry arrives."""
+    """Store of the ``made_of`` (lineage) entries of rows.
+
+    It uses no memory until the first row with such an entry arrives.
+    """
 
     def __init__(self) -> None:
         self._held: list[MadeOf | None] | None = None
@@ -156,7 +162,7 @@ class MadeOfSlots:
 
 
 class ColumnSlots:
-    """Store for chunks of one layout; holds one store per column."""
+    """Store for chunks of one layout, which contains one store per column."""
 
     def __init__(self, example: Columns, max_slots: int) -> None:
         nothing = np.empty(0, np.int64)
@@ -191,7 +197,7 @@ class ColumnSlots:
         return Columns(self._structure, leaves, self._ids.take(slots), None, self._made_of.take(slots))
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return the size in bytes that the first ``rows`` rows have as a chunk."""
+        """Return the size in bytes of a chunk that contains the first ``rows`` rows."""
         return self.take(np.arange(rows)).nbytes
 
     def lineage(self, slots: Slots) -> Lineage:
@@ -199,7 +205,7 @@ class ColumnSlots:
 
 
 class ListSlots:
-    """Store for chunks of any layout; holds a list of elements."""
+    """Store for chunks of any layout, which contains a list of elements."""
 
     def __init__(self, max_slots: int) -> None:
         self._values: list[Any] = []
@@ -234,7 +240,7 @@ class ListSlots:
         return Items(values, self._ids.take(slots), None, self._made_of.take(slots))
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return the size in bytes that the first ``rows`` rows have as a chunk."""
+        """Return the size in bytes of a chunk that contains the first ``rows`` rows."""
         return self.take(np.arange(rows)).nbytes
 
     def lineage(self, slots: Slots) -> Lineage:
@@ -242,7 +248,7 @@ class ListSlots:
 
 
 def owned_elements(chunk: Chunk) -> list[Any]:
-    """Return the elements of a chunk, with views copied so that no element keeps the chunk's arrays alive."""
+    """Return the elements of a chunk. Views are copied, so that no element keeps the chunk's arrays alive."""
     if isinstance(chunk, Items):
         return chunk.values
     return chunk.structure.rows([_owned_column_elements(leaf) for leaf in chunk.leaves])

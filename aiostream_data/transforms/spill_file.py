@@ -1,9 +1,9 @@
-"""Unnamed temporary file for spilled rows, with space management in extents.
+"""Unnamed temporary file for rows moved from memory to disk, with space management in extents.
 
-How this works. The file has no directory entry, so the system deletes it when its last descriptor closes, even after a
-crash. The file is read and written at offsets and never memory-mapped, because mapped pages would count as process
-memory. Freed extents are merged with free neighbours and reused, first fit. Free space at the end of the file is
-truncated.
+How this works. The spill file has no directory entry, so the system deletes it when its last descriptor closes, even
+after a crash. The spill file is read and written at offsets and never memory-mapped, because mapped pages would count
+as process memory. Freed extents are merged with free neighbors. New extents use the first free extent that is large
+enough. Free space at the end of the file is cut off.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from aiostream_data.errors import SpillError
 from aiostream_data.safe_url import safe_url
 
 GRAIN_NBYTES: Final = 4096
-"""Allocation unit in bytes; extent sizes are multiples of it."""
+"""Allocation unit in bytes; every extent size is a multiple of this unit."""
 
 SLOW: Final = 5.0
-"""Ratio of measured to expected read time above which reads come from disk; later reads then use read-ahead hints."""
+"""Ratio of measured to expected read time above which reads are assumed to come from disk.
+
+Later reads then use read-ahead hints.
+"""
 
 READ_S: Final = 2e-6
 READ_NBYTES_PER_S: Final = 4e9
-"""Expected cost of a read from the page cache: fixed time per read, and throughput."""
+"""Expected cost of a read from the page cache: a fixed time per read, and a throughput."""
 
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 """Error codes of file systems that do not support unnamed files."""
@@ -40,14 +43,14 @@ Numbers = NDArray[np.int64]
 
 
 class SpillFile:
-    """An unnamed file with extents that can be allocated and freed. Not thread-safe; the owner closes it.
+    """Unnamed file with extents that can be allocated and freed. Not thread-safe; the owner must close the file.
 
     Attributes:
-        folder: Folder of the file.
+        folder: Folder that contains the file.
         nbytes: Size of the file in bytes.
 
     Raises:
-        SpillError: The folder does not exist, or no file can be created in it.
+        SpillError: The folder does not exist, or no file can be created in the folder.
     """
 
     def __init__(self, folder: str) -> None:
@@ -64,7 +67,7 @@ class SpillFile:
             raise self._failed("no file can be made there", error) from error
 
     def allocate(self, nbytes: int) -> int:
-        """Allocate an extent of at least ``nbytes`` bytes. Return its offset in the file."""
+        """Allocate an extent of at least ``nbytes`` bytes in the file. Return the offset of the extent in the file."""
         size = rounded(nbytes)
         for number, (start, room) in enumerate(self._free):
             if room >= size:
@@ -97,7 +100,7 @@ class SpillFile:
             raise self._failed("the file could not be made shorter", error) from error
 
     def write(self, start: int, parts: Sequence[NDArray[np.uint8]]) -> None:
-        """Write the parts one after another at offset ``start``, in one system call if possible.
+        """Write the arrays in ``parts`` one after another at offset ``start``, in one system call if possible.
 
         Raises:
             SpillError: The disk is full, or writing failed.
@@ -115,7 +118,7 @@ class SpillFile:
             raise self._failed("rows could not be written", error) from error
 
     def read(self, offsets: Numbers, lengths: Numbers) -> NDArray[np.uint8]:
-        """Read ``lengths[i]`` bytes at ``offsets[i]`` for each i. Return them concatenated in a new array.
+        """Read ``lengths[i]`` bytes at ``offsets[i]`` for each i. Return the bytes concatenated in a new array.
 
         Raises:
             SpillError: Reading failed, or the file is too short.
@@ -130,11 +133,11 @@ class SpillFile:
         return found
 
     def damaged(self, what: str) -> SpillError:
-        """Return the error to raise when the data read differs from the data written."""
+        """Return the error to raise when the data read from the file differs from the data written."""
         return SpillError(self.folder, self.nbytes, what, "the disk or the memory is faulty: name a folder elsewhere")
 
     def close(self) -> None:
-        """Close the file, which also deletes it. Idempotent."""
+        """Close the file, which also deletes the file. Idempotent."""
         self._file.close()
 
     def _failed(self, what: str, error: OSError | EOFError) -> SpillError:
@@ -144,7 +147,7 @@ class SpillFile:
 
 
 def rounded(nbytes: int) -> int:
-    """Round a size up to a multiple of ``GRAIN_NBYTES``."""
+    """Round a size up to a multiple of ``GRAIN_NBYTES``, the allocation unit."""
     return -(-nbytes // GRAIN_NBYTES) * GRAIN_NBYTES
 
 
@@ -152,7 +155,7 @@ def check_folder(folder: str) -> None:
     """Check that a spill file can be created in the folder.
 
     Raises:
-        SpillError: No file can be created there.
+        SpillError: No file can be created in the folder.
     """
     SpillFile(folder).close()
 

@@ -1,12 +1,15 @@
-"""Log-structured row storage in a file: rows are appended in large segments, removed in any order, and space is reused.
+"""Log-structured storage of rows in a file.
 
-How this works. Rows are collected in one *segment* in memory. A full segment is written in one piece, followed by the
-slot numbers of its rows. Rows are removed at random, so old segments empty first. When less than half of the written
-bytes are live, the emptiest of the oldest segments is packed: its live rows are appended again and its extent is freed.
-For uniform removal, this writes 25 % more data, and the file stays below twice the size of the live rows.
+Rows are appended in large segments and removed in any order; space is reused.
 
-An *address* has the segment number in its upper 32 bits and the offset in the segment in its lower 32 bits. The caller
-stores the addresses, lengths and checksums of its rows. The log stores a few numbers per segment.
+How this works. New rows are collected in one *segment* in memory. A full segment is written to the file in one piece,
+followed by the slot numbers of its rows. Rows are removed at random, so old segments become empty first. When less than
+half of the written bytes belong to live rows, the emptiest of the oldest segments is packed: its live rows are appended
+again and its space in the file is freed. For uniform removal, packing writes 25 % more data, and the file stays below
+twice the size of the live rows.
+
+The *address* of a row has the segment number in its upper 32 bits and the offset in the segment in its lower 32 bits.
+The caller stores the address, length and checksum of each row. The log stores only a few numbers per segment.
 """
 
 from __future__ import annotations
@@ -25,13 +28,13 @@ PLACE_BITS: Final = 32
 _PLACE: Final = (1 << PLACE_BITS) - 1
 
 SLOT_NBYTES: Final = 8
-"""Size in bytes of the slot number that a segment stores per row."""
+"""Size in bytes of a slot number; a segment stores one slot number per row."""
 
 CANDIDATES: Final = 64
-"""Number of oldest segments among which the emptiest is chosen for packing."""
+"""Number of oldest segments among which the emptiest segment is chosen for packing."""
 
 MOST_KEPT: Final = 0.75
-"""Maximum live fraction of a segment that is packed."""
+"""Maximum fraction of live bytes in a segment for which the segment is packed."""
 
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -39,14 +42,14 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(slots=True)
 class Segment:
-    """A part of the file that contains rows, followed by their slot numbers.
+    """Part of the file that contains rows, followed by the slot numbers of these rows.
 
     Attributes:
-        start: Offset in the file.
+        start: Offset of the segment in the file.
         nbytes: Size in bytes.
-        rows: Number of rows written.
-        live: Number of rows not removed yet.
-        live_nbytes: Size of these rows in bytes, with their slot numbers.
+        rows: Number of rows written to the segment.
+        live: Number of rows in the segment that were not removed yet.
+        live_nbytes: Size of the live rows in bytes, with their slot numbers.
     """
 
     start: int
@@ -57,10 +60,10 @@ class Segment:
 
 
 class SpillLog:
-    """Log of rows in a spill file. Not thread-safe.
+    """Log of rows in a spill file (a temporary file for rows). Not thread-safe.
 
     Args:
-        file: The file; :meth:`close` closes it.
+        file: File that stores the segments; :meth:`close` closes it.
         segment_nbytes: Size of a segment in bytes.
     """
 
@@ -84,7 +87,9 @@ class SpillLog:
         return self._arena.nbytes + SLOT_NBYTES * self._open.rows
 
     def add(self, values: Bytes, lengths: Numbers, slots: Numbers) -> Numbers:
-        """Append rows, whose bytes are concatenated in ``values``. Return their addresses (int64).
+        """Append rows to the log.
+
+        ``values`` contains the concatenated bytes of the rows. Return their addresses (int64).
 
         Raises:
             SpillError: The rows could not be written.
@@ -122,7 +127,10 @@ class SpillLog:
         return addresses
 
     def _write(self, values: Bytes) -> None:
-        """Write the segment in memory, unless all of its rows were removed. Then begin a new segment."""
+        """Write the segment in memory to the file, unless all of its rows were removed.
+
+        Then begin a new segment in memory.
+        """
         segment = self._open
         if segment.live:
             slots = np.concatenate(self._slots).view(np.uint8)
@@ -139,7 +147,7 @@ class SpillLog:
         """Return the concatenated bytes of the rows at these addresses.
 
         Raises:
-            SpillError: The rows could not be read, or a checksum differs.
+            SpillError: The rows could not be read, or the checksum of a row differs.
         """
         is_open = self.is_in(self._number, addresses)
         written = np.where(is_open, 0, lengths)
@@ -151,7 +159,7 @@ class SpillLog:
         return found
 
     def _offsets(self, addresses: Numbers) -> Numbers:
-        """Convert addresses of written rows to file offsets."""
+        """Convert the addresses of rows in the file to file offsets."""
         numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
         begin = np.array([self._segments[number].start for number in numbers.tolist()], np.int64)
         return begin[which] + (addresses & _PLACE) if len(numbers) else addresses
@@ -161,7 +169,7 @@ class SpillLog:
             raise self.file.damaged("rows that were read back are not what was written, by their checksums")
 
     def forget(self, addresses: Numbers, lengths: Numbers) -> None:
-        """Record the removal of rows."""
+        """Record that the rows at these addresses were removed."""
         numbers, which = np.unique(addresses >> PLACE_BITS, return_inverse=True)
         counts = np.bincount(which, minlength=len(numbers)).tolist()
         sizes = np.bincount(which, weights=lengths + SLOT_NBYTES, minlength=len(numbers)).tolist()
@@ -181,7 +189,7 @@ class SpillLog:
         self.file.free(segment.start, segment.nbytes)
 
     def emptiest(self) -> int | None:
-        """Return the number of the segment to pack next, or None if packing is not worthwhile."""
+        """Return the number of the segment to pack next, or None if packing would not save enough space."""
         if self._written <= 2 * self._live + 2 * len(self._arena):
             return None
         oldest = islice(self._segments.items(), CANDIDATES)
@@ -190,12 +198,15 @@ class SpillLog:
 
     @staticmethod
     def is_in(number: int, addresses: Numbers) -> NDArray[np.bool_]:
-        """Return a mask of the addresses that are in segment ``number``."""
+        """Return a boolean mask of the addresses that are in segment ``number``."""
         inside: NDArray[np.bool_] = addresses >> PLACE_BITS == number
         return inside
 
     def slots_of(self, number: int) -> Numbers:
-        """Return the distinct slot numbers written with a segment, ascending. Slots may have other rows since then."""
+        """Return the distinct slot numbers that were written with a segment, in ascending order.
+
+        Since the write, these slots may have received other rows.
+        """
         segment = self._segments[number]
         nbytes = SLOT_NBYTES * segment.rows
         offset = np.array([segment.start + segment.nbytes - nbytes])
@@ -204,10 +215,12 @@ class SpillLog:
     def packed(
         self, number: int, slots: Numbers, addresses: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]
     ) -> Numbers:
-        """Append the live rows of a segment again and free the segment. Return the new addresses of these rows.
+        """Append the live rows of a segment again, and free the segment's space in the file.
+
+        Return the new addresses of the live rows.
 
         Raises:
-            SpillError: The rows could not be read or written, or a checksum differs.
+            SpillError: The rows could not be read or written, or the checksum of a row differs.
         """
         segment = self._segments[number]
         if len(slots) != segment.live:

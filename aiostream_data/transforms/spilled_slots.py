@@ -1,9 +1,9 @@
-"""Store that keeps rows in numbered slots, with the row data in a file.
+"""Slot store that keeps row data in a file and only an index in memory.
 
-Memory holds the id and the file address of each row (36 bytes for an id of two numbers), plus one segment of the file.
-Rows of one layout are returned as columns. After the first chunk of a different layout, rows are returned as elements,
-as in :class:`~.slots.ListSlots`. Elements that cannot be serialized stay in memory. Serializable are arrays, numbers,
-bytes, str, and dicts, tuples and lists of these.
+Memory contains the id and the file address of each row (36 bytes for an id of two numbers), and one segment of the
+file. If all rows have one layout, they are returned as columns. After the first chunk of a different layout, the store
+returns rows as elements, as :class:`~.slots.ListSlots` does. Elements that cannot be serialized stay in memory. Arrays,
+numbers, bytes, str, and dicts, tuples and lists of these types can be serialized.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ MIN_SEGMENT_NBYTES: Final = 64 << 10
 MAX_SEGMENT_NBYTES: Final = 4 << 20
 
 MEMORY_SHARE: Final = 8
-"""Divisor of the memory limit: a shuffle holds at most 1/8 of the limit in memory before its rows spill."""
+"""Divisor of the memory limit: a shuffle keeps at most 1/8 of the limit in memory before its rows move to a file."""
 
 SEGMENT_SHARE: Final = 64
-"""Divisor of the memory limit that sets the segment size: rows are written in segments of 1/64 of the limit."""
+"""Divisor of the memory limit that sets the segment size: each write to the file has 1/64 of the limit.
+"""
 
 Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """Settings for moving rows from memory to a file.
+    """Settings for moving rows of a shuffle buffer from memory to a file.
 
     Attributes:
         folder: Folder of the spill file.
-        memory_nbytes: Size of the rows in memory above which they move to the file, in bytes.
-        segment_nbytes: Size of one write, in bytes.
+        memory_nbytes: Total size of the rows in bytes above which the rows move from memory to the file.
+        segment_nbytes: Number of bytes written to the file at a time.
     """
 
     folder: str
@@ -52,14 +53,17 @@ class Spill:
 
     @staticmethod
     def within(folder: str, memory_limit: int) -> Spill:
-        """Return spill settings for a loader with this memory limit."""
+        """Return the spill settings for a loader with this memory limit."""
         segment = min(MAX_SEGMENT_NBYTES, max(MIN_SEGMENT_NBYTES, memory_limit // SEGMENT_SHARE))
         return Spill(folder, memory_limit // MEMORY_SHARE, segment)
 
 
 @dataclass(slots=True)
 class _Found:
-    """Addresses, lengths and checksums of rows. A negative address refers to an element in memory."""
+    """Addresses, lengths and checksums of stored rows.
+
+    A negative address refers to an element in memory instead of a row in the file.
+    """
 
     addresses: Numbers
     lengths: Numbers
@@ -67,15 +71,15 @@ class _Found:
 
 
 class SpilledSlots:
-    """Slot store that keeps row data in a file. Not thread-safe; call :meth:`close` to delete the file.
+    """Slot store that keeps row data in a file. Not thread-safe; :meth:`close` deletes the file.
 
     Args:
-        example: A chunk of the layout, for which :func:`~.row_bytes.has_bytes` is True; None to store elements.
-        max_slots: Maximum number of slots.
-        spill: Folder and sizes of the file.
+        example: Chunk of the layout, for which :func:`~.row_bytes.has_bytes` is True; None to store elements.
+        max_slots: Maximum number of slots in the store.
+        spill: Folder and size settings of the file.
 
     Raises:
-        SpillError: Raised by any method if the file cannot be created, written or read, or if a checksum differs.
+        SpillError: A file operation failed, or a checksum differs. Any method can raise this error.
     """
 
     def __init__(self, example: Columns | None, max_slots: int, spill: Spill) -> None:
@@ -101,7 +105,7 @@ class SpilledSlots:
 
     @property
     def nbytes(self) -> int:
-        """Allocated memory in bytes, including unused capacity."""
+        """Allocated memory of the store in bytes, including unused capacity."""
         index = self._ids.nbytes + self._addresses.nbytes + self._lengths.nbytes + self._checksums.nbytes
         elements = 0 if self._are_elements is None else self._are_elements.nbytes
         return index + elements + self._log.nbytes + self._kept_nbytes
@@ -112,14 +116,17 @@ class SpilledSlots:
         return self._file.nbytes
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return the size in bytes that the ``rows`` stored rows have as a chunk."""
+        """Return the size in bytes of a chunk that contains all ``rows`` stored rows."""
         return self._rows_nbytes + self._ids.row_nbytes * rows
 
     def accepts(self, chunk: Chunk) -> bool:
         return True
 
     def fill(self, first: int, rows: Chunk, final: Slots | None = None) -> None:
-        """Store rows in the next free slots, starting at ``first``. :meth:`rearrange` later moves them to ``final``."""
+        """Store rows in the next free slots, starting at ``first``.
+
+        :meth:`rearrange` later moves the rows to slots ``final``.
+        """
         slots = np.arange(first, first + len(rows)) if final is None else final
         rows = self._as_held(rows)
         found, are_elements = self._put(rows, slots)
@@ -133,7 +140,10 @@ class SpilledSlots:
         self._used = first + len(rows)
 
     def rearrange(self, slots: Slots) -> None:
-        """Move the row in slot i to slot ``slots[i]``, for all slots. All filled slots must still hold their rows."""
+        """For all slots i, move the row in slot i to slot ``slots[i]``.
+
+        Every filled slot must still contain its row.
+        """
         rows = np.argsort(slots)
         for part in (self._addresses, self._lengths, self._checksums, self._are_elements):
             if part is not None:
@@ -165,14 +175,14 @@ class SpilledSlots:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
 
     def close(self) -> None:
-        """Delete the file and release the rows. Idempotent."""
+        """Delete the file and release the stored rows. Idempotent."""
         self._log.close()
         self._kept.clear()
 
     # -- rows in
 
     def _as_held(self, rows: Chunk) -> Chunk:
-        """Convert incoming rows to the form in which this store returns rows."""
+        """Convert incoming rows to the form (columns or elements) in which this store returns rows."""
         if self._are_elements is None:
             assert self._layout is not None
             if same_layout([self._layout, rows]):
@@ -262,7 +272,7 @@ class SpilledSlots:
             self._kept_nbytes -= object_nbytes(self._kept.pop(address))
 
     def _pack(self) -> None:
-        """Reclaim file space while less than half of the file is stored rows."""
+        """Reclaim space while stored rows fill less than half of the file."""
         while (number := self._log.emptiest()) is not None:
             slots = self._log.slots_of(number)
             if len(slots) and not 0 <= slots[0] <= slots[-1] < self._used:
@@ -278,5 +288,5 @@ def _data_nbytes(rows: Chunk) -> int:
 
 
 def can_spill(held: Chunk) -> bool:
-    """Return True if rows like these can move to a file: elements, and columns without object references."""
+    """Return True if rows like these can move to a file: elements, or columns without object references."""
     return isinstance(held, Items) or has_bytes(held)

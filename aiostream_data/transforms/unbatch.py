@@ -1,4 +1,4 @@
-"""Split batch elements back into rows."""
+"""Split batch elements into rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Describe = Callable[[RowIds, int], str]
 
 
 def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
-    """Split each element along the first axis of its leaves into rows, as tf.data's ``unbatch``.
+    """Split each element along the first axis of its leaves into rows, as tf.data's ``unbatch`` does.
 
-    The id of a row is the id of its element, followed by its index in the element. If the element is a batch of rows,
-    the id of the original row replaces the id of the element. The result is Columns if all rows have one layout. Rows
-    of a single element may share its memory. A RaggedArray splits into arrays of different lengths. A list counts as
-    an array, as in tf.data.
+    The id of a row consists of the id of its element and the index in the element. If the element is a batch of rows,
+    the id of the original row replaces the id of the element in the row id. The result is a Columns chunk if all rows
+    have one layout. Rows of a single element may share the memory of the element. A RaggedArray splits into arrays of
+    different lengths. A list is split like an array, as in tf.data.
 
     Raises:
         BatchShapeError: A leaf has no first axis, or the first axes of an element's leaves differ in size.
@@ -36,7 +36,7 @@ def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
 
 
 def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
-    """Split elements like :func:`unbatch`. Return the rows and the number of rows per element."""
+    """Split elements like :func:`unbatch`. Return the split rows and the number of rows per element."""
     if isinstance(chunk, Columns) and (whole := _split_dense(chunk)) is not None:
         sizes = [len(whole) // max(1, len(chunk))] * len(chunk)
         return _named(whole, chunk, sizes), sizes
@@ -49,7 +49,7 @@ def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
 
 
 def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
-    """Set the ids and the lineage of the rows that were split from elements."""
+    """Set the ids and the lineage of rows that were split from elements."""
     index = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.empty(0, np.int64)
     if elements.made_of is None:
         return rows.with_ids(rows.ids.with_pair(CUT, index))
@@ -64,7 +64,10 @@ def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
 
 
 def _split_dense(chunk: Columns) -> Columns | None:
-    """Split dense batches of one size by reshaping. Return None if the leaves are variable or differ in size."""
+    """Split dense batches of one size by reshaping.
+
+    Return None if the leaves have rows of variable length or differ in size.
+    """
     sizes = {leaf.shape[1] if not isinstance(leaf, VarColumn) and leaf.ndim > 1 else -1 for leaf in chunk.leaves}
     if len(sizes) != 1 or -1 in sizes:
         return None

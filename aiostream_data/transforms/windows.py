@@ -1,4 +1,4 @@
-"""Compute the rows of sliding windows, and of batches whose sizes follow a repeating cycle."""
+"""Compute the row numbers of sliding windows, and of batches whose sizes follow a repeating cycle."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Numbers = NDArray[np.int64]
 
 
 class WindowOrder:
-    """Windows of tf.data's ``window(size, shift, stride, drop_remainder)``. Resumable.
+    """Windows as in tf.data's ``window(size, shift, stride, drop_remainder)``. Resumable.
 
-    Window n consists of the rows ``n * shift + i * stride`` for i below ``size``. It is emitted as soon as its last
-    row has arrived. Incomplete windows follow at the end of the stream, unless they are dropped. ``shift == size``
-    with ``stride == 1`` cuts the stream like ``batch``.
+    Window n consists of the rows ``n * shift + i * stride`` for i from 0 to ``size`` (exclusive). A window is emitted
+    as soon as its last row has arrived. Incomplete windows are emitted at the end of the stream, unless they are
+    dropped. With ``shift == size`` and ``stride == 1``, windows contain the same rows as batches of ``batch``.
 
     Args:
-        size: Number of rows in a full window; at least 1.
-        shift: Distance between the first rows of two windows; at least 1.
-        stride: Distance between two rows of a window; at least 1.
+        size: Number of rows in a complete window; at least 1.
+        shift: Distance between the first rows of consecutive windows; at least 1.
+        stride: Distance between consecutive rows of a window; at least 1.
         drop_remainder: Drop incomplete windows.
 
     Attributes:
-        pushed: Number of rows received.
-        given: Number of windows emitted.
+        pushed: Number of rows received so far.
+        given: Number of windows emitted so far.
     """
 
     def __init__(self, size: int, shift: int, stride: int = 1, drop_remainder: bool = False) -> None:
@@ -42,16 +42,16 @@ class WindowOrder:
 
     @property
     def span(self) -> int:
-        """Number of stream rows from the first row of a full window to its last, inclusive."""
+        """Number of stream rows from the first to the last row of a complete window, inclusive."""
         return (self.size - 1) * self.stride + 1
 
     def push(self, count: int) -> list[Numbers]:
-        """Receive ``count`` rows. Return the row numbers of each window that they complete."""
+        """Receive ``count`` rows. Return the row numbers of each window that the new rows complete."""
         self.pushed += count
         return self._given_up_to((self.pushed - self.span) // self.shift + 1)
 
     def finish(self) -> list[Numbers]:
-        """End the stream. Return the incomplete windows, or an empty list if they are dropped."""
+        """End the stream. Return the incomplete windows, or an empty list if ``drop_remainder`` is True."""
         return [] if self.drop_remainder else self._given_up_to(-(-self.pushed // self.shift))
 
     def first_needed(self) -> int:
@@ -59,13 +59,13 @@ class WindowOrder:
         return self.begins(self.given)
 
     def begins(self, window: int) -> int:
-        """Return the row number of a window's first row."""
+        """Return the number of the first row of a window."""
         return window * self.shift
 
     def rows_behind(self, windows: int) -> int:
-        """Return the minimum number of rows read when ``windows`` full windows have been emitted.
+        """Return the minimum number of rows read when the first ``windows`` complete windows have been emitted.
 
-        Rows in a gap between two windows do not count, because they may not have arrived yet.
+        Rows in a gap between two windows do not count, because these rows may not have arrived yet.
         """
         return min(self.begins(windows), self.begins(windows - 1) + self.span) if windows else 0
 
@@ -78,11 +78,11 @@ class WindowOrder:
         return max(0, self.begins(self.given) - self.pushed) if lacks else 0
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"given": self.given, "pushed": self.pushed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position. The next row gets the number ``pushed``."""
+        """Move to a position saved by :meth:`state`. The next row gets the row number ``pushed`` from the state."""
         self.given, self.pushed = state["given"], state["pushed"]
 
     def _given_up_to(self, stop: int) -> list[Numbers]:
@@ -96,15 +96,15 @@ class WindowOrder:
 
 
 class CycleOrder:
-    """Batches of consecutive rows whose sizes repeat in a cycle, as tf.data's ``rebatch([2, 1, 1])``. Resumable.
+    """Batches of consecutive rows whose sizes repeat in a cycle, as in tf.data's ``rebatch([2, 1, 1])``. Resumable.
 
     Args:
-        sizes: Batch sizes of the cycle, each at least 1; at least one size.
+        sizes: Batch sizes of one cycle: at least one size, and each size at least 1.
         drop_remainder: Drop the last batch if it is incomplete.
 
     Attributes:
-        pushed: Number of rows received.
-        given: Number of batches emitted.
+        pushed: Number of rows received so far.
+        given: Number of batches emitted so far.
     """
 
     def __init__(self, sizes: Sequence[int], drop_remainder: bool = False) -> None:
@@ -116,7 +116,7 @@ class CycleOrder:
         self.given = 0
 
     def push(self, count: int) -> list[Numbers]:
-        """Receive ``count`` rows. Return the row numbers of each batch that they complete."""
+        """Receive ``count`` rows. Return the row numbers of each batch that the new rows complete."""
         self.pushed += count
         batches = []
         while self.begins(self.given + 1) <= self.pushed:
@@ -125,7 +125,7 @@ class CycleOrder:
         return batches
 
     def finish(self) -> list[Numbers]:
-        """End the stream. Return the last, incomplete batch, or an empty list if it is empty or dropped."""
+        """End the stream. Return the last, incomplete batch, or an empty list if that batch is empty or dropped."""
         start = self.first_needed()
         if self.drop_remainder or start >= self.pushed:
             return []
@@ -137,22 +137,22 @@ class CycleOrder:
         return self.begins(self.given)
 
     def begins(self, batch: int) -> int:
-        """Return the row number of a batch's first row."""
+        """Return the number of the first row of a batch."""
         rounds, place = divmod(batch, len(self._begins) - 1)
         return rounds * self._begins[-1] + self._begins[place]
 
     def rows_behind(self, batches: int) -> int:
-        """Return the total number of rows in the first ``batches`` full batches."""
+        """Return the total number of rows in the first ``batches`` complete batches."""
         return self.begins(batches)
 
     def lacking(self) -> int:
-        """Return how many rows are missing in the last emitted batch."""
+        """Return the number of rows that are missing in the last emitted batch."""
         return max(0, self.begins(self.given) - self.pushed)
 
     def state(self) -> dict[str, Any]:
-        """Return the current position as plain data."""
+        """Return the current position as JSON-compatible data."""
         return {"given": self.given, "pushed": self.pushed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position. The next row gets the number ``pushed``."""
+        """Move to a position saved by :meth:`state`. The next row gets the row number ``pushed`` from the state."""
         self.given, self.pushed = state["given"], state["pushed"]
