@@ -1,4 +1,4 @@
-"""Apply the user's rate and connection limits to stores that do not limit their own requests."""
+"""Apply the user's limits on requests, bytes and connections to stores that do not limit their own requests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiostream_data.storage.meters import meter_of
 
 @dataclass(slots=True)
 class CappedStore:
-    """Store wrapper that waits for the user's limits before each call. Owns ``inner`` and closes it.
+    """Store wrapper that delays each call until the user's limits permit it. Closing the wrapper closes ``inner``.
 
-    A listing counts as one request, even if the library sends several requests for it.
+    A listing counts as one request, even if the store's library sends several requests for one listing.
 
     Attributes:
-        endpoint: Custom endpoint of the store; "" for the default one.
+        endpoint: Custom endpoint of the store; "" for the default endpoint.
     """
 
     inner: Store

@@ -17,9 +17,9 @@ _CONNECTIONS: Final = "max_connections"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caps:
-    """Limits of one loader for each host or bucket. None means no limit.
+    """Limits that a user has set for one loader, for each host or bucket. None means no limit.
 
-    Each limit applies to the total load of all loaders with limits in this process.
+    Each limit applies to the total load of all loaders of this process that have limits.
 
     Attributes:
         requests_per_s: Requests of any kind per second.

@@ -1,12 +1,12 @@
-"""Keep the whole-object checksums that stores report, and verify received bytes against them.
+"""Record checksums of complete objects that stores report, and verify received bytes against these checksums.
 
-Google Cloud Storage reports the checksum of the whole object with every answer. S3 reports it on request, in answers
-to HEAD requests and to GET requests for a whole object. Reported checksums are kept by URL and version. They are
-verified when an object was read completely, in one piece or range by range from its start.
+Google Cloud Storage reports the checksum of the complete object with every answer. S3 reports the checksum on request,
+in answers to HEAD requests and to GET requests for a complete object. Reported checksums are recorded by URL and
+version. A checksum is verified when its object was read completely, in one piece or range by range from the start.
 
 For multipart uploads, S3 also reports composite checksums, which are checksums of the parts' checksums. Composite
-checksums cannot be verified. S3 marks them in answers for whole objects but not in answers for ranges. So checksums
-in range answers of S3 are ignored.
+checksums cannot be verified. S3 marks them in answers for whole objects but not in answers for ranges. So checksums in
+S3's answers to range requests are ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_KEPT: Final = 4096
 """Maximum number of objects whose checksums are kept. The oldest checksums are discarded first."""
 
 ASK_S3: Final = {"x-amz-checksum-mode": "ENABLED"}
-"""Request header that makes S3 report the checksum of an object. The request signature must cover it."""
+"""Request header that makes S3 report the checksum of an object. The request signature must cover this header."""
 
 _CRC_NBYTES: Final = {"crc32": 4, "crc32c": 4, "crc64nvme": 8}
 _NBYTES: Final = {**_CRC_NBYTES, "md5": 16, "sha1": 20, "sha256": 32}
@@ -65,12 +65,13 @@ class StoredChecksum(NamedTuple):
 
     @property
     def inline_nbytes(self) -> int:
-        """Maximum number of bytes to hash on the event loop with this algorithm."""
+        """Maximum number of bytes to hash on the event loop with this checksum algorithm."""
         return INLINE_NBYTES.get(self.algorithm, INLINE_OTHERS_NBYTES)
 
 
 def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
-    """Return the whole-object checksum in the headers of an S3 answer, or None if no usable checksum is present.
+    """Return the checksum of the complete object from the headers of an S3 answer, or None if it is missing or
+    unusable.
 
     Args:
         headers: Headers of the answer to a request without a range; names in lower case.
@@ -81,7 +82,7 @@ def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
 
 
 def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
-    """Return the whole-object checksum in the headers of an answer of Google Cloud Storage, or None.
+    """Return the checksum of the complete object from the headers of a Google Cloud Storage answer, or None.
 
     If the server decompresses the object, return None: the reported checksum covers the compressed bytes.
 
@@ -95,7 +96,7 @@ def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
 
 
 def _first_known(told: Mapping[str, str]) -> StoredChecksum | None:
-    """Return the first valid checksum whose algorithm is available; skip composite ones such as "...-3"."""
+    """Return the first valid checksum whose algorithm is available. Skip composite checksums such as "...-3"."""
     for algorithm, text in told.items():
         try:
             value = b64decode(text, validate=True)
@@ -116,7 +117,7 @@ def _crc64nvme() -> Callable[..., int] | None:
 
 
 class _Sum:
-    """Incremental checksum of consecutive byte ranges."""
+    """Checksum that is computed incrementally from consecutive byte ranges."""
 
     def __init__(self, algorithm: str) -> None:
         self._nbytes = _CRC_NBYTES.get(algorithm, 0)
@@ -140,7 +141,7 @@ class _Sum:
 
 
 class Checksums:
-    """Reported checksums, keyed by URL and version. Written on the event loop, read on any thread."""
+    """Reported checksums, keyed by URL and version. The event loop adds checksums; any thread may read them."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[str, tuple[str, StoredChecksum]] = OrderedDict()
@@ -155,7 +156,7 @@ class Checksums:
             self._told.popitem(last=False)
 
     def of(self, shard: ShardRef) -> StoredChecksum | None:
-        """Return the reported checksum of a shard, or None. A shard without a version matches any version."""
+        """Return the reported checksum of a shard, or None. A shard without a version matches all versions."""
         version, told = self._told.get(shard.url, ("", None))
         return told if not shard.version or shard.version.strip('"') == version.strip('"') else None
 
@@ -164,7 +165,7 @@ def check_whole(shard: ShardRef, told: StoredChecksum, data: memoryview) -> None
     """Verify all bytes of an object against its reported checksum.
 
     Raises:
-        ChecksumError: The checksum of ``data`` differs from the reported one.
+        ChecksumError: The checksum of ``data`` differs from the reported checksum.
     """
     total = _Sum(told.algorithm)
     total.add(data)
@@ -174,7 +175,7 @@ def check_whole(shard: ShardRef, told: StoredChecksum, data: memoryview) -> None
 class RunningCheck:
     """Incremental checksum verification of an object that is read range by range from its start.
 
-    Create and close it on the event loop. :meth:`take` may run on any thread, for one range at a time.
+    Create and close an instance on the event loop. :meth:`take` may run on any thread, for one range at a time.
     """
 
     def __init__(self, shard: ShardRef, checksums: Checksums, counters: StorageCounters) -> None:
@@ -189,11 +190,11 @@ class RunningCheck:
     def take(self, start: int, data: memoryview) -> None:
         """Add the bytes that begin at ``start`` to the checksum.
 
-        Verification stops if a range is skipped or if no checksum was reported before the first range. Objects in one
-        piece are skipped, because they were verified on arrival.
+        Verification stops if a range is skipped or if no checksum was reported before the first range. An object that
+        was read in one piece is skipped, because its checksum was verified when it arrived.
 
         Raises:
-            ChecksumError: The object is complete and its checksum differs from the reported one.
+            ChecksumError: The object is complete and its checksum differs from the reported checksum.
         """
         if start == 0 and len(data) != self._shard.nbytes:
             self._told = self._checksums.of(self._shard)
@@ -208,7 +209,7 @@ class RunningCheck:
             _compare(self._shard, self._told, self._sum.value)
 
     def close(self) -> None:
-        """Add the result of the verification to the counters."""
+        """Count the object in the counters as verified or mismatched, if the verification was completed."""
         self._counters.verified += self._agrees is True
         self._counters.mismatches += self._agrees is False
 
@@ -219,7 +220,9 @@ def _compare(shard: ShardRef, told: StoredChecksum, found: bytes) -> None:
 
 
 def take_verify(options: MutableMapping[str, Any]) -> bool:
-    """Remove ``verify`` from ``storage_options`` and return it: whether to verify checksums. The default is True.
+    """Remove the option ``verify`` from ``storage_options``.
+
+    Return its value: True to verify checksums. The default is True.
 
     Raises:
         PlanError: ``verify`` is neither True nor False.

@@ -1,4 +1,4 @@
-"""Find the cause of a failed connection: host name, port, certificate, proxy or redirect."""
+"""Find the cause of a failed connection, such as a wrong host name, port, certificate, proxy or redirect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VARIABLES: Final = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
 
 
 def describe_connection_failure(error: BaseException) -> str:
-    """Describe which step of connecting failed, from ``error`` and its causes."""
+    """Describe the step of connecting that failed, based on ``error`` and its causes."""
     causes = list(_causes(error))
     for cause in filter(is_certificate, causes):
         told = str(getattr(cause, "verify_message", "")).rstrip(".")
@@ -53,7 +53,7 @@ def tls_failure(url: str, error: BaseException) -> StoreUnreachableError | None:
 
 
 def proxy_failure(url: str, error: BaseException) -> StorageError | None:
-    """Return the error to raise for an unreachable or refusing proxy, or None if no proxy failed.
+    """Return the error to raise if a proxy refuses requests or cannot be reached, or None if no proxy failed.
 
     The message contains only the proxy's host and port, because the proxy URL may contain a password.
     """
@@ -72,7 +72,7 @@ def proxy_failure(url: str, error: BaseException) -> StorageError | None:
 
 
 def redirect_failure(url: str, error: BaseException) -> StorageError | None:
-    """Return the error to raise for a refused or endless redirect, or None if no redirect failed.
+    """Return the error to raise for a refused redirect or a redirect loop, or None if no redirect failed.
 
     The causes of ``error`` are searched because aiobotocore wraps errors in its own types.
     """
@@ -89,7 +89,7 @@ def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
     """Return the error to raise for an answer sent by a proxy instead of the store.
 
     Args:
-        proxy: Host and port of the proxy; if empty, the proxy in the environment variables.
+        proxy: Host and port of the proxy. If empty, use the proxy from the environment variables.
     """
     proxy = proxy or _host_and_port(getproxies_environment().get("http", ""))
     if status in _REFUSED_BY_PROXY:
@@ -103,7 +103,7 @@ def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
 
 
 def is_certificate(error: BaseException) -> bool:
-    """Return True if the error means a rejected certificate. Compare class names, so that ``ssl`` is not imported."""
+    """Return True if the error reports a rejected TLS certificate. Compares class names, to avoid importing ``ssl``."""
     return any(name.startswith("SSLCert") or name.endswith("CertificateError") for name in _names(error))
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["GET", "HEAD", "LIST"]
-"""Kinds of requests that stores bill separately. A loader never writes to a store."""
+"""Kinds of requests that store providers bill separately. Write requests are not listed: a loader never writes to a
+store."""
 
 FIELDS: Final[Mapping[Kind, str]] = {"GET": "gets", "HEAD": "heads", "LIST": "lists"}
 """Counter name for each kind of request."""
@@ -20,24 +21,28 @@ class StorageCounters:
     Attributes:
         requests: Attempts of reads, listings and look-ups.
         nbytes: Bytes returned by reads.
-        retries: Attempts that followed a failed attempt.
-        failures: Errors raised to the caller.
-        gets, heads, lists: Requests sent, by kind, including retries, hedges and every page of a listing.
-        received_nbytes: Object bytes received, including those of interrupted answers and of slower hedged answers.
-        hedges: Second requests sent because the first answer was late.
-        hedges_won: Second requests that were answered first.
-        hedged_nbytes: Bytes requested a second time.
+        retries: Read, listing and look-up attempts that followed a failed attempt.
+        failures: Failed calls: errors raised to the caller of the store.
+        gets, heads, lists: GET, HEAD and listing requests sent, including retries, hedged requests and every page of a
+            listing.
+        received_nbytes: Object bytes received, including the bytes of interrupted answers and of slower hedged answers.
+        hedges: Hedged requests: second requests for a range, sent because the first answer was late.
+        hedges_won: Hedged requests that were answered before the first request for the range.
+        hedged_nbytes: Bytes requested a second time by hedged requests.
         throttled: Attempts refused because of the request rate (429, 503, SlowDown).
         timeouts: Attempts that ended with a time-out.
-        connections_opened, connections_reused: Requests sent without a library on new and on reused connections.
-        credentials_renewed: Number of times that credentials were renewed because the store had refused them.
+        connections_opened, connections_reused: Requests that the built-in client sent on new connections, and on reused
+            connections.
+        credentials_renewed: Number of times that credentials were renewed because the store had refused the old
+            credentials.
         waits: Requests delayed by the store's concurrency limit or the user's limits.
         wait_s: Total delay of the requests counted in ``waits``, in seconds.
-        first_byte_s: Seconds from read requests to the first byte of their answers, summed. Counted for S3, GCS and
+        first_byte_s: Sum of the seconds from each read request to the first byte of its answer. Counted for S3, GCS and
             HTTP stores only.
-        body_s: Seconds from the first to the last byte of answers, summed. Counted for S3, GCS and HTTP stores only.
-        disk_wait_s: Seconds that reads of local files waited for the file system, summed. Reads answered by the page
-            cache are not counted.
+        body_s: Sum of the seconds from the first to the last byte of each answer. Counted for S3, GCS and HTTP stores
+            only.
+        disk_wait_s: Total seconds that reads of local files waited for the file system. Reads from the page cache are
+            not counted.
         verified: Objects whose bytes matched the store's checksum.
         mismatches: Reads whose bytes did not match the store's checksum.
         cache_hits: Reads answered completely by the shard cache.
@@ -90,7 +95,7 @@ class StorageCounters:
 
 
 def summed(counters: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Sum counters by name. Return zeros if ``counters`` is empty."""
+    """Sum counters by name. If ``counters`` is empty, all sums are zero."""
     totals: dict[str, float] = StorageCounters().as_dict()
     for each in counters:
         for name, value in each.items():

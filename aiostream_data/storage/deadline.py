@@ -1,8 +1,8 @@
 """Time limit for one call to a store, including all attempts, pauses and transfers.
 
-When the limit passes, the call's task is cancelled, as :func:`asyncio.timeout` does, and the limited block swallows the
-cancellation. One event-loop timer serves all calls of a store. The limit is paused while a request waits for the rate
-limits set by the user.
+When the time limit passes, the task of the call is cancelled, as in :func:`asyncio.timeout`. The limited block then
+swallows the cancellation. One event-loop timer serves all calls of a store. The limit is paused while a request waits
+for the rate limits set by the user.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from aiostream_data.storage.alarms import Alarms
 
 
 class Deadline:
-    """Context manager that limits a block to ``limit_s`` seconds. Used once, by one task.
+    """Context manager that limits a block to ``limit_s`` seconds. Use each instance once, in one task.
 
     Args:
         limit_s: Time limit in seconds, or None for no limit.
 
     Attributes:
-        passed: True if the limit ended the block. Execution then continues after the ``with`` statement.
+        passed: True if the time limit ended the block. In this case, execution continues after the ``with`` statement.
     """
 
     __slots__ = ("_alarms", "_before", "_left_s", "_outer", "_task", "_was_due", "passed")
@@ -70,24 +70,24 @@ class Deadline:
         self._task.cancel()
 
     def pause(self) -> None:
-        """Stop the clock until :meth:`resume`."""
+        """Stop counting the time until :meth:`resume` is called."""
         self._left_s = self.left_s
         self._alarms.take_back(self)
 
     def resume(self) -> None:
-        """Restart the clock after :meth:`pause`."""
+        """Continue counting the time after :meth:`pause`."""
         assert self._left_s is not None
         if not self._was_due:
             self._alarms.set(self._left_s, self)
 
     @property
     def left_s(self) -> float:
-        """Remaining seconds until the limit passes."""
+        """Seconds left until the time limit passes."""
         return self._alarms.left_s(self)
 
 
 _of_task: dict[asyncio.Task[Any], Deadline] = {}
-"""Innermost deadline of each task, for all event loops. Each task reads and writes only its own entry."""
+"""Innermost deadline of each task, for the tasks of all event loops. A task reads and writes only its own entry."""
 
 
 def _current() -> Deadline | None:
@@ -99,7 +99,7 @@ def _current() -> Deadline | None:
 def paused_deadline() -> Iterator[None]:
     """Pause the deadline of the calling task, if any, during the block.
 
-    A separate task of the same call, such as a hedged request, cannot pause the call's deadline.
+    Another task of the same call, such as a hedged request, cannot pause the deadline of the call.
     """
     deadline = _current()
     if deadline is None:
@@ -113,6 +113,6 @@ def paused_deadline() -> Iterator[None]:
 
 
 def left_s() -> float | None:
-    """Return the seconds left for the current call, or None without a limit."""
+    """Return the seconds left until the deadline of the current call, or None without a deadline."""
     deadline = _current()
     return None if deadline is None else deadline.left_s

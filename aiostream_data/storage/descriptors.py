@@ -20,7 +20,7 @@ class _OpenFile:
 class DescriptorCache:
     """Least-recently-used cache of open files. Thread-safe; the lock is never held during a system call.
 
-    The last borrower closes a file that was evicted while borrowed.
+    If a file is evicted during use, its last user closes the file.
 
     Args:
         max_open: Maximum number of cached files.
@@ -36,7 +36,7 @@ class DescriptorCache:
 
     @contextmanager
     def borrow(self, path: str) -> Iterator[int]:
-        """Lend a read-only descriptor of ``path`` to the block.
+        """Yield a read-only file descriptor of ``path``, valid inside the block.
 
         Raises:
             OSError: The file cannot be opened.
@@ -49,7 +49,7 @@ class DescriptorCache:
 
     @contextmanager
     def borrow_open(self, path: str) -> Iterator[int | None]:
-        """Lend the descriptor of ``path`` to the block, or None if the file is not open."""
+        """Yield the file descriptor of ``path``, valid inside the block, or None if the file is not open."""
         file = self._take(path)
         try:
             yield None if file is None else file.descriptor
@@ -58,7 +58,10 @@ class DescriptorCache:
                 self._give_back(file)
 
     def forget(self, path: str) -> bool:
-        """Remove ``path`` from the cache, so that the next borrower reopens it. Return False if it was not cached."""
+        """Remove ``path`` from the cache, so that the next user reopens the file.
+
+        Return False if ``path`` was not cached.
+        """
         with self._lock:
             file = self._files.pop(path, None)
             if file is None:
@@ -70,7 +73,7 @@ class DescriptorCache:
         return True
 
     def close(self) -> None:
-        """Close all idle files. Borrowed files close when they are returned. Idempotent."""
+        """Close all idle files. Files in use are closed at the end of their use. Idempotent."""
         with self._lock:
             self._closed = True
             idle = self._evict_down_to(0)
@@ -106,7 +109,10 @@ class DescriptorCache:
         return file
 
     def _evict_down_to(self, count: int) -> list[int]:
-        """Evict the least recently used files and return their idle descriptors. The caller holds the lock."""
+        """Evict the least recently used files and return the descriptors of unused ones.
+
+        The caller must hold the lock.
+        """
         idle: list[int] = []
         while len(self._files) > count:
             _, file = self._files.popitem(last=False)

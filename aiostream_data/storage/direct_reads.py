@@ -1,7 +1,7 @@
-"""Bypass the page cache with O_DIRECT, for data sets that are read once or would evict everything else from it.
+"""Bypass the page cache with O_DIRECT, for data sets that are read once or would displace all other cached files.
 
-O_DIRECT requires aligned offsets, lengths and memory, but callers request any byte range. So the enclosing aligned
-range is read in pieces into thread-local memory and copied to the caller's buffer.
+O_DIRECT requires aligned offsets, lengths and memory, but callers can request any byte range. So the enclosing aligned
+range is read in pieces into thread-local memory, and the requested bytes are copied to the caller's buffer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
 
 
 class DirectReads:
-    """Direct reads of open files. Thread-safe.
+    """Read open files with O_DIRECT. Thread-safe.
 
-    If a file system refuses direct reads, one warning is logged and its files are read through the page cache.
+    If a file system refuses direct reads, one warning is logged, and the page cache is used for its files.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,14 @@ class DirectReads:
         self._told = False
 
     def prepare(self, descriptor: int) -> None:
-        """Enable direct reads for an open file. Log a warning if the file system refuses."""
+        """Enable direct reads for an open file. Log a warning if the file system refuses direct reads."""
         if not self._switch(descriptor, on=True):
             self._tell()
 
     def fill(self, descriptor: int, start: int, buffer: memoryview) -> bool:
-        """Fill ``buffer`` from offset ``start``. Return False if the caller has to read through the page cache.
+        """Fill ``buffer`` from offset ``start``.
+
+        Return False if the caller has to read the range through the page cache.
 
         Also return False if the file ends before the buffer is full.
 

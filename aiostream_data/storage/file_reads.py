@@ -1,4 +1,4 @@
-"""Read ranges of local files and detect files that are truncated, modified or replaced during a run. Thread-safe."""
+"""Read byte ranges of local files. Detect files that are truncated, modified or replaced during a run. Thread-safe."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from aiostream_data.storage.urls import safe_url
 MAX_OPEN_FILES = 128
 
 _LEFT_TO_READ = (OSError, OverflowError)
-"""Errors that optional early reads suppress; :meth:`FileReader.read` raises them later if they persist."""
+"""Errors that optional early reads ignore. If an error persists, :meth:`FileReader.read` raises it later."""
 
 _SLICE_NBYTES = 1 << 30
-"""Maximum bytes per ``preadv`` call. Linux reads at most 2 GiB minus one page, other systems less than 2 GiB."""
+"""Maximum bytes per ``preadv`` call. One call reads at most 2 GiB minus one page on Linux, and less than 2 GiB on other
+systems."""
 
 _AT_ONCE: int | None = getattr(os, "RWF_NOWAIT", None)
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
@@ -35,7 +36,7 @@ class FileRead:
     """One range to read.
 
     Attributes:
-        shard: The file with its expected size and version.
+        shard: Reference to the file, with its expected size and version.
         path: Path of the file, with ``~`` expanded.
         start: Offset of the first byte to read.
         buffer: Memory to fill, owned by the caller.
@@ -47,7 +48,7 @@ class FileRead:
     buffer: memoryview
 
     def behind(self, nbytes: int) -> FileRead:
-        """Return the rest of the read after the first ``nbytes`` bytes."""
+        """Return the part of this read after its first ``nbytes`` bytes."""
         return replace(self, start=self.start + nbytes, buffer=self.buffer[nbytes:]) if nbytes else self
 
 
@@ -56,7 +57,7 @@ class FileReader:
 
     Args:
         direct: Bypass the page cache if the file system supports it.
-        counters: Counters that record waits for the file system.
+        counters: Counters of the store, to which the time spent waiting for the file system is added.
     """
 
     def __init__(self, *, direct: bool = False, counters: StorageCounters | None = None) -> None:
@@ -65,17 +66,17 @@ class FileReader:
         self._counting = threading.Lock()
         self._descriptors = DescriptorCache(MAX_OPEN_FILES, self._open)
         self._identities: dict[tuple[str, str], tuple[int, int, int, int]] = {}
-        """Device, inode, time and size of each file at its first read, keyed by path and version."""
+        """Device, inode, modification time and size of each file at its first read, keyed by path and version."""
 
     def close(self) -> None:
-        """Close all idle files. Files in use close at the end of their read. Idempotent."""
+        """Close all idle files. Files that are being read are closed after the read. Idempotent."""
         self._descriptors.close()
 
     def read_all(self, reads: list[FileRead]) -> list[Exception | None]:
-        """Perform reads one after another. Return the error of each read, or None for success.
+        """Perform reads one after another. For each read, return its error, or None if the read succeeded.
 
-        Disks are faster with several requests in their queue, so the kernel is advised of the later reads beforehand.
-        The advice is skipped if the first range is in the page cache, because the other ranges probably are cached.
+        Disks are faster with several requests in their queue, so the kernel is informed of all later reads in advance.
+        This step is skipped if the first range is in the page cache, because then the other ranges are probably cached.
         """
         if len(reads) > 1 and self._direct is None and not self._ends_in_cache(reads[0]):
             for read in reads[1:]:
@@ -83,7 +84,7 @@ class FileReader:
         return [self._outcome(read) for read in reads]
 
     def read(self, read: FileRead) -> bool:
-        """Fill the buffer. Return True if the page cache held all bytes.
+        """Fill the buffer. Return True if all bytes came from the page cache.
 
         Raises:
             ShortReadError: The file ends before the buffer is full.
@@ -100,9 +101,11 @@ class FileReader:
             return self._read(read)
 
     def read_cached(self, read: FileRead) -> int:
-        """Read the cached beginning of the range if the file is open. Return the number of bytes read.
+        """If the file is open, read the beginning of the range that is in the page cache.
 
-        Never waits for a disk or a network. On errors, return 0; :meth:`read` raises them later.
+        Return the number of bytes read.
+
+        This method never waits for a disk or a network. After an error, return 0; :meth:`read` raises the error later.
         """
         if _AT_ONCE is None or self._direct is not None or read.start < 0:
             return 0
@@ -147,13 +150,13 @@ class FileReader:
             return was_cached
 
     def _fill(self, descriptor: int, read: FileRead) -> bool:
-        """Fill the buffer. Return True if the page cache held all bytes."""
+        """Fill the buffer. Return True if all bytes came from the page cache."""
         if self._direct is not None and self._direct.fill(descriptor, read.start, read.buffer):
             return False
         return _fill(read.shard.url, descriptor, read.start, read.buffer)
 
     def _check(self, shard: ShardRef, path: str, status: os.stat_result) -> None:
-        """Raise ObjectChangedError if the file differs from the listing or from its first read."""
+        """Raise ObjectChangedError if the file has changed since it was listed or since its first read."""
         if shard.version and shard.version != file_version(status):
             raise ObjectChangedError(safe_url(shard.url), "the file was modified after it was listed")
         if shard.nbytes is not None and shard.nbytes != status.st_size:
@@ -177,7 +180,7 @@ class FileReader:
         return descriptor
 
     def _ends_in_cache(self, read: FileRead) -> bool:
-        """Return True if the last byte of a read is in the page cache, and False if it is not or cannot be checked."""
+        """Return True if the last byte of a read is in the page cache, and False if not or if this is unknown."""
         if _AT_ONCE is None or not read.buffer:
             return False
         try:
@@ -188,7 +191,10 @@ class FileReader:
             return False
 
     def _announce(self, read: FileRead) -> None:
-        """Advise the kernel to load a range that will be read soon. Ignore errors: the later read raises them."""
+        """Advise the kernel to load a range that will be read soon.
+
+        Ignore errors, because the later read raises them.
+        """
         try:
             with self._descriptors.borrow(read.path) as descriptor:
                 if hasattr(os, "posix_fadvise"):
@@ -202,7 +208,7 @@ def _may_be_outdated(error: OSError) -> bool:
 
 
 def _fill_from_cache(descriptor: int, start: int, buffer: memoryview) -> int:
-    """Copy bytes from the page cache up to the first uncached byte. Return the number of copied bytes."""
+    """Copy bytes of a file from the page cache, up to the first uncached byte. Return the number of copied bytes."""
     if _AT_ONCE is None:
         return 0
     done = 0
@@ -216,7 +222,7 @@ def _fill_from_cache(descriptor: int, start: int, buffer: memoryview) -> int:
 
 
 def _fill(url: str, descriptor: int, start: int, buffer: memoryview) -> bool:
-    """Fill the buffer. Return True if the page cache held all bytes."""
+    """Fill the buffer. Return True if all bytes came from the page cache."""
     done = _fill_from_cache(descriptor, start, buffer)
     was_cached = done == len(buffer)
     while done < len(buffer):

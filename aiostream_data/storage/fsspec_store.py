@@ -19,18 +19,18 @@ from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
 
 _PLAIN_OPTIONS: Final = ("connect_timeout", "first_byte_timeout", "read_timeout", "total_timeout", "verify")
-"""Options of the s3://, gs:// and http:// stores. Most fsspec file systems would ignore them silently."""
+"""Options of the s3://, gs:// and http:// stores. Most fsspec file systems would silently ignore these options."""
 
 
 class FsspecStore:
-    """Store that reads from one fsspec file system, created on first use and owned by the store.
+    """Store that reads from one fsspec file system. The store creates the file system on first use.
 
     Asynchronous file systems run on the caller's event loop, never on fsspec's global loop. Synchronous file systems
-    run on worker threads. Retries inside the file system stay enabled. Threads cannot be interrupted: the thread of a
-    cancelled call runs until its call returns.
+    run on worker threads. Retries inside the file system stay enabled. A thread cannot be interrupted: after a call is
+    cancelled, its thread runs until the call returns.
 
     Args:
-        scheme: fsspec's name of the protocol.
+        scheme: Name of the protocol in fsspec.
         options: Arguments for the file system's constructor.
     """
 
@@ -88,7 +88,7 @@ class FsspecStore:
             await session.close()
 
     async def _call(self, method: str, path: str, **kwargs: Any) -> Any:
-        """Call a method of the file system with the path in the file system's own form."""
+        """Call a method of the file system with ``path`` converted to the file system's own format."""
         async with self._opening:
             if self._opened is None:
                 self._opened = await run_detached(self._run_blocking, open_file_system, self._scheme, self._options)
@@ -100,7 +100,9 @@ class FsspecStore:
 
 
 def open_file_system(scheme: str, options: StoreOptions) -> Any:
-    """Return a new fsspec file system without a listing cache. Blocking: it imports packages and may connect.
+    """Return a new fsspec file system without a listing cache.
+
+    Blocking: the function imports packages, and the file system may open connections.
 
     Raises:
         MissingExtraError: fsspec, or the package it needs for this scheme, is not installed.
@@ -127,7 +129,7 @@ def _understood(scheme: str, kind: type, options: StoreOptions) -> dict[str, Any
     """Return the constructor options for a file system.
 
     Raises:
-        PlanError: An option belongs to other stores and would be ignored silently.
+        PlanError: An option is for other stores, and this file system would silently ignore it.
     """
     settings = dict(options)
     reader = settings.pop("reader", "auto")
@@ -153,7 +155,7 @@ def _shard(url: str, entry: Mapping[str, Any]) -> ShardRef:
 
 
 def _version(entry: Mapping[str, Any]) -> str:
-    """Return the ETag, generation or modification time in a listing entry as the object's version, or ""."""
+    """Return the object's version from a listing entry: ETag, generation or modification time, or "" if missing."""
     for name in ("ETag", "etag", "generation", "LastModified", "last_modified", "mtime", "created"):
         value = entry.get(name)
         if value:

@@ -1,7 +1,8 @@
-"""Store for Google Cloud Storage: gcsfs finds credentials and endpoint; this module sends and checks requests.
+"""Store for Google Cloud Storage. gcsfs finds the credentials and endpoint; this module sends requests and checks
+answers.
 
-Only the session, headers and URLs of gcsfs are used. The read calls of gcsfs would add retries of half a minute inside
-this package's retries, and hide the HTTP status of most errors.
+Only the session, headers and URLs of gcsfs are used. The read methods of gcsfs are not used: they add retries of half a
+minute and hide the HTTP status of most errors.
 """
 
 from __future__ import annotations
@@ -60,15 +61,17 @@ _PAGE_LIMIT_NBYTES = 64 << 20
 _DETAIL_NBYTES = 16 << 10
 _FIELDS = "name,size,generation"
 _METHODS = frozenset({"google_default", "cache", "cloud", "token", "anon"})
-"""Values of ``token`` that name a credential method of gcsfs. Other strings are file names or tokens."""
+"""Values of ``token`` that name a credential method of gcsfs. All other strings are file names or access tokens."""
 
 
 class GcsStore:
-    """Store for objects under ``gs://bucket/name``. Names are used byte for byte and never unquoted.
+    """Store for objects under ``gs://bucket/name``.
+
+    Object names are used byte for byte: ``%`` sequences are not decoded.
 
     All options of ``gcsfs.GCSFileSystem`` are accepted: ``token`` (``"anon"`` for public buckets), ``project``,
     ``endpoint_url``, ``requester_pays``, ``session_kwargs`` and others. Without a token, Google's default credentials
-    are used. The variable ``STORAGE_EMULATOR_HOST`` is respected. Further options:
+    are used. The environment variable ``STORAGE_EMULATOR_HOST`` selects another endpoint. Further options:
 
     - ``connect_timeout``, ``first_byte_timeout``, ``total_timeout``: time limits in seconds.
     - ``read_timeout``: longest pause between two received chunks, in seconds.
@@ -163,7 +166,7 @@ class GcsStore:
     async def _read_plain(
         self, shard: ShardRef, path: str, params: Mapping[str, str], start: int, buffer: memoryview
     ) -> bool:
-        """Read with the built-in client. Return False if the library has to send the request."""
+        """Read a range with the built-in HTTP client. Return False if gcsfs has to send the request."""
         await self._open()
         assert self._plain is not None
         target = self._plain.target(path, params)
@@ -207,7 +210,7 @@ class GcsStore:
             self._plain.distrust()
 
     async def _refresh(self, file_system: Any) -> None:
-        """Refresh the token on a worker thread, because google-auth blocks."""
+        """Refresh the access token on a worker thread, because google-auth blocks its thread."""
         credentials = file_system.credentials.credentials
         await run_detached(self._run_blocking, credentials.refresh, TokenRequest(left_s()))
 
@@ -231,7 +234,7 @@ class GcsStore:
     async def _get(
         self, url: str, path: str, params: Mapping[str, str], headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a GET request and lend the successful answer to the block.
+        """Send a GET request and yield the successful answer, which is open inside the block.
 
         Raises:
             StorageError: The server answered with an error status.
@@ -268,7 +271,7 @@ class GcsStore:
 
 
 def make_file_system(options: StoreOptions) -> Any:
-    """Return a ``gcsfs.GCSFileSystem`` for the caller's loop. Blocking: gcsfs may request credentials.
+    """Return a ``gcsfs.GCSFileSystem`` for the caller's loop. Blocking: gcsfs may request credentials over the network.
 
     Raises:
         MissingExtraError: gcsfs is not installed.
@@ -304,9 +307,9 @@ def make_file_system(options: StoreOptions) -> Any:
 
 
 def credentials_of(token: Any) -> Any:
-    """Return credentials for an access token passed as text. Return any other value unchanged.
+    """Convert an access token passed as text to credentials. Return any other value of ``token`` unchanged.
 
-    gcsfs would put the token into a URL to query its expiry, and error messages would contain that URL.
+    Otherwise gcsfs would send the token in a URL to query its expiry, and error messages would contain this URL.
 
     Raises:
         PlanError: ``token`` is the name of a missing file.
@@ -325,7 +328,7 @@ def _object_path(bucket: str, key: str) -> str:
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers with names in lower case. Join repeated headers with ", "."""
+    """Return HTTP headers with names in lower case. Join the values of repeated headers with ", "."""
     joined: dict[str, str] = {}
     for name, value in headers.items():
         key = name.lower()

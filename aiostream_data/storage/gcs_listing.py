@@ -1,4 +1,4 @@
-"""Parse and validate object metadata and listings of Google's JSON API."""
+"""Parse and validate object metadata and listings of Google Cloud Storage's JSON API."""
 
 from __future__ import annotations
 

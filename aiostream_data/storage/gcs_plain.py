@@ -1,4 +1,4 @@
-"""Address and headers for plain GET requests to Google Cloud Storage, taken from a gcsfs file system."""
+"""Compute the address and headers of plain GET requests to Google Cloud Storage, from a gcsfs file system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GcsPlain:
         """Return the address of a request.
 
         Args:
-            path: Quoted path after the endpoint, without a leading slash.
+            path: Percent-encoded path after the endpoint, without a leading slash.
         """
         parts = urlsplit(self._file_system._location)
         query = urlencode(self._file_system._get_params(dict(params)))
@@ -37,7 +37,10 @@ class GcsPlain:
         return RequestTarget(parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https", where)
 
     async def headers(self) -> dict[str, str]:
-        """Return the authorization headers. The first caller that finds the token expired renews it for all callers."""
+        """Return the authorization headers.
+
+        The first caller after the token has expired renews the token for all callers.
+        """
         credentials = self._file_system.credentials.credentials
         if credentials is None:
             return {}
@@ -50,7 +53,7 @@ class GcsPlain:
         return headers
 
     def distrust(self) -> None:
-        """Discard the token because Google refused it."""
+        """Discard the access token, because Google refused it."""
         credentials = self._file_system.credentials.credentials
         if credentials is not None:
             credentials.token = None

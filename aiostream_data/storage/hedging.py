@@ -1,8 +1,10 @@
 """Hedging policy: decide when to send a second request for a late range, within a limit on duplicated bytes.
 
-Recent latencies are kept by size class. A request counts as late when it exceeds both the 95th percentile and twice
-the median of its class. The median condition avoids second requests to stores with uniform latencies: there, late
-answers wait for each other or for this process. Duplicated bytes are limited to a share of all bytes, so that hedging
+Recent latencies are recorded separately for each size class of ranges. A request counts as late when it exceeds both
+the 95th percentile and twice
+the median of its class. The median condition prevents second requests to stores with nearly constant latencies. At such
+stores, an answer is late because of other answers or because of this process. Duplicated bytes are limited to a share
+of all bytes, so that hedging
 does not double the load on a slow store. Reference: Dean and Barroso, "The Tail at Scale".
 """
 
@@ -13,15 +15,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 KEPT: Final = 128
-"""Number of latencies kept per size class."""
+"""Number of latencies recorded per size class of ranges."""
 
 LEAST: Final = 32
-"""Minimum number of recorded latencies in a size class before its requests are hedged."""
+"""Minimum number of latencies recorded in a size class before its requests are hedged (sent twice if late)."""
 
 QUANTILE: Final = 0.95
 
 USUAL: Final = 2.0
-"""A late request has also taken at least this multiple of the median latency."""
+"""A request is late only if it has taken at least this multiple of the median latency."""
 
 SHARE: Final = 0.02
 """Maximum ratio of duplicated bytes to delivered bytes."""
@@ -48,13 +50,13 @@ class _Times:
 
 @dataclass(slots=True)
 class Hedging:
-    """Hedging state of one store.
+    """Latencies and counters with which requests to one store are hedged (sent twice if late).
 
     Attributes:
         delivered: Bytes returned to callers.
-        doubled: Bytes requested a second time.
+        doubled: Bytes requested a second time, in second requests.
         begun: Second requests sent.
-        won: Second requests that were answered first.
+        won: Second requests that were answered before the first request.
     """
 
     delivered: int = 0
@@ -64,14 +66,14 @@ class Hedging:
     _times: dict[int, _Times] = field(default_factory=dict)
 
     def wait_s(self, nbytes: int) -> float | None:
-        """Return the seconds to wait before a second request, or None to send no second request."""
+        """Return the seconds to wait before a second request for a late range, or None to send no second request."""
         times = self._times.get(nbytes.bit_length())
         if times is None or times.late_s is None or self.doubled + nbytes > SHARE * self.delivered:
             return None
         return max(LEAST_WAIT_S, times.late_s)
 
     def begin(self, nbytes: int) -> bool:
-        """Count a second request and return True, or return False if the byte limit is reached."""
+        """Count a second request and return True. Return False if the limit on duplicated bytes is reached."""
         if self.doubled + nbytes > SHARE * self.delivered:
             return False
         self.doubled += nbytes

@@ -15,24 +15,24 @@ from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.racing import first_of_two
 
 Room: TypeAlias = Callable[[int], object | None]
-"""``room(nbytes)`` returns a lease that reserves ``nbytes`` of memory while it is held, or None without free memory."""
+"""``room(nbytes)`` returns a lease, which reserves memory until the lease is deleted; None if the memory is full."""
 
 
 def any_room(nbytes: int) -> object:
-    """Accept every reservation, without a memory limit."""
+    """Accept every reservation of memory, without a memory limit."""
     return nbytes
 
 
 @dataclass(slots=True)
 class HedgingStore:
-    """Store wrapper that hedges late reads. Owns ``inner`` and closes it.
+    """Store wrapper that sends a second request for a late read. Closing the wrapper closes ``inner``.
 
-    :mod:`.hedging` decides when a second request is sent. Each second request needs a second buffer, which is released
-    as soon as one of the two requests is answered.
+    The module :mod:`.hedging` decides when to send a second request. Each second request needs a second buffer, which
+    is released as soon as one of the two requests is answered.
 
     Attributes:
-        room: Reserves memory for the second buffer. Without free memory, no second request is sent.
-        counters: Counters of the store, updated with second requests.
+        room: Reserves memory for the second buffer. If memory is full, no second request is sent.
+        counters: Counters of the store, to which second requests are added.
     """
 
     inner: Store

@@ -43,11 +43,12 @@ _REQUEST_IDS: Final = ("x-request-id", "x-amz-request-id", "x-guploader-uploadid
 """Response headers that may contain the server's request id."""
 
 _NO_HEAD_STATUSES = frozenset({400, 403, 405, 501})
-"""Error statuses of HEAD after which a GET may still succeed. URLs signed for GET answer HEAD with 403."""
+"""Error statuses of a HEAD request after which a GET may succeed. For URLs signed for GET, servers answer HEAD with
+403."""
 
 
 class HttpStore:
-    """Store for HTTP and HTTPS. URLs are literal: HTTP has no listing, so wildcards are not supported.
+    """Store for HTTP and HTTPS. Wildcards in URLs are not supported, because HTTP has no listing.
 
     Proxies and ``~/.netrc`` are taken from the environment. Options:
 
@@ -58,7 +59,7 @@ class HttpStore:
     - ``max_connections``: limit on concurrent requests.
     - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses aiohttp. ``"auto"`` uses
       the built-in client if it supports the request.
-    - ``client_kwargs``: arguments for ``aiohttp.ClientSession``. With ``reader="auto"``, they select aiohttp.
+    - ``client_kwargs``: arguments for ``aiohttp.ClientSession``. With ``reader="auto"``, such arguments select aiohttp.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -138,9 +139,9 @@ class HttpStore:
             await session.close()
 
     async def _info_by_range(self, url: str) -> ShardRef:
-        """Request the first byte and return the object's size from the answer. Used if HEAD reports no size or 0.
+        """Request the first byte of an object and return the object's size from the answer.
 
-        Some servers report a size of 0 for content that they generate on request, although the object is not empty.
+        This is used if HEAD reports no size or 0. Some servers report 0 for content that they generate on request.
         """
         self.counters.sent("GET")
         async with self._route.asking(url), self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
@@ -162,7 +163,10 @@ class HttpStore:
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request and lend its answer to the block. Close the connection if the body was not read to its end."""
+        """Send a request and yield the answer.
+
+        After the block, close the connection if the body was not read completely.
+        """
         import yarl
 
         session = self._open_session()
@@ -214,10 +218,10 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
 
 
 def _with_secrets(settings: dict[str, Any]) -> dict[str, str]:
-    """Remove ``auth`` and ``cookies`` from the session settings, and return the session's headers including them.
+    """Remove ``auth`` and ``cookies`` from the session settings. Return the session's headers with both added.
 
-    aiohttp would send ``auth`` and ``cookies`` to every origin it is redirected to. The redirect guard removes headers
-    that contain secrets.
+    aiohttp would send ``auth`` and ``cookies`` to the target of every redirect. The redirect guard removes headers that
+    contain secrets.
     """
     headers = dict(settings["headers"] or {})
     named = {name.lower() for name in headers}
@@ -251,9 +255,9 @@ def headers_of(options: StoreOptions) -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def target_of(url: str) -> RequestTarget | None:
-    """Return the address of a request for a URL, or None if the URL needs a full HTTP client.
+    """Return the server and path to request for a URL, or None if only a full HTTP client can handle the URL.
 
-    Quoted URLs, in particular presigned ones, are sent unchanged.
+    Percent-encoded URLs, in particular presigned URLs, are sent unchanged.
     """
     try:
         parts = urlsplit(url)
@@ -267,7 +271,7 @@ def target_of(url: str) -> RequestTarget | None:
 
 
 def has_netrc() -> bool:
-    """Return True if a netrc file exists, which may contain passwords for HTTP servers."""
+    """Return True if a ``.netrc`` file exists. The file may contain passwords for HTTP servers."""
     return os.path.exists(os.environ.get("NETRC") or os.path.expanduser("~/.netrc"))
 
 
@@ -277,7 +281,7 @@ def _condition(shard: ShardRef) -> dict[str, str]:
 
 
 def version_of(headers: Mapping[str, str]) -> str:
-    """Return the ETag, else the modification time, else ""."""
+    """Return the object's version: the ETag header, else the Last-Modified header, else ""."""
     return headers.get("ETag", "") or headers.get("Last-Modified", "")
 
 

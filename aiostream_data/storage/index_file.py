@@ -1,4 +1,5 @@
-"""Index of a data set: a JSON Lines file that names the shards, so that the store need not list them. Does no I/O.
+"""Index of a data set: a JSON Lines file with the URLs of all shards, which replaces a listing of the store. Does no
+I/O.
 
 The first line contains the format name and the number of shards, so that truncated files are detected::
 
@@ -6,8 +7,8 @@ The first line contains the format name and the number of shards, so that trunca
     {"url": "train-000.tfrecord", "nbytes": 104857600, "version": "\"9b2cf5\"", "records": 1000}
     {"url": "train-001.tfrecord", "nbytes": 104857600}
 
-URLs without a scheme are relative to the index. An index is untrusted input: it may only name objects next to or below
-itself, or elsewhere in the same store. Only an index in a local file may name local files.
+URLs without a scheme are relative to the index. An index is untrusted input: it may only name objects in its own
+folder, in subfolders, or elsewhere in the same store. Only an index in a local file may name local files.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ def format_index(index_url: str, shards: Sequence[IndexedShard]) -> bytes:
 
 
 def parse_index(index_url: str, content: bytes | memoryview) -> list[IndexedShard]:
-    """Return the shards of an index in file order, with absolute URLs.
+    """Return the shards in the order of the index file, with absolute URLs.
 
     Raises:
-        IndexFileError: The content is not an index, is truncated, names a shard twice, or names a forbidden URL.
+        IndexFileError: The content is not an index, is truncated, contains a shard twice, or contains a forbidden URL.
     """
     found: list[IndexedShard] = []
     known: set[str] = set()
@@ -76,7 +77,7 @@ def parse_index(index_url: str, content: bytes | memoryview) -> list[IndexedShar
 
 
 def check_nbytes(index_url: str, nbytes: int) -> None:
-    """Check the size of an index before it is read.
+    """Check the size of an index file before the file is read.
 
     Raises:
         IndexFileError: ``nbytes`` exceeds `MAX_NBYTES`.
@@ -86,7 +87,7 @@ def check_nbytes(index_url: str, nbytes: int) -> None:
 
 
 def choose_shards(index_url: str, shards: Sequence[IndexedShard], patterns: Iterable[str]) -> list[ShardRef]:
-    """Return the shards that match each pattern, sorted by URL within each pattern, as a listing is.
+    """Return the shards that match each pattern. As in a listing, the matches of each pattern are sorted by URL.
 
     Without patterns, return all shards in the order of the index.
 
@@ -130,7 +131,7 @@ def _relative(index_url: str, url: str) -> str:
 
 
 def _folder(index_url: str) -> str:
-    """Return the prefix for relative URLs: the index's folder, or "" for the current directory."""
+    """Return the prefix of relative URLs in an index: the folder of the index, or "" for the current directory."""
     path = index_url.partition("?")[0] if is_http(split_url(index_url).scheme) else index_url
     head, slash, _ = path.rpartition("/")
     return head + slash
@@ -189,7 +190,7 @@ def _resolved(index_url: str, number: int, url: str) -> str:
     """Return the absolute URL of a shard.
 
     Raises:
-        IndexFileError: The index may not name this URL.
+        IndexFileError: The index must not contain this URL.
     """
     if not url or not _is_printable(url):
         raise IndexFileError(safe_url(index_url), number, "url is empty or contains control characters")

@@ -1,4 +1,4 @@
-"""Read the index of a data set with one size look-up and one GET request."""
+"""Read the index file of a data set with one size look-up and one GET request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Reads(Protocol):
 
 
 async def read_index_bytes(stores: Reads, index_url: str) -> bytearray:
-    """Return the content of an index.
+    """Return the content of an index file.
 
     Raises:
         StorageError: The index cannot be read, or was replaced during the read.

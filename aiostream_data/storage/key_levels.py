@@ -1,8 +1,9 @@
-"""Plan the listings that find all keys matching a pattern in a flat key space, level by level. Does no I/O.
+"""Plan listings that find all object keys matching a pattern, one directory level after another. Does no I/O.
 
-A store lists keys by prefix, in pages, and can fold keys with a further ``/`` into directory entries. The text before
-the first wildcard of a pattern becomes the prefix. A wildcard in the last segment needs one folded listing. For a
-wildcard in an earlier segment, the directories are listed and the search continues in the matching ones.
+A store lists keys by prefix, in pages. A folded listing returns keys with another ``/`` after the prefix as directory
+entries. The text before the first wildcard of a pattern becomes the prefix. A wildcard in the last segment needs one
+folded listing. For a wildcard in an earlier segment, the directories are listed, and the search continues in the
+matching directories.
 """
 
 from __future__ import annotations
@@ -12,26 +13,26 @@ from itertools import product
 from typing import NamedTuple
 
 MOST_PREFIXES = 16
-"""Maximum number of prefixes that a character set such as ``[0-9]`` is expanded to."""
+"""Maximum number of prefixes into which character sets such as ``[0-9]`` are expanded."""
 
 FLAT_ABOVE = 16
-"""Above this number of directories in one page of keys, listing continues without folding.
+"""Number of directories in one page of keys above which listing continues without folding into directories.
 
-Many directories in one page contain few keys each, so one flat listing needs fewer requests than one listing per
-directory."""
+If one page contains many directories, each directory has few keys. One flat listing then needs fewer requests than a
+listing of each directory."""
 
 _MAGIC = re.compile(r"[*?\[]")
 _SET = re.compile(r"\[([^\]!^\[][^\]\[]*)\]")
 
 
 class LevelStep(NamedTuple):
-    """Next listing step of a search.
+    """Next listing step in a search for object keys.
 
     Attributes:
-        prefixes: Key prefixes to list concurrently. No prefix is the beginning of another.
-        directory: Common part of the prefixes up to the last ``/``.
-        segment: First pattern segment with a wildcard; "" if no wildcard is left and the only prefix is a key.
-        rest: Pattern after the segment, without a leading ``/``; "" for the last segment.
+        prefixes: Key prefixes to list concurrently. No prefix begins with another prefix.
+        directory: Common beginning of the prefixes, up to the last ``/``.
+        segment: First pattern segment with a wildcard; "" without wildcards, in which case the only prefix is a key.
+        rest: Pattern text after ``segment``, without a leading ``/``; "" if ``segment`` is the last segment.
     """
 
     prefixes: tuple[str, ...]
@@ -41,7 +42,7 @@ class LevelStep(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """True if matching keys contain no ``/`` after the directory."""
+        """True if no matching key contains a ``/`` after the directory."""
         return not self.rest and self.segment != "**"
 
     @property
@@ -51,7 +52,7 @@ class LevelStep(NamedTuple):
 
 
 def next_step(directory: str, pattern: str) -> LevelStep:
-    """Return the listing step for a pattern below ``directory``, a literal prefix that is "" or ends with ``/``."""
+    """Return the listing step for a pattern below ``directory``, which is "" or ends with ``/``."""
     segments = pattern.split("/")
     for index, segment in enumerate(segments):
         if _MAGIC.search(segment):
@@ -62,13 +63,16 @@ def next_step(directory: str, pattern: str) -> LevelStep:
 
 
 def lists_flat(step: LevelStep, keys: list[str]) -> bool:
-    """Return True if the first page of keys shows that listing should continue without folding directories."""
+    """Return True if a first page of keys contains so many directories that listing should not fold directories."""
     at = len(step.directory)
     return len({key[at:].partition("/")[0] for key in keys}) > FLAT_ABOVE
 
 
 def _heads(segment: str) -> tuple[str, ...]:
-    """Return the literal prefixes of all names that match a segment. No prefix is the beginning of another."""
+    """Return literal prefixes that cover all names matching a pattern segment.
+
+    No prefix begins with another prefix.
+    """
     parts: list[list[str]] = []
     count, position = 1, 0
     while position < len(segment):
@@ -86,7 +90,7 @@ def _heads(segment: str) -> tuple[str, ...]:
 
 
 def _members(segment: str, position: int) -> tuple[list[str], int] | None:
-    """Return the characters of the simple set at ``position`` and its end, or None if the set is not simple."""
+    """Return the characters and the end of the character set at ``position``, or None if the set is not simple."""
     found = _SET.match(segment, position)
     if found is None:
         return None

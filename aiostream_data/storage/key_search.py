@@ -1,4 +1,4 @@
-"""Find the keys that match a pattern, with concurrent listings. No page is requested twice."""
+"""Find the object keys that match a pattern, with concurrent listings. No page is requested twice."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 LISTINGS_AT_ONCE = 16
 
 PAGE_KEYS = 1000
-"""Keys per page of a listing: the maximum of S3."""
+"""Number of keys per page of a listing: the maximum that S3 allows."""
 
 _CURE: Final = "use an index file (index=) instead of a pattern"
 
 
 class ListedKey(NamedTuple):
-    """Listed key with its size in bytes and its version."""
+    """Object key from a listing, with the object's size in bytes and version."""
 
     key: str
     nbytes: int
@@ -34,7 +34,8 @@ class PageRequest(NamedTuple):
 
     Attributes:
         prefix: Prefix of the keys to list.
-        folded: Return keys with a ``/`` after the prefix as directories: their text up to and including that ``/``.
+        folded: If a key has a ``/`` after the prefix, return only its directory: the text up to and including this
+            ``/``.
         most: Maximum number of keys in the page.
         token: Continuation token from the previous page; "" for the first page.
     """
@@ -46,7 +47,7 @@ class PageRequest(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a listing. ``token`` requests the next page; it is "" in the last page."""
+    """One page of a listing. The continuation ``token`` requests the next page and is "" in the last page."""
 
     entries: list[ListedKey]
     directories: list[str]
@@ -60,7 +61,7 @@ class KeySearch:
     """Key search in the buckets of one store. Used from one event loop.
 
     Received pages are kept until a search succeeds. So the retry of a failed search requests only the missing pages,
-    and long listings finish even if single requests fail.
+    and long listings succeed even if single requests fail.
     """
 
     def __init__(self) -> None:
@@ -68,15 +69,15 @@ class KeySearch:
         self._pages: dict[str, dict[PageRequest, Page]] = {}
 
     async def find(self, url: str, key_pattern: str, list_page: ListPage) -> list[ListedKey]:
-        """Return the matching keys, sorted. Keys that end with ``/`` are directories and are skipped.
+        """Return the keys that match a pattern, sorted. Keys that end with ``/`` are directories and are skipped.
 
         Args:
-            url: URL of the whole pattern; identifies the search for a retry.
-            key_pattern: Pattern for the keys of the bucket.
+            url: URL with the complete pattern; identifies the search when it is retried.
+            key_pattern: Pattern for object keys in the bucket.
             list_page: Coroutine function that requests one page from the bucket.
 
         Raises:
-            StorageError: A page request failed. Raised after all concurrent requests have ended.
+            StorageError: The request for a page failed. This error is raised after all concurrent requests have ended.
         """
         search = _Search(url, key_pattern, list_page, self._pages.setdefault(url, {}), self._at_once)
         await search.below("", key_pattern)
@@ -101,7 +102,7 @@ class _Search:
         self._at_once = at_once
 
     async def below(self, directory: str, pattern: str) -> None:
-        """Find the keys below a directory that match the rest of the pattern."""
+        """Find the keys below a directory that match the remaining pattern."""
         step = next_step(directory, pattern)
         if not step.segment:
             self._take((await self._page(PageRequest(step.prefixes[0], folded=True, most=1))).entries)
@@ -111,7 +112,7 @@ class _Search:
             await _all(self._directories(step, prefix) for prefix in step.prefixes)
 
     async def _directories(self, step: LevelStep, prefix: str) -> None:
-        """Search the matching directories. Use one flat listing for all of them if that needs fewer requests."""
+        """Search the matching directories. Use one flat listing for all directories if this needs fewer requests."""
         first = PageRequest(prefix, folded=False, most=PAGE_KEYS)
         page = await self._page(first)
         if not page.token or lists_flat(step, [entry.key for entry in page.entries]):
@@ -123,7 +124,7 @@ class _Search:
         await _all(self.below(directory, step.rest) for directory in names)
 
     async def _list(self, prefix: str, *, folded: bool) -> list[str]:
-        """Record the matching keys of a whole listing, page by page. Return the folded directories."""
+        """Request all pages of a listing and record the matching keys. Return the folded directories."""
         directories: list[str] = []
         tokens: set[str] = set()
         request = PageRequest(prefix, folded, PAGE_KEYS)
@@ -161,7 +162,7 @@ def _is_again(before: Page, page: Page) -> bool:
 
 
 async def _all(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines concurrently. When all have ended, raise the first failure in argument order."""
+    """Run coroutines concurrently. When all coroutines have ended, raise the first failure in argument order."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         if tasks:
