@@ -132,7 +132,7 @@ def _step_at(steps: Sequence[tuple[int, Vector]], row: int) -> WeightSpan:
 
 
 def schedule_of(weights: WeightPlan | None, names: tuple[str, ...], every: int = 1) -> Schedule:
-    """Convert a ``weights`` argument to a schedule. None means equal weights.
+    """Convert the user's ``weights`` argument to a schedule. None means equal weights.
 
     Raises:
         PlanError: The weights are not numbers, their count is wrong, one is negative, all are 0, or the steps are out

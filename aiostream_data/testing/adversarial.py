@@ -4,8 +4,8 @@ Every device stream is a queue of steps. A seeded scheduler runs the steps one a
 backend (:mod:`.stream_model`). A device copy reads its source when it *runs*, in two steps. So if a slot is written or
 freed too early, the copy produces torn data or a violation. Enqueued work refers to addresses, not arrays
 (:mod:`.address_model`). Freed memory is poisoned. Freed consumer memory returns to a pool for immediate reuse, as in
-framework allocators. Code that passes with many scheduler seeds does not depend on lucky timing on a GPU. The
-simulation does not test a real driver.
+framework allocators. Code that passes with many scheduler seeds does not depend on lucky timing on a GPU. This
+simulation does not test a real device driver.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class AdversarialBackend(AdversarialMemory):
         """Enqueue a consumer's kernel and return immediately.
 
         Args:
-            stream: Stream that runs the kernel.
+            stream: Device stream that runs the kernel.
             kernel: Function that is called with ``arrays`` when the scheduler selects it, possibly on another thread.
                 The kernel reads the memory content at the time of this call. The kernel must not keep the arrays or
                 call the stage.

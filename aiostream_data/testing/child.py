@@ -1,7 +1,7 @@
 """Run a Python module until standard input closes: ``python -m aiostream_data.testing.child MODULE ARGS``.
 
-The parent process keeps the write end of the standard input pipe. When the parent exits for any reason, the pipe closes
-and the module ends.
+The parent process keeps the write end of the standard input pipe. When the parent process exits for any reason, the
+pipe closes and the module ends.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _foreign_bits(value: Any) -> tuple[Hashable, ...] | None:
 
 
 def same(expected: Any, found: Any) -> bool:
-    """Return True if both values have the same types, structure and bits; see :func:`canonical`."""
+    """Return True if both values have the same types, the same structure and the same bits; see :func:`canonical`."""
     return canonical(expected) == canonical(found)
 
 
@@ -123,7 +123,7 @@ def shown(value: Any) -> str:
 
 
 def sequence_difference(expected: Sequence[Any], found: Sequence[Any], compare: Compare) -> str | None:
-    """Describe the first difference between two sequences of elements, or return None if they are equal."""
+    """Describe the first difference between two sequences of elements, or return None if the sequences are equal."""
     for place, (wanted, got) in enumerate(zip(expected, found, strict=False)):
         if not compare(wanted, got):
             return f"element {place} of the rest differs: {difference(wanted, got)}"

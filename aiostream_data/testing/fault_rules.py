@@ -84,7 +84,7 @@ class RuleBook:
 
 
 def draw(seed: int, number: int, facts: Facts, attempt: int) -> float:
-    """Return a pseudo-random number in [0, 1) that depends only on the arguments."""
+    """Return a pseudo-random number in [0, 1) that depends only on the arguments of this function."""
     text = repr((seed, number, facts.kind, facts.method, facts.name, facts.start, facts.stop, attempt))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") / _SPAN
 

@@ -91,7 +91,7 @@ def write_script(
         answer: The correct answer.
         fault: Fault to apply; None for a correct response.
         method: Request method; the response to a HEAD request gets no body.
-        read: Function that reads the bytes of a slice; used to invert a byte.
+        read: Function that reads the bytes of a slice, needed to invert a byte.
         newer: Function that replaces the object in the middle of its body. It returns the same slice of the new
             version.
         close: True if the client requested to close the connection.

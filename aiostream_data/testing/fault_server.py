@@ -1,4 +1,4 @@
-"""Local object store (S3, GCS or plain HTTP) with scripted latency, bandwidth limits and faults.
+"""Local object store server (S3, GCS or plain HTTP) with scripted latency, bandwidth limits and faults.
 
 The kernel sends object bodies from a file, so the server is fast enough to benchmark clients. The server logs every
 request. The server applies the faults described in :mod:`aiostream_data.testing.faults` to single requests. The server
@@ -64,7 +64,7 @@ class FaultServer:
     """Handle of a running fault server. The methods of the handle block; any thread can call them.
 
     Attributes:
-        dialect: ``s3``, ``gcs`` or ``http``.
+        dialect: API of the server: ``s3``, ``gcs`` or ``http``.
         endpoint_url: ``http://127.0.0.1:port``, or ``https``.
     """
 
@@ -93,7 +93,7 @@ class FaultServer:
 
         Args:
             name: ``bucket/key``; for plain HTTP, any path.
-            data: Content of the object.
+            data: Content of the object to store.
         """
         self._do("PUT", f"object/{quote(name)}", data)
         return self.url(name)
@@ -163,7 +163,7 @@ def fault_server(
     After the block, no thread, process, socket or file remains.
 
     Args:
-        dialect: ``s3``, ``gcs`` or ``http``.
+        dialect: API of the server: ``s3``, ``gcs`` or ``http``.
         where: ``thread`` or ``process``. Use ``process`` for benchmarks, because a server thread shares the interpreter
             with the client.
         port: Port to listen on; 0 selects a free port.

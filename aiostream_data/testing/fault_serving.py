@@ -35,7 +35,7 @@ async def serving(
     Args:
         site: Site to serve: objects, rules and log of the server.
         port: Port to listen on; 0 selects a free port.
-        tls: TLS context; None for plain text.
+        tls: TLS context; None for HTTP without TLS.
 
     Raises:
         OSError: The port is already in use.

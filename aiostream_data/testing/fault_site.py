@@ -34,7 +34,7 @@ class FaultSite:
     Attributes may be replaced while the server runs.
 
     Args:
-        dialect: ``s3``, ``gcs`` or ``http``.
+        dialect: API of the server: ``s3``, ``gcs`` or ``http``.
         seed: Seed of all random draws of the server.
     """
 
@@ -87,7 +87,7 @@ class FaultSite:
         return steps, seen
 
     def close(self) -> None:
-        """Close the file that stores the objects."""
+        """Close the file that contains the stored objects."""
         self.objects.close()
 
     def _answer(

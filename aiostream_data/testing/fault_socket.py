@@ -65,7 +65,7 @@ class FaultSocket:
 
         Raises:
             PeerGone: The client closed the connection in the middle of a request.
-            ValueError: More than ``limit`` bytes arrived without ``end``.
+            ValueError: More than ``limit`` bytes arrived before the bytes ``end``.
         """
         while (place := self._received.find(end)) < 0:
             if len(self._received) > limit:
@@ -123,7 +123,7 @@ class FaultSocket:
             self.filed_nbytes += sent
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for ``seconds``; None waits until the client disconnects.
+        """Wait for ``seconds`` seconds; None waits until the client disconnects.
 
         Raises:
             PeerGone: The client has disconnected.

@@ -1,7 +1,7 @@
 """Store that injects faults according to rules, to test pipelines without sockets.
 
-The store uses the rules of the fault server (:mod:`aiostream_data.testing.faults`). For each fault, the reader sees the
-effect that a real store would produce: an error of this package, truncated data, delays or wrong bytes.
+The store uses the same rules as the fault server (:mod:`aiostream_data.testing.faults`). A fault has the same effect as
+in a real store. The reader gets an error of this package, truncated data, delays or wrong bytes.
 
 Example: each ``faulty://`` object fails once, and the dataset still delivers everything::
 
@@ -50,8 +50,8 @@ class StoreRequest:
     """Request received by a :class:`FaultStore`.
 
     Attributes:
-        kind: ``head`` for :meth:`FaultStore.info`, ``list``, or ``get``.
-        url: URL as the caller passed it; for a listing, the pattern.
+        kind: Kind of request: ``head`` for :meth:`FaultStore.info`, ``list``, or ``get``.
+        url: URL as the caller passed it; for a listing, the URL pattern.
         start, stop: Requested byte range; both are 0 for requests without a range.
         fault: Injected fault, or None for a correct answer.
     """
@@ -69,7 +69,7 @@ Requests: TypeAlias = list[StoreRequest]
 class FaultStore:
     """Store that forwards requests to ``inner`` and injects faults into requests that match a rule.
 
-    Rules match the URL of a request without its scheme. The faults have these effects:
+    Rules match the URL of a request without its scheme. The faults of a rule have these effects:
 
     - ``status`` and ``refuse`` raise the error that a real store raises for the same answer.
     - ``reset_at``, ``truncate_at`` and ``end_early_at`` fill part of the buffer and raise a StoreUnreachableError with

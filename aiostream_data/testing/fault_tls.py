@@ -19,7 +19,7 @@ class TlsFaultSocket(FaultSocket):
     The server ends the connection without a TLS close notification, as many real servers do.
 
     Args:
-        context: TLS context of the server.
+        context: TLS context of the test server.
         shook_hands: Function called after the handshake; its argument is True if the client resumed an earlier session.
     """
 
@@ -82,7 +82,7 @@ def server_context(certificate: str | os.PathLike[str]) -> ssl.SSLContext:
         certificate: Path of a PEM file with the private key, the server certificate and its chain.
 
     Raises:
-        OSError: The file does not exist or lacks the key or certificate.
+        OSError: The certificate file does not exist, or lacks the key or the certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)

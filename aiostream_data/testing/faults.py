@@ -1,8 +1,8 @@
 """Descriptions of faults in object store responses, and of the requests that receive these faults. Does no I/O.
 
 A :class:`Fault` describes how one server response is wrong. A :class:`Rule` selects the requests that receive a fault.
-Two modules apply faults: :mod:`aiostream_data.testing.fault_server` to bytes on a socket, and
-:mod:`aiostream_data.testing.fault_store` to calls of a store.
+The module :mod:`aiostream_data.testing.fault_server` applies faults to bytes on a socket. The module
+:mod:`aiostream_data.testing.fault_store` applies faults to calls of a store.
 
 Example: each object's first read breaks in the middle, and one request in ten gets a 503::
 
@@ -25,15 +25,15 @@ At: TypeAlias = 'int | Literal["start", "head", "first", "middle", "last"]'
 """Position in an answer.
 
 A number is an offset in the body, limited to the length of the body. "start" is the position before the response head,
-and "head" is the middle of the head. "first" is after the first body byte, "middle" in the middle of the body, and
-"last" before its last byte.
+and "head" is the middle of the head. "first" is the position after the first body byte, "middle" is the middle of the
+body, and "last" is before the last body byte.
 """
 
 Refusal: TypeAlias = Literal["unsigned", "denied", "unknown_key", "bad_signature", "expired", "skewed"]
 """Reason why a store rejects a request: wrong or missing credentials."""
 
 Kind: TypeAlias = Literal["get", "head", "list", "bucket", "other"]
-"""Kind of a request: object content, object metadata, a listing, or bucket metadata."""
+"""Kind of a request to an object store: object content, object metadata, a listing, or bucket metadata."""
 
 _PLACES = ("start", "head", "first", "middle", "last")
 _REFUSALS = ("unsigned", "denied", "unknown_key", "bad_signature", "expired", "skewed")
@@ -55,14 +55,14 @@ class Fault:
         delay_s: Additional seconds before the first response byte.
         reset_at: Position at which the connection is reset (RST).
         truncate_at: Position at which the connection is closed normally (FIN).
-        stall_at: Position at which sending stops for ``stall_s`` seconds.
+        stall_at: Position at which the server stops sending for ``stall_s`` seconds.
         stall_s: Duration of the stall in seconds; None stalls until the client disconnects.
         end_early_at: Position at which the response body ends. The framing matches the shorter body, so the response
             looks complete.
         corrupt_at: Position of the response body byte to invert.
         ignore_range: Ignore the Range header and send the whole object with status 200.
         shift_range: Number of bytes by which the sent byte range is shifted; Content-Range reports the shifted range.
-        content_range: Value of Content-Range, regardless of the sent bytes.
+        content_range: Value of the Content-Range header, regardless of the sent bytes.
         chunked: Send the body in HTTP chunks, without a Content-Length header.
         change: Replace the object permanently by an object of equal size with all bytes inverted. "before" replaces the
             object before this response. "middle" sends the first half of the old body and the second half of the new
@@ -137,7 +137,7 @@ class Rule:
     ``every``, ``times`` and ``probability``.
 
     Attributes:
-        fault: Fault for the selected requests.
+        fault: Fault that the selected requests receive.
         others: Alternative faults. Each selected request receives ``fault`` or one of ``others``, with equal
             probability. The draw depends on the same values as the draw for ``probability``.
         kind: Kind of the requests that the rule matches.
@@ -151,9 +151,9 @@ class Rule:
         per: Scope of the rule's counters: all requests together, each object, or each object and range. With "range"
             and ``times=1``, the first attempt of every range fails and its retry succeeds. A client that resumes a read
             requests another range, which has its own counters.
-        probability: Fraction of the requests to select. The selection depends on the server's seed, the request, and
-            the number of identical earlier requests. The arrival order of different requests does not affect the
-            selection.
+        probability: Fraction of the matching requests to select. The selection depends on the server's seed, the
+            request, and the number of identical earlier requests. The arrival order of different requests does not
+            affect the selection.
         from_s: Time at which the rule becomes active, in seconds after the rules were set.
         until_s: Time at which the rule expires, in seconds after the rules were set.
 

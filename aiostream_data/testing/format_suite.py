@@ -34,7 +34,7 @@ class Damage(NamedTuple):
 
 
 class ReadOutcome(NamedTuple):
-    """Result of reading a stream: the records in order, and the final error or None."""
+    """Result of reading a stream: the records in order, and the final error or None without an error."""
 
     records: list[Any]
     error: CorruptRecordError | None
@@ -93,7 +93,7 @@ class FormatSuite:
 
     Attributes:
         description: The format.
-        stream: A valid stream of a few hundred bytes; the tests cut it at every byte.
+        stream: A valid stream of a few hundred bytes; the tests cut the stream at every byte.
         records: Records of ``stream``.
         damaged: Damaged streams.
     """

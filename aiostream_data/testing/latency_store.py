@@ -1,4 +1,4 @@
-"""Store with artificial latency that records its requests."""
+"""Store that adds artificial latency and records its requests."""
 
 from __future__ import annotations
 

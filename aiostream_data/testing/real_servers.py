@@ -194,7 +194,7 @@ def juicefs_server() -> Iterator[RealServer]:
 def rclone_server() -> Iterator[RealServer]:
     """Run ``rclone serve s3`` during the ``with`` block.
 
-    rclone answers range requests with status 200 and ignores If-Match.
+    The rclone server answers range requests with status 200 and ignores If-Match.
 
     Raises:
         MissingExtraError: rclone is not installed.
@@ -333,7 +333,7 @@ def _takes_objects(port: int) -> bool:
     """Return True if the server can store the object ``s3://ready/ready``.
 
     A gateway may answer requests, and even create buckets, before its backend can store objects. SeaweedFS delays or
-    disconnects the first PUT until a volume is assigned.
+    disconnects the first PUT request until a volume is assigned.
     """
     server = RealServer(f"http://127.0.0.1:{port}")
     try:

@@ -19,9 +19,9 @@ class SeenRequest:
         number: Number of the request, counted from 1.
         connection: Number of the request's connection, counted from 1.
         time_s: Time at which the request head was complete, as returned by ``time.time``.
-        kind: ``get``, ``head``, ``list``, ``bucket``, or ``other``.
+        kind: Kind of the request: ``get``, ``head``, ``list``, ``bucket``, or ``other``.
         name: Object name ``bucket/key``, or the path; for a listing, the bucket and the prefix.
-        start, stop: Requested byte range; None without a Range header.
+        start, stop: Requested byte range; None for a request without a Range header.
         headers: Request headers, with names in lower case.
         query: Query string as received, still percent-encoded.
         status: HTTP status of the response; 0 if the server sent no status.

@@ -27,7 +27,7 @@ KEPT_IN_STATE = ("seed", "epoch")
 
 @dataclass(frozen=True, slots=True)
 class ResumeReport:
-    """Summary of the resumes tested by :func:`resumes_everywhere`.
+    """Summary of all resumes tested by :func:`resumes_everywhere`.
 
     Attributes:
         elements: Number of elements in the uninterrupted run.

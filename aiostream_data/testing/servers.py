@@ -31,7 +31,7 @@ _BYTES = "application/octet-stream"
 _S3_OWNER = "AWS4-HMAC-SHA256 Credential=testing/20000101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 """Authorization header for storing objects under the account that later reads them.
 
-moto checks the access key but not the signature.
+The moto server checks the access key but not the signature.
 """
 
 

@@ -6,13 +6,13 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
 
 STATE_NBYTES = 4096
-"""Maximum JSON size in bytes of a state without buffered rows."""
+"""Maximum size in bytes of a state as JSON, without buffered rows."""
 
 HELD_ROW_NBYTES = 8
 """Additional bytes in a state for each row that an operator may buffer."""
 
 _HOLDING = ("buffer_size", "buffer_rows", "batch_size")
-"""Operator arguments that limit the number of buffered elements."""
+"""Names of operator arguments that limit the number of buffered elements."""
 
 
 def allowed_state_nbytes(plan: Node) -> int:

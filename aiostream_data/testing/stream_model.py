@@ -38,7 +38,7 @@ class Event:
 
     Attributes:
         latest: The latest recording.
-        retired: True if nothing may wait for the event until it is recorded again.
+        retired: True if nothing may wait for the event until the event is recorded again.
     """
 
     def __init__(self) -> None:

@@ -157,7 +157,10 @@ class Batcher:
 
     @property
     def nbytes(self) -> int:
-        """Size of the carried-over rows in bytes. The size of list elements in these rows is an estimate."""
+        """Total size in bytes of the rows carried over to the next chunk.
+
+        The size of list elements in these rows is an estimate.
+        """
         return self._carry_nbytes
 
     def drop(self) -> None:
@@ -283,7 +286,7 @@ def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:
 
 
 def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:
-    """Convert a column to a leaf of a batch element.
+    """Convert a column to a leaf of a batch element (one array per leaf).
 
     Rows of type bytes or str become an object array. Variable-length rows of kind ``array`` always become a
     RaggedArray. Types therefore never depend on the lengths in the data. Dense columns are copied if ``copy`` is True.

@@ -99,7 +99,7 @@ class ChooseOrder:
             self.stock.ended(slot)
 
     def advance(self, max_rows: int) -> ChooseStep:
-        """Return the next step: at most ``max_rows`` rows from loaded chunks.
+        """Return the next step, which has at most ``max_rows`` rows from loaded chunks.
 
         The rows of a returned step count as emitted. A step that ends with ``NOTHING`` can have any number of rows. A
         step that ends with ``ROWS`` for slot ``inputs`` requests more choices.
@@ -159,7 +159,7 @@ class ChooseOrder:
         return {"given": given.tolist(), "spent": int(place.spent[rows]), "dead": list(place.dead)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position, with no rows and no choices loaded."""
+        """Move to a position saved by :meth:`state`, with no rows and no choices loaded."""
         self.stock.restore(state["given"])
         self._alive[:] = True
         self._alive[state["dead"]] = False

@@ -62,8 +62,8 @@ def collate(elements: list[Any], ids: RowIds) -> Columns | Items:
     """Convert ``elements`` to Columns if each leaf has one type, shape and dtype, and otherwise to Items.
 
     Python int, float and bool values become int64, float64 and bool columns. bytes and str become variable-length
-    columns. Arrays and NumPy scalars are stacked (copied). Mixed types (1 and 2.5) and integers beyond 64 bits become
-    Items, because columns would change such values.
+    columns. Arrays and NumPy scalars are copied and stacked into one array. Mixed types (1 and 2.5) and integers beyond
+    64 bits become Items, because columns would change such values.
 
     Args:
         ids: Row ids of the elements.
@@ -179,7 +179,7 @@ def stack(elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None
 
 
 def object_array(values: Sequence[Any]) -> NDArray[Any]:
-    """Return a one-dimensional object array of the values, even if the values are sequences or arrays."""
+    """Return a one-dimensional object array of the values. Values that are sequences or arrays stay single objects."""
     return np.fromiter(values, np.dtype(object), len(values))
 
 
@@ -204,7 +204,10 @@ def _array_column(values: Sequence[Any]) -> NDArray[Any] | None:
 
 
 def _stacked(values: Sequence[Any]) -> NDArray[Any]:
-    """Stack arrays or NumPy scalars of one shape and dtype; np.concatenate is 4 times faster than np.stack."""
+    """Stack arrays or NumPy scalars of one shape and dtype.
+
+    This function uses np.concatenate, which is 4 times faster than np.stack.
+    """
     first = values[0]
     if first.ndim == 0:
         return np.array(values, first.dtype)

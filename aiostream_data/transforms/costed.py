@@ -106,7 +106,7 @@ class CostOrder:
         return int(np.count_nonzero((largest == 0) | (rows <= self.max_cost // np.maximum(largest, 1))))
 
     def _has_room_for(self, cost: int) -> bool:
-        """Return True if a row of this cost fits into the open batch."""
+        """Return True if a row of the given cost fits into the open batch."""
         return self._fitting_of(np.array([cost], np.int64)) > 0
 
     def _take(self, numbers: Numbers, costs: Numbers) -> None:

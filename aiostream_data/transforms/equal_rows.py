@@ -34,7 +34,7 @@ class FillOrder:
     def __init__(self, window: int) -> None:
         self.window = window
         self.again = 0
-        """Number of rows that a resumed run rereads at its start."""
+        """Number of rows before its position that a resumed run rereads."""
         self._came = 0
         self._filled_before = 0
         self._filled = 0

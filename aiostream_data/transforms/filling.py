@@ -21,7 +21,7 @@ def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArr
     Args:
         pieces: The pieces to concatenate, in order. The pieces of one row have a total length of at most ``width``.
         counts: Number of pieces per row, int64. The sum of ``counts`` is the total number of pieces.
-        width: Number of values in a row.
+        width: Number of values in an output row.
     """
     stops = np.cumsum(counts)
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces.lengths)])

@@ -15,7 +15,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(slots=True)
 class _Part:
-    """Chunk with the ascending numbers of its rows. ``is_own`` is True if the buffer owns the chunk's memory."""
+    """Chunk with the ascending numbers of its rows. ``is_own`` is True if the buffer owns the memory of the chunk."""
 
     chunk: Chunk
     numbers: Numbers
@@ -45,7 +45,7 @@ class HeldRows:
 
     @property
     def nbytes(self) -> int:
-        """Size of the kept rows in bytes. The size of list elements in these rows is an estimate."""
+        """Total size of the kept rows in bytes. The size of list elements in these rows is an estimate."""
         return self._nbytes
 
     def push(self, chunk: Chunk) -> None:
@@ -60,7 +60,7 @@ class HeldRows:
     def take(self, numbers: Numbers) -> Chunk:
         """Return the rows with these numbers, in the order of the numbers. All requested rows must be in the buffer.
 
-        Dense columns are copied. Variable columns can share the memory of a borrowed chunk.
+        Dense columns are copied. Variable-length columns of the result can share the memory of a borrowed chunk.
         """
         last = np.array([part.numbers[-1] for part in self._parts])
         which = np.searchsorted(last, numbers)

@@ -2,9 +2,9 @@
 
 How this works. An interleave order has ``cycle_length`` slots, each with at most one stream. For each slot, the order
 stores whether a stream is in the slot, and how many rows of the stream's current chunk remain. The caller opens
-streams, loads their chunks, and requests steps. A step lists rows, such as row 3 of slot 0's chunk and row 7 of slot
-1's chunk. It also contains the reason why the step ended. The boundaries of the chunks never change the order of the
-rows.
+streams, loads the chunks of the streams, and requests steps. A step lists rows, such as row 3 of slot 0's chunk and row
+7 of slot 1's chunk. It also contains the reason why the step ended. The boundaries of the chunks never change the order
+of the rows.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def one_of(measured: Sequence[str], names: Sequence[str]) -> str:
 
     Args:
         measured: Names of the leaves whose rows have a length.
-        names: Names of all leaves, for the error message.
+        names: Names of all leaves, used in the error message.
 
     Raises:
         PlanError: ``measured`` is empty or has more than one entry.
@@ -100,7 +100,7 @@ def _is_text(leaf: Column | list[Any]) -> bool:
 
 
 def row_lengths(leaves: dict[str, Column | list[Any]], describe: DescribeRow) -> Lengths:
-    """Return the length of each row: the size of its first axis, or the length of its text.
+    """Return the length of each row. The length is the size of the first axis, or the length of the text.
 
     Raises:
         BatchShapeError: A leaf has no length, or several leaves of a row differ in length. The error message names the

@@ -39,7 +39,7 @@ def pack_rows(
 
     Raises:
         BatchShapeError: A leaf is not an array, or its rows differ in dtype or in an axis other than the first.
-        PlanError: A leaf of ``fields`` does not exist, or its dtype cannot hold the padding value.
+        PlanError: A leaf named in ``fields`` does not exist, or its dtype cannot represent the padding value.
     """
     leaves = leaves_of(as_stackable(rows), fields)
     pieces = [piece for packed in bins for piece in packed.pieces]

@@ -26,7 +26,7 @@ class RowTooLongError(AiostreamError, ValueError):
     """Error for a row that is longer than a bin.
 
     Attributes:
-        row: Number of the row in the stream.
+        row: Number of the row in the input stream.
         length: Length of the row.
     """
 
@@ -76,7 +76,7 @@ class PackOrder:
 
     Args:
         max_length: Length of a bin in values; at least 1.
-        open_bins: Maximum number of open bins; 1 keeps the order of the rows.
+        open_bins: Maximum number of open bins; with 1, the rows keep their order.
         too_long: Policy for rows longer than ``max_length``: "error", "split" into pieces, "truncate" to
             ``max_length``, or "drop".
 
@@ -128,7 +128,7 @@ class PackOrder:
         return np.array([piece.row for held in self._bins() for piece in held.pieces], np.int64)
 
     def rows_held(self) -> int:
-        """Return the number of rows whose last piece is in a bin that was not returned yet."""
+        """Return the number of rows whose last piece is in a bin that :meth:`push` has not returned yet."""
         return sum(piece.is_last for held in self._bins() for piece in held.pieces)
 
     def state(self) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int
 
     Args:
         describe: Function that returns the name of a row for error messages.
-        longest: Size of axes without a given size; None for the maximum over the rows.
+        longest: Size of the axes without a given size; None for the maximum over the rows.
 
     Raises:
         BatchShapeError: A row exceeds its padded shape, or rows differ in number of axes, dtype or structure.
@@ -256,7 +256,7 @@ def _target(
     """Return the common padded shape for rows of these shapes.
 
     Raises:
-        BatchShapeError: A row exceeds the padded shape.
+        BatchShapeError: A row is larger than the padded shape.
     """
     found = np.array(shapes, np.int64).reshape(len(shapes), -1)
     asked = leaf.shape

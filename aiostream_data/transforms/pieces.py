@@ -21,7 +21,7 @@ def with_pieces(rows: Lineage, pieces: Sequence[PackedPiece], max_length: int) -
 
 
 def without_pieces(pieces: Lineage) -> tuple[Lineage, list[int]]:
-    """Remove piece numbers from row ids.
+    """Remove the piece numbers of split rows from row ids.
 
     Return the row ids without piece numbers, and the piece number of each row (-1 for an unsplit row).
     """

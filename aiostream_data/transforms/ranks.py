@@ -3,8 +3,8 @@
 How this works. The global order is divided into *groups* of ``world_size`` rows, and rank r gets row r of each group. A
 rank emits its row of a group only when the group is complete. All ranks therefore emit the same number of rows for the
 same input, without communication. An incomplete last group is dropped, or is completed by repeating its first rows.
-Until a group is complete, the rank keeps the rows that it may emit: its own row, or the first rows while its own row
-has not arrived.
+Until a group is complete, a rank keeps its own row of the group. While this row has not arrived, the rank keeps the
+first rows of the group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Share:
     Row numbers count the kept rows first, then the incoming rows.
 
     Attributes:
-        give: Numbers of this rank's rows to emit, int64, ascending.
+        give: Numbers of the rows that this rank emits, int64, ascending.
         hold: Numbers of the rows to keep for later, int64, ascending. The rank can discard all rows that are in neither
             array.
     """
@@ -142,7 +142,7 @@ class BatchShare:
     """One rank's rows of a batch whose rows are divided among all ranks.
 
     Attributes:
-        rows: Numbers of the rows in the batch, int64.
+        rows: Numbers of this rank's rows within the batch, int64.
         ends_in_filler: True if the last row repeats a row of another rank.
     """
 

@@ -1,7 +1,8 @@
 """Row selection (take, skip, shard) and row numbering (enumerate).
 
-Each class receives the number of incoming rows and returns which of these rows to keep. take and skip return slices, so
-rows are not copied. All classes are resumable, and their results do not depend on chunk boundaries.
+Each class receives the number of incoming rows and returns which of these rows to keep. :class:`TakeOrder` and
+:class:`SkipOrder` return slices, so rows are not copied. All classes are resumable, and their results do not depend on
+chunk boundaries.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 How this works. :class:`ShuffleOrder` computes the shuffled order from row numbers alone. Row n of the stream either
 fills a free slot, or replaces a stored row. Random draw n selects the slot, and the replaced row is emitted. The choice
-between filling and replacing depends only on n. A buffer of fixed size first fills all slots. A growing buffer emits
-one row per :data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream, the remaining rows
-are emitted in a random order of the slots. The order therefore depends only on the key and the number of rows, not on
-chunk boundaries. A position is one number. :class:`ShuffleBuffer` stores the rows, with one store per column
-(``slots.py``).
+between filling and replacing depends only on n. A shuffle buffer of fixed size first fills all slots. A growing shuffle
+buffer emits one row per :data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream, the
+remaining rows are emitted in a random order of the slots. The order therefore depends only on the key and the number of
+rows, not on chunk boundaries. A position is one number. :class:`ShuffleBuffer` stores the rows, with one store per
+column (``slots.py``).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ShuffleOrder:
     """Row order of tf.data's ``shuffle(buffer_size)`` for one epoch. Resumable.
 
     With a fixed size, the first rows of the stream fill the buffer. Each further row replaces the stored row in a
-    uniformly chosen slot, and the replaced row is emitted. At the end of the stream, the remaining rows are emitted in
-    random order.
+    uniformly chosen slot, and the replaced row is emitted. At the end of the stream, the buffer emits the remaining
+    rows in random order.
 
     A growing buffer emits rows before it is full. After the first :data:`GROW_FROM` rows, every :data:`GROW_EVERY`-th
     row replaces a uniformly chosen stored row, which is emitted.
@@ -64,7 +64,7 @@ class ShuffleOrder:
         return self.pushed - self.given_after(self.pushed)
 
     def push(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Assign slots to ``count`` incoming rows.
+        """Assign buffer slots to ``count`` incoming rows.
 
         Returns:
             Two int64 arrays. The first array contains the indices of the rows that fill the next free slots, ascending.
@@ -199,7 +199,7 @@ class ShuffleBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Allocated memory in bytes, including free capacity.
+        """Allocated memory of the buffer in bytes, including free capacity.
 
         The size of list elements in the buffer is an estimate.
         """

@@ -2,17 +2,19 @@
 
 The module computes two metrics, each for all rows of the stream, for the first 5 % and for the last 5 %.
 
-*Rank distance* measures how far rows have moved. ``r(i)`` is the position in source order of the
-row that was delivered at position ``i``. For a set ``P`` of positions, the rank distance is::
+*Rank distance* measures how far rows have moved. ``r(i)`` is the source position of the row that was delivered at
+position ``i``.
+
+For a set ``P`` of positions, the rank distance is::
 
     sum of |r(i) - i| over P  /  sum of E(i) over P,    E(i) = (i (i + 1) + (n - 1 - i) (n - i)) / 2n
 
-``E(i)`` is the expected distance in a uniformly random order of all ``n`` rows. A rank distance of 1 means fully
-shuffled, and 0 means unchanged order. The mean of ``E`` over all positions is about n / 3.
+``E(i)`` is the expected value of ``|r(i) - i|`` in a uniformly random order of all ``n`` rows. A rank distance of 1
+means fully shuffled, and 0 means unchanged order. The mean of ``E`` over all positions is about n / 3.
 
-*Same-shard adjacency* is the fraction of adjacent row pairs whose rows come from one shard. In a uniformly random
-order, its expected value is the sum of s (s - 1) / n (n - 1) over all shards, where s is the number of rows in the
-shard. This expected value is about one divided by the number of shards.
+*Same-shard adjacency* is the fraction of adjacent row pairs whose rows come from one shard. Its expected value in a
+uniformly random order is the sum of s (s - 1) / n (n - 1) over all shards, for s rows per shard. This expected value is
+about one divided by the number of shards.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class PartQuality:
 
 @dataclass(frozen=True, slots=True)
 class ShuffleQuality:
-    """Shuffle quality of a dataset. ``str()`` returns a table.
+    """Shuffle quality of a dataset, computed from its row ids. ``str()`` returns a table.
 
     Attributes:
         rows: Number of rows that were measured.

@@ -24,7 +24,7 @@ Rows = TypeVar("Rows")
 
 
 class SlotStore(Protocol[Rows]):
-    """Interface of a store with rows in slots 0, 1, 2, ..."""
+    """Interface of a store that keeps rows in slots 0, 1, 2, ..."""
 
     @property
     def nbytes(self) -> int:

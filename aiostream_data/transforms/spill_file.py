@@ -152,7 +152,7 @@ def rounded(nbytes: int) -> int:
 
 
 def check_folder(folder: str) -> None:
-    """Check that a spill file can be created in the folder.
+    """Check that a spill file (a temporary file for rows) can be created in the folder.
 
     Raises:
         SpillError: No file can be created in the folder.

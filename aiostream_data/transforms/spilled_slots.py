@@ -2,8 +2,8 @@
 
 Memory contains the id and the file address of each row (36 bytes for an id of two numbers), and one segment of the
 file. If all rows have one layout, they are returned as columns. After the first chunk of a different layout, the store
-returns rows as elements, as :class:`~.slots.ListSlots` does. Elements that cannot be serialized stay in memory. Arrays,
-numbers, bytes, str, and dicts, tuples and lists of these types can be serialized.
+returns rows as elements, as :class:`~.slots.ListSlots` does. Elements that cannot be serialized to bytes stay in
+memory. Arrays, numbers, bytes, str, and dicts, tuples and lists of these types can be serialized.
 """
 
 from __future__ import annotations

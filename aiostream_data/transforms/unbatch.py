@@ -102,7 +102,7 @@ def _split_named(path: str, leaf: Any, where: Callable[[], str]) -> Column | Non
 
 
 def _split_leaf(leaf: Any) -> Column | None:
-    """Convert the rows of a leaf to a column, or return None if the leaf has no first axis."""
+    """Convert the rows inside a leaf to a column, or return None if the leaf has no first axis."""
     if isinstance(leaf, RaggedArray):
         return VarColumn(leaf.values, leaf.row_splits[:-1], leaf.row_lengths, "array")
     if isinstance(leaf, list):

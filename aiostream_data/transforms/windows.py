@@ -70,7 +70,7 @@ class WindowOrder:
         return min(self.begins(windows), self.begins(windows - 1) + self.span) if windows else 0
 
     def lacking(self) -> int:
-        """Return how many row numbers to skip so that the next window begins with the next row.
+        """Return how many row numbers to skip so that the next window begins at the next row.
 
         The result is 0 unless the last emitted window is incomplete.
         """

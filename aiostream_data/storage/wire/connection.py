@@ -26,7 +26,10 @@ from aiostream_data.storage.wire.answer_head import (
 from aiostream_data.storage.wire.chunked import read_chunks
 
 HEAD_NBYTES: Final = 8 << 10
-"""Initial size of the head buffer. The head buffer is small, because body bytes that arrive in it must be copied."""
+"""Initial size in bytes of the buffer for the response head.
+
+The head buffer is small, because body bytes that arrive in it must be copied.
+"""
 
 SCRATCH_NBYTES: Final = 64 << 10
 """Size in bytes of the buffer that receives unwanted body bytes."""
@@ -36,7 +39,7 @@ class BrokenAnswer(ConnectionError):
     """Error for a connection that closed or timed out before the response was complete.
 
     Attributes:
-        received: Number of wanted body bytes that had arrived.
+        received: Number of wanted body bytes received before the error.
         fresh: True if the connection failed before the first byte of the response.
     """
 
@@ -54,7 +57,7 @@ class BodyPlan(NamedTuple):
     """Instructions for storing one response body in a buffer.
 
     Attributes:
-        into: Destination of the body bytes after ``skip``.
+        into: Buffer for the body bytes after the first ``skip`` bytes.
         skip: Number of bytes to discard at the beginning of the body.
         whole: If True, the body must end exactly at the end of ``into``. If ``whole`` is False, the connection closes
             when ``into`` is full.
@@ -88,8 +91,8 @@ class Connection(asyncio.BufferedProtocol):
     ``loop.create_connection`` creates the connection, which is used on that event loop only.
 
     Attributes:
-        requests: Number of requests sent.
-        idle_since: Loop time at which the last request ended.
+        requests: Number of requests sent on this connection.
+        idle_since: Event loop time at which the last request ended.
         first_byte_s: Seconds from the last request to the first byte of its response.
     """
 
@@ -138,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises:
             BrokenAnswer: The connection closed or timed out before the response was complete.
-            MalformedAnswer: The response is not valid HTTP/1.1, or longer than expected.
+            MalformedAnswer: The response is not valid HTTP/1.1, or is longer than expected.
             Exception: ``decide`` raised it.
         """
         assert self.usable, "one request at a time, on a connection that is up"
@@ -168,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def received(self) -> int:
-        """Number of body bytes of the last response that arrived, including discarded bytes."""
+        """Number of received body bytes of the last response, including discarded bytes."""
         return self._skip + self._filled + self._beyond
 
     def abort(self) -> None:

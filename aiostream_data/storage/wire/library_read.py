@@ -29,7 +29,7 @@ class LibraryRead:
         self._version = version
 
     def filled(self, nbytes: int) -> None:
-        """Record that the first ``nbytes`` bytes of the range have arrived."""
+        """Record that the first ``nbytes`` bytes of the requested range have arrived."""
         self._received = nbytes
 
     @contextmanager

@@ -31,7 +31,8 @@ class PlainDialect(NamedTuple):
         refusal: Function that returns the exception for an error response, given the URL and the response.
         hides_error: Function that returns True if the headers of a successful response indicate an error.
         heard: Function that is called with the URL, version and headers of each successful response.
-        redirects: Redirect statuses that ``refusal`` handles. An HTTP library follows other redirects.
+        redirects: Redirect statuses that the function ``refusal`` handles. An HTTP library follows redirects with other
+            statuses.
     """
 
     version_of: Callable[[Mapping[str, str]], str]
@@ -50,7 +51,7 @@ async def read_plain(
     start: int,
     buffer: memoryview,
 ) -> Took:
-    """Fill ``buffer`` with the bytes of an object from offset ``start``.
+    """Fill ``buffer`` with the bytes of an object, starting at offset ``start``.
 
     Args:
         client: HTTP client of the store.
@@ -59,7 +60,7 @@ async def read_plain(
         dialect: Rules for interpreting the responses of the store.
         shard: The object.
         start: Offset of the first byte to read.
-        buffer: Destination; its length is the length of the range.
+        buffer: Buffer for the bytes; its length is the length of the range.
 
     Returns:
         Durations of the response.

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 from aiostream_data.storage.wire.connection import Connection
 
 IDLE_S: Final = 15.0
-"""Maximum idle time of a connection in seconds. Many servers close idle connections after 20 to 75 s."""
+"""Maximum idle time of a pooled connection in seconds. Many servers close idle connections after 20 to 75 s."""
 
 OPENING: Final = 8
-"""Initial number of connections to open at the same time."""
+"""Initial limit for the number of connections that open at the same time."""
 
 
 _HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25} if sys.version_info[:3] >= (3, 13, 1) else {}
@@ -50,12 +50,12 @@ def may_open(there_are: int) -> int:
 
 
 class Pool:
-    """Connections to one server, for one event loop.
+    """Pool of connections to one server, for one event loop.
 
     Args:
         server: Address of the server.
-        limit: Maximum number of connections. The limit can change later; the pool closes returned connections above the
-            limit.
+        limit: Maximum number of connections in the pool. The limit can change later; the pool closes returned
+            connections above the limit.
         connect_s: Timeout for connecting in seconds, including the TLS handshake.
     """
 
@@ -72,14 +72,14 @@ class Pool:
 
     @property
     def connections(self) -> int:
-        """Number of open and opening connections."""
+        """Number of connections that are open or are being opened."""
         return len(self._idle) + len(self._lent) + self._opening
 
     async def take(self, *, fresh: bool = False) -> Connection:
-        """Return a connection for exclusive use until :meth:`give_back`.
+        """Return a connection for exclusive use until the caller passes it to :meth:`give_back`.
 
         Args:
-            fresh: Open a new connection instead of using an idle one.
+            fresh: If True, open a new connection instead of using an idle connection.
 
         Raises:
             TimeoutError: Connecting exceeded ``connect_s``.
@@ -99,7 +99,7 @@ class Pool:
             await self._wait()
 
     def give_back(self, connection: Connection) -> None:
-        """Return a connection to the pool. The pool closes connections that cannot be reused."""
+        """Return a connection to the pool after use. The pool closes connections that cannot be reused."""
         self._lent.discard(connection)
         if connection.usable and not self._closed and self.connections < self.limit:
             self._idle.append(connection)

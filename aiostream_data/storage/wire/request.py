@@ -15,12 +15,12 @@ _VALUES: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 def request_head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """Format a request without a body.
+    """Format an HTTP request without a body.
 
     Args:
         method: GET or HEAD.
         host: Value of the Host header.
-        target: Path and query, percent-encoded.
+        target: URL path and query, percent-encoded.
         headers: All other headers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Choose the client for each read: built-in plain GET requests, or the store's HTTP library."""
+"""Choose the HTTP client for each read: built-in plain GET requests, or the store's HTTP library."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _SECONDS: Final = {
 
 
 class Route:
-    """Client selection and request limits of one store. For one event loop.
+    """Client selection and request limits for one store. For one event loop.
 
     Args:
-        reader: The user's choice of client.
+        reader: HTTP client that the user chose.
         options: Timeouts and connection limits of the plain client.
         endpoint: Endpoint of the store, or an empty string for the default endpoint.
         make_tls: Function that creates the TLS context. By default, the TLS context verifies servers with the system's
             certificates.
 
     Attributes:
-        plain_reads, library_reads: Number of ranges read by the plain client and by the library.
-        counters: Counters of the requests to the store.
+        plain_reads, library_reads: Number of byte ranges read by the plain client and by the HTTP library.
+        counters: Counters of all requests to the store.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Route:
             target: Server and path of the object.
             headers: Request headers.
             dialect: Rules for the responses of the store.
-            url: URL of the object, for errors.
+            url: URL of the object, for error messages.
             no_heads: Error statuses of servers that reject HEAD requests but accept GET requests.
 
         Raises:
@@ -273,10 +273,10 @@ class _Passing:
 
 
 def take_route_options(options: MutableMapping[str, Any]) -> tuple[Reader, WireOptions]:
-    """Parse the client options in ``storage_options`` and remove those that the libraries do not accept.
+    """Parse the client options in ``storage_options``, and remove options that the HTTP libraries do not accept.
 
-    ``connect_timeout``, ``read_timeout`` and ``max_connections`` stay, because the libraries also accept them. The
-    default of ``first_byte_timeout`` is ``read_timeout``.
+    ``connect_timeout``, ``read_timeout`` and ``max_connections`` are not removed, because the libraries also accept
+    these options. The default of ``first_byte_timeout`` is ``read_timeout``.
 
     Raises:
         PlanError: A client option has an invalid value.

@@ -68,7 +68,7 @@ class Signer:
         Args:
             key: Credentials.
             host: Value of the Host header.
-            path: Path in the request line, percent-encoded once.
+            path: URL path in the request line, percent-encoded once.
             query: Query in the request line: percent-encoded ``name=value`` pairs, sorted by the bytes of the names.
             extra: Further headers to sign, with lower-case names; the result includes these headers.
             method: HTTP method.

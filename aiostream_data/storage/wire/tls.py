@@ -1,4 +1,4 @@
-"""TLS contexts that verify certificates and resume sessions, which saves a round trip per connection."""
+"""TLS contexts that verify certificates and resume TLS sessions. Resuming saves a round trip per connection."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def client_context(*, verify: bool | str | None = None) -> ssl.SSLContext:
     """Create a TLS context that several connections can share.
 
     Args:
-        verify: File or folder of certificates to trust instead of the system's. False disables verification; use False
-            with test servers only.
+        verify: File or folder of certificates to trust instead of the system's certificates. False disables
+            verification; use False with test servers only.
     """
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])

@@ -19,7 +19,7 @@ class Target:
     """Target of a request.
 
     Attributes:
-        kind: Kind of the request.
+        kind: Kind of the request, such as ``get`` or ``list``.
         bucket: Name of the bucket; "" for plain HTTP.
         key: Key of the requested object, or prefix of a listing.
     """
@@ -30,7 +30,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Name of the object in :class:`Objects`."""
+        """Name of the requested object in :class:`Objects`."""
         return f"{self.bucket}/{self.key}" if self.bucket else self.key
 
 

@@ -51,7 +51,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes ``start`` to ``stop`` (excluded) of an object."""
+    """Slice of an object: the bytes from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
     stored: StoredObject
     start: int

@@ -21,7 +21,7 @@ class Unmet(Enum):
 def asked_range(header: str, nbytes: int) -> tuple[int, int] | None:
     """Return start and stop of the requested byte range, clipped to the object, or None for the whole object.
 
-    A malformed or multi-part Range header is ignored, as HTTP requires.
+    The server ignores a malformed or multi-part Range header, as HTTP requires.
 
     Raises:
         ValueError: The requested range lies outside the object.
