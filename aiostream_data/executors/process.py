@@ -1,6 +1,4 @@
-"""Worker processes.
-
-Executor with worker processes. For each worker, one thread of this process sends calls and receives results.
+"""Executor with worker processes.
 
 Each thread of the :class:`ThreadExecutor` owns one child process. A function is pickled once and sent to each worker
 once. Later calls send only the function's key. Arrays in arguments and results pass through shared memory; arrays in
@@ -51,8 +49,8 @@ def idle_nbytes(memory_limit: int, workers: int) -> int:
 class ProcessExecutor(ThreadExecutor):
     """Executor with up to ``max_workers`` worker processes; see :class:`.base.Executor`.
 
-    Functions, arguments and results must be picklable. If cloudpickle is installed, it pickles functions. An exception
-    in a worker arrives as a ``RecordError`` that also derives from the original exception's type. If a worker dies, the
+    Functions, arguments and results must be picklable by pickle, or by cloudpickle if it is installed. An exception in
+    a worker arrives as a ``RecordError`` that also derives from the original exception's type. If a worker dies, the
     call raises ``WorkerDiedError`` and a new worker replaces it. If a call exceeds its time limit, its worker is ended.
 
     Args:

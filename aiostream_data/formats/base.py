@@ -12,26 +12,30 @@ from aiostream_data.rows.records import VarColumn
 
 
 class Framer(Protocol):
-    """Incremental parser that splits one stream into records. Not thread-safe; one per open shard."""
+    """Incremental parser (framer) that splits one byte stream into records.
+
+    The parser is not thread-safe, and each open shard has its own.
+    """
 
     def feed(self, block: NDArray[np.uint8], headroom: int, most_rows: int = ...) -> Iterator[VarColumn]:
-        """Yield the records that this block completes, in columns of at least one row.
+        """Yield the records that are complete with this block, in columns of at least one row.
 
-        The iterator parses lazily. Exhaust it before the next call.
+        The iterator parses lazily. Exhaust the returned iterator before the next call.
 
         Args:
-            block: uint8; ``block[headroom:]`` are the next bytes of the stream. The framer may overwrite
-                ``block[:headroom]`` to join a record that the previous block cut, without copying this block. The
+            block: uint8 array; ``block[headroom:]`` are the next bytes of the stream. The framer may overwrite
+                ``block[:headroom]`` with the beginning of an incomplete record, which avoids a copy of this block. The
                 framer and the returned records keep the block alive.
-            headroom: Length in bytes of the scratch space before the data; may be 0.
-            most_rows: Approximate maximum number of rows per column. Each row adds 32 bytes of index.
+            headroom: Length in bytes of the unused space before the data; may be 0.
+            most_rows: Approximate maximum number of rows per column. Each row of a column needs 32 bytes for its index.
 
         Raises:
-            CorruptRecordError: The bytes are damaged. All records before the damage, and none after it, were yielded.
+            CorruptRecordError: The bytes of the stream are damaged. Before the error, all records before the damage
+                were yielded, and none after it.
         """
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that the end of the stream completes, such as a last line without newline.
+        """Yield the records that are complete at the end of the stream, such as a last line without newline.
 
         Raises:
             CorruptRecordError: The stream ends inside a record.
@@ -39,23 +43,23 @@ class Framer(Protocol):
 
 
 class Format(Protocol):
-    """A frozen, hashable, picklable description of a format, which creates one framer per shard."""
+    """A frozen, hashable, picklable description of a record format, which creates one framer per shard."""
 
     @property
     def name(self) -> str:
-        """Short name for error messages, such as ``tfrecord``."""
+        """Short name of the format for error messages, such as ``tfrecord``."""
 
     @property
     def whole(self) -> bool:
-        """True if each object is a single record."""
+        """True if each stored object is a single record."""
 
     def framer(self, url: str) -> Framer:
-        """Create a framer for a new (decompressed) stream; ``url`` appears in error messages."""
+        """Create a framer (parser) for a new decompressed stream; ``url`` appears in error messages."""
 
 
 @runtime_checkable
 class KnowsLargest(Protocol):
-    """A format that rejects records above a maximum size."""
+    """A record format that rejects records above a maximum size."""
 
     @property
     def largest_nbytes(self) -> int:
@@ -64,10 +68,10 @@ class KnowsLargest(Protocol):
 
 @runtime_checkable
 class KnowsEnd(Protocol):
-    """A framer whose records declare their length."""
+    """A framer (record parser) for records that declare their length."""
 
     def check_end(self, nbytes: int) -> None:
-        """Check that the partially received record ends within the stream, which has ``nbytes`` bytes.
+        """Check that the partially received record ends before the end of the stream, which has ``nbytes`` bytes.
 
         Raises:
             CorruptRecordError: The record declares a length beyond the end of the stream.
@@ -80,7 +84,7 @@ class Loss(NamedTuple):
     Attributes:
         offset: Offset of the first damaged byte in the decompressed stream.
         nbytes: Number of damaged bytes; None if the rest of the stream is lost.
-        reason: Description of the damage.
+        reason: Description of the damaged bytes.
     """
 
     offset: int
@@ -89,45 +93,50 @@ class Loss(NamedTuple):
 
 
 Report: TypeAlias = Callable[[Loss], None]
-"""Callback for each loss, called after all records before the loss and before any record after it."""
+"""Callback for each loss (a range of damaged bytes), called between the records before and after the loss."""
 
 
 class Recovery(Protocol):
-    """Parser that finds the next records after damage. Not thread-safe; one per open shard."""
+    """Parser that finds the next valid records after damaged bytes.
+
+    The parser is not thread-safe, and each open shard has its own.
+    """
 
     @property
     def consumed(self) -> int:
-        """After :meth:`cut`: index of the first unprocessed byte, with which the next call must begin."""
+        """After :meth:`cut`: index of the first unprocessed byte. The next call must begin with this byte."""
 
     @property
     def in_sync(self) -> bool:
-        """After :meth:`cut`: True if a record presumably begins at ``consumed``."""
+        """After :meth:`cut`: True if a valid record presumably begins at ``consumed``."""
 
     @property
     def wanted(self) -> int:
-        """After :meth:`cut` without sync: minimum bytes from ``consumed`` that the next call needs for progress."""
+        """After :meth:`cut` without finding a record: minimum number of bytes from ``consumed`` for the next call."""
 
     def begin(self) -> None:
-        """Start a recovery. The bytes of the next :meth:`cut` begin with the damaged record."""
+        """Start a recovery. The bytes passed to the next :meth:`cut` begin with the damaged record."""
 
     def cut(
         self, values: NDArray[np.uint8], start: int, stop: int, base: int, end: int | None
     ) -> Iterator[VarColumn | Loss]:
-        """Yield the records and losses in ``values[start:stop]``, in stream order.
+        """Yield the records and the losses (damaged ranges) in ``values[start:stop]``, in stream order.
 
-        Exhaust the iterator before the next call. The combined output of all calls does not depend on the block size.
+        Exhaust the iterator before the next call. The combined output of all calls does not depend on the sizes of the
+        blocks.
 
         Args:
-            values: uint8, contiguous; the records keep it alive.
+            values: Contiguous uint8 array; the yielded records keep the array alive.
             start, stop: Range of the bytes to parse.
             base: Stream offset of ``values[0]``; may be negative.
-            end: Index at which the stream ends, or None if unknown. ``stop == end`` for the last bytes.
+            end: Index in ``values`` at which the stream ends, or None if unknown. For the last bytes of the stream,
+                ``stop == end``.
         """
 
 
 @runtime_checkable
 class Recovers(Format, Protocol):
-    """A format that can find the next records after damage."""
+    """A record format that can find the next valid records after damaged bytes."""
 
     def recovery(self) -> Recovery:
-        """Create a recovery for one stream."""
+        """Create a recovery (a parser for damaged bytes) for one stream."""

@@ -1,13 +1,15 @@
-"""Base class of framers: split blocks that end anywhere into records.
+"""Base class of framers. A framer splits blocks of bytes into records; a block can end inside a record.
 
-A format implements :meth:`CuttingFramer._cut`, which splits a contiguous run of bytes, and
-:meth:`CuttingFramer._completes`, which decides when to try. The base class joins records that a block's end cut, and
-tracks byte offsets. It yields all records before the damage and then raises the error.
+A format implements :meth:`CuttingFramer._cut`, which splits contiguous bytes into records, and
+:meth:`CuttingFramer._completes`, which decides when to call ``_cut``. The base class joins the parts of records that
+continue in the next block, and tracks byte offsets. If bytes are damaged, the base class yields all records before the
+damage and then raises the error.
 
-Memory: the incomplete record at the end of a block is copied once, into the next block's headroom. If it does not fit,
-both are copied into a new buffer. A long record is collected in a separate buffer (:mod:`.long_record`), without a
-second copy. Memory use depends on the bytes received, never on a declared length. The number of rows per column is
-limited, because the index and row id of a row (32 bytes) can be larger than the row.
+The incomplete record at the end of a block is copied once, into the unused space (headroom) before the next block. If
+the incomplete record does not fit there, the record and the next block are copied into a new buffer. A long record is
+collected in a separate buffer (:mod:`.long_record`) without a second copy. Memory use depends on the number of bytes
+received, never on the length that a record declares. The number of rows per column is limited, because the index and
+the id of a row (32 bytes) can need more memory than its data.
 """
 
 from __future__ import annotations
@@ -26,19 +28,19 @@ from aiostream_data.rows.records import VarColumn, VarKind
 Bytes = NDArray[np.uint8]
 
 MOST_ROWS = 16384
-"""Default maximum number of rows in a column."""
+"""Default maximum number of rows in a column of records."""
 
 PIECE_NBYTES = 4 << 20
-"""Maximum bytes allocated in advance for the rest of an incomplete record."""
+"""Maximum number of bytes allocated in advance for the rest of an incomplete record."""
 
 
 class Cut(NamedTuple):
-    """Records found in one run of bytes.
+    """Result of splitting one run of bytes into records.
 
     Attributes:
         column: The complete records.
         consumed: Index of the first byte after the complete records.
-        problem: Description of the damage at ``consumed``; None if the next record is only incomplete.
+        problem: Description of the damage at ``consumed``; None if the record there is only incomplete.
     """
 
     column: VarColumn
@@ -49,8 +51,8 @@ class Cut(NamedTuple):
 class RecordTail:
     """Buffer for the received part of an incomplete record.
 
-    The bytes are stored in pieces, each as large as all previous pieces up to ``PIECE_NBYTES``, and joined once. A
-    single growing buffer would hold a long record twice each time it grows.
+    The bytes are stored in pieces and joined once. Each piece is as large as all previous pieces, up to
+    ``PIECE_NBYTES``. A single growing buffer would need twice the memory of a long record each time the buffer grows.
     """
 
     def __init__(self) -> None:
@@ -60,11 +62,11 @@ class RecordTail:
 
     @property
     def held_nbytes(self) -> int:
-        """Allocated memory in bytes, including unused space."""
+        """Memory allocated for the incomplete record in bytes, including unused space."""
         return self.nbytes + self._room
 
     def view(self) -> Bytes:
-        """Return the buffered bytes as one array, valid until the next change of the buffer."""
+        """Return the buffered bytes as one array, which is valid until the next change of the buffer."""
         if len(self._pieces) != 1 or self._room:
             self._pieces = [self._joined(self.nbytes)]
         return self._pieces[0]
@@ -92,9 +94,9 @@ class RecordTail:
             self._room = len(fresh) - len(rest)
 
     def join(self, block: Bytes, headroom: int) -> tuple[Bytes, int, int]:
-        """Join the buffered bytes and ``block[headroom:]``; return (array, start, stop) and empty the buffer.
+        """Join the buffered bytes and ``block[headroom:]``, and empty the buffer. Return (array, start, stop).
 
-        The array is the block itself if the buffered bytes fit into its headroom, else a new array.
+        The returned array is the block itself if the buffered bytes fit into its headroom, else a new array.
         """
         if self.nbytes <= headroom:
             start, values, stop = headroom - self.nbytes, block, len(block)
@@ -108,7 +110,10 @@ class RecordTail:
         return values, start, stop
 
     def _joined(self, nbytes: int) -> Bytes:
-        """Return a new array of ``nbytes`` bytes that begins with all pieces. Each piece is freed after its copy."""
+        """Return a new array of ``nbytes`` bytes that begins with the contents of all pieces.
+
+        Each piece is freed when it has been copied.
+        """
         joined = np.empty(nbytes, np.uint8)
         pieces, self._pieces, self._room = self._pieces[::-1], [], 0
         end = 0
@@ -139,38 +144,38 @@ class CuttingFramer(ABC):
 
     @property
     def offset(self) -> int:
-        """Stream offset after the last yielded record."""
+        """Byte offset in the stream after the last yielded record."""
         return self._offset
 
     def resume(self, offset: int) -> None:
-        """Start at stream offset ``offset``, where a record begins, instead of at the start of the stream."""
+        """Start at byte ``offset`` of the stream, where a record begins, instead of at the start of the stream."""
         self._offset = offset
 
     def offset_of(self, start: int) -> int | None:
-        """Return the stream offset of a record, or None if its column is a re-encoded copy.
+        """Return the byte offset of a record in the stream, or None if its column is a re-encoded copy.
 
         Args:
-            start: Start index of the record in the last yielded column.
+            start: Start index of the record's bytes in the last yielded column.
         """
         return None if self._shift is None else self._shift + start
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held for the incomplete record."""
+        """Memory in bytes used for the incomplete record."""
         return self._tail.held_nbytes + (0 if self._long is None else self._long.received_nbytes)
 
     @property
     def tail_nbytes(self) -> int:
-        """Bytes of the incomplete record to copy in front of the next block."""
+        """Number of bytes of the incomplete record that are copied in front of the next block."""
         return self._tail.nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Length of the incomplete record in bytes, or the bytes received if the length is unknown."""
+        """Declared length of the incomplete record in bytes, or the number of bytes received if no length is known."""
         return self.held_nbytes
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
-        """Yield the records that this block completes. See :meth:`.Framer.feed`."""
+        """Yield the records that are complete with this block. See :meth:`.Framer.feed`."""
         if self._failure is not None:
             raise self._failure
         if self._long is not None:
@@ -209,7 +214,7 @@ class CuttingFramer(ABC):
             start = consumed
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that the end of the stream completes. See :meth:`.Framer.finish`."""
+        """Yield the records that are complete at the end of the stream. See :meth:`.Framer.finish`."""
         if self._failure is not None:
             raise self._failure
         if self._long is not None:
@@ -225,7 +230,10 @@ class CuttingFramer(ABC):
             yield column
 
     def unread(self) -> list[Bytes]:
-        """Return the received bytes from the damaged record onward, in pieces. Call this once, after a failure."""
+        """Return the received bytes from the start of the damaged record onward, in pieces.
+
+        Call this method only once, after an error.
+        """
         if self._long is not None:
             data = self._long.data() if self._damaged is None else self._damaged
             parts = self._long_parts(data, self._long.suffix)
@@ -250,22 +258,25 @@ class CuttingFramer(ABC):
             self._tail.append(rest)
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
-        """Create the long record that begins with ``rest``, or return None to buffer ``rest`` in the tail."""
+        """Create a buffer for the long record that begins with ``rest``, or return None if the record is not long."""
         return None
 
     def _extend(self, long: LongRecord, fresh: Bytes) -> int:
-        """Append to the long record; return how many bytes belong to it, including its terminator."""
+        """Append bytes to the long record.
+
+        Return how many bytes of ``fresh`` belong to the record, including its terminator.
+        """
         return long.take(fresh)
 
     def _is_whole(self, long: LongRecord) -> bool:
         return long.is_complete
 
     def _problem_of(self, data: bytes, suffix: bytes) -> str | None:
-        """Describe the damage of a complete long record, or return None if it is valid."""
+        """Return a description of the damage of a complete long record, or None if the record is valid."""
         return None
 
     def _long_parts(self, data: bytes, suffix: bytes) -> list[bytes]:
-        """Return the received part of a long record as the raw bytes in the stream."""
+        """Return the received part of a long record as the original bytes of the stream."""
         return [data, suffix]
 
     def _long_column(self, long: LongRecord) -> VarColumn:
@@ -280,7 +291,7 @@ class CuttingFramer(ABC):
         return column_of(data, self._kind())
 
     def _last_long(self, long: LongRecord) -> VarColumn:
-        """Return the long record that the end of the stream completes.
+        """Return the long record that is complete at the end of the stream.
 
         Raises:
             CorruptRecordError: The record is truncated.
@@ -288,13 +299,13 @@ class CuttingFramer(ABC):
         raise self._failed(self._cut_short(self._long_nbytes))
 
     def _cut_short(self, nbytes: int) -> str:
-        """Describe the damage of a stream that ends ``nbytes`` bytes into a record."""
+        """Return the error text for a stream that ends ``nbytes`` bytes after the start of a record."""
         return f"the stream ends {nbytes} bytes into a record"
 
     def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
-        """Return the end of the next window to cut, which holds about ``most_rows`` records or fewer.
+        """Return the end of the next range of bytes to split, which contains about ``most_rows`` records or fewer.
 
-        The window holds at least one complete record, unless it ends at ``stop``.
+        The range contains at least one complete record, unless the range ends at ``stop``.
         """
         return stop
 
@@ -302,16 +313,19 @@ class CuttingFramer(ABC):
         return "bytes"
 
     def _completes(self, fresh: Bytes) -> bool:
-        """Return True if the tail followed by ``fresh`` may contain a complete record or damage."""
+        """Return True if the buffered bytes followed by ``fresh`` may contain a complete record or damage."""
         return True
 
     @abstractmethod
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
-        """Find the complete records in ``values[start:stop]``, which begins with a record."""
+        """Find the complete records in ``values[start:stop]``; a record begins at ``start``."""
 
     @abstractmethod
     def _end(self, tail: Bytes) -> Cut:
-        """Parse the last bytes of the stream. Return either their records or a problem."""
+        """Parse the last bytes of the stream.
+
+        Return either the records in these bytes or a description of the problem.
+        """
 
 
 def no_records(kind: VarKind = "bytes") -> VarColumn:

@@ -39,17 +39,20 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, Structure
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
-"""``describe(row)`` returns the URL of the object that a row of the chunk came from, and the record number in it."""
+"""The function ``describe(row)`` returns the URL and the number of the record that the row was read from."""
 
 _KINDS = {"bytes": BYTES, "float": FLOAT, "int64": INT64}
 _LISTS = {BYTES: "a bytes list", FLOAT: "a float list", INT64: "an int64 list"}
 _DTYPES = {BYTES: "bytes or str", FLOAT: "a floating dtype", INT64: "an integer dtype"}
 _LEAST_NBYTES = {BYTES: 2, FLOAT: 4, INT64: 1}
-"""Minimum encoded size of one value in bytes."""
+"""Minimum size in bytes of one encoded value, by kind of value."""
 
 
 class _Misfit(Exception):
-    """A row does not match its description. ``parse`` converts it to an ExampleParseError with URL and record."""
+    """A record does not match the feature descriptions.
+
+    The method ``parse`` converts this exception to an ``ExampleParseError`` with the URL and the record number.
+    """
 
     def __init__(self, row: int, feature: str, expected: str, found: str) -> None:
         super().__init__(row, feature, expected, found)
@@ -62,20 +65,20 @@ class _Misfit(Exception):
 class ExampleParser:
     """Parser for selected features of ``tf.train.Example`` records. Picklable and thread-safe.
 
-    Equivalent to ``tf.io.parse_example``: other features are ignored, and missing features get their default. Unlike
-    TensorFlow's parser, it accepts all valid protobuf: packed and unpacked values may be mixed in one list, and
-    unknown fields may occur anywhere.
+    The parser is equivalent to ``tf.io.parse_example``: other features are ignored, and missing features get their
+    default. Unlike TensorFlow's parser, this parser accepts all valid protobuf messages: a list may mix packed and
+    unpacked values, and unknown fields may occur anywhere.
 
     Attributes:
         features: Feature descriptions by name.
-        structure: Structure of an element: a dict with one leaf per feature, in the order of the mapping.
+        structure: Structure of an element: a dict with one leaf per feature, in the order of ``features``.
     """
 
     def __init__(self, features: Mapping[str, Feature]) -> None:
         """Validate the feature descriptions.
 
         Raises:
-            PlanError: The mapping is empty, or a value is not a feature description.
+            PlanError: The mapping ``features`` is empty, or a value is not a feature description.
         """
         self.features = checked_features(features)
         self.structure = Structure("dict", tuple(self.features), (LEAF,) * len(self.features))
@@ -87,18 +90,19 @@ class ExampleParser:
         return tuple(feature.spec for feature in self.features.values())
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
-        """Parse a chunk of records. The result has one row per record and the chunk's row ids.
+        """Parse a chunk of serialized records. The result has one row per record, with the row ids of the chunk.
 
         Args:
-            chunk: Serialized records in one ``bytes`` column.
-            describe: Locates a row for an error message.
+            chunk: Serialized records, stored in one ``bytes`` column.
+            describe: Function that returns the URL and record number of a row, for error messages.
 
         Returns:
-            One leaf per feature. Scalar bytes and str leaves share the chunk's buffer, and the result then holds the
-            chunk's lease. All other leaves own their memory.
+            One leaf per feature. Scalar bytes and str leaves use the chunk's buffer; in this case the result keeps the
+            chunk's lease. All other leaves of the result have their own memory.
 
         Raises:
-            ExampleParseError: A record is damaged or does not match. The error names the first such record.
+            ExampleParseError: A record is damaged or does not match the feature descriptions. The error names the first
+                damaged or mismatching record.
         """
         records = records_of(chunk, "parse_example")
         leaves, misfit = self._leaves_or_misfit(records)
@@ -109,9 +113,10 @@ class ExampleParser:
         return Columns(self.structure, leaves, chunk.ids, chunk.lease if shared else None)
 
     def _leaves_or_misfit(self, records: VarColumn) -> tuple[tuple[Column, ...], _Misfit | None]:
-        """Return the columns, or the misfit of the first record that does not match.
+        """Return the parsed columns, or the ``_Misfit`` exception of the first record that does not match.
 
-        The caller raises the error, because an error raised here would keep the records in memory as its context.
+        The caller raises the error. An error raised here would keep the records in memory, because it refers to this
+        exception.
         """
         try:
             return self._leaves(records), None
@@ -130,7 +135,10 @@ class ExampleParser:
         )
 
     def _first_misfit(self, records: VarColumn, misfit: _Misfit) -> _Misfit:
-        """Return the misfit with the lowest row. Parsing finds them by feature, not by row."""
+        """Return the ``_Misfit`` exception with the lowest row number.
+
+        This search is necessary because parsing goes feature by feature, not row by row.
+        """
         while True:
             try:
                 self._leaves(records.slice(0, misfit.row))
@@ -140,10 +148,10 @@ class ExampleParser:
                 return misfit
 
     def _first_too_short(self, lengths: NDArray[np.int64]) -> int:
-        """Return how many records to parse: up to and including the first that is too short for its required values.
+        """Return how many records to parse, including the first record that is too short for its required values.
 
-        Parsing fails at that record or earlier, so later records need no parsing. The limit prevents large
-        allocations for values that tiny records cannot contain.
+        Parsing fails at this record or earlier, so later records need no parsing. This limit prevents large allocations
+        for values that short records cannot contain.
         """
         least = max(want.size * _LEAST_NBYTES[want.kind] * want.required for want in self._wanted)
         if not len(lengths) or lengths.min() >= least:
@@ -169,7 +177,7 @@ class ExampleParser:
 def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Feature]) -> Any:
     """Parse one or more serialized ``tf.train.Example`` records outside a pipeline.
 
-    Equivalent to ``tf.io.parse_single_example`` and ``tf.io.parse_example``.
+    The function is equivalent to ``tf.io.parse_single_example`` and ``tf.io.parse_example``.
 
     Args:
         serialized: One serialized record, or a sequence of them.
@@ -181,7 +189,8 @@ def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Fe
     Raises:
         PlanError: A feature description is invalid.
         ArgumentTypeError: ``serialized`` is not bytes or a sequence of bytes.
-        ExampleParseError: A record is damaged or does not match. The error states its position in the sequence.
+        ExampleParseError: A record is damaged or does not match the feature descriptions. The error message contains
+            the position of the record in the sequence.
     """
     parser = ExampleParser(features)
     records = (serialized,) if isinstance(serialized, bytes) else several("serialized", serialized, "bytes or a list")
@@ -193,10 +202,10 @@ def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Fe
 
 
 def records_of(chunk: Columns, name: str) -> VarColumn:
-    """Return the column of serialized records in a chunk.
+    """Return the column of a chunk that contains the serialized records.
 
     Raises:
-        PlanError: The records are str instead of bytes.
+        PlanError: The records are text (str) instead of bytes.
     """
     (records,) = chunk.leaves
     assert isinstance(records, VarColumn)
@@ -207,7 +216,7 @@ def records_of(chunk: Columns, name: str) -> VarColumn:
 
 
 def join_records(records: Sequence[bytes]) -> Columns:
-    """Copy records into one chunk with a single buffer and the row ids (0, position)."""
+    """Copy records into one chunk with a single buffer, and give each record the row id (0, position)."""
     lengths = np.array([len(record) for record in records], np.int64)
     values = np.frombuffer(b"".join(records), np.uint8)
     column = VarColumn(values, np.cumsum(lengths) - lengths, lengths)

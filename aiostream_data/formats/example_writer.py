@@ -1,9 +1,9 @@
 """Serialize ``tf.train.Example`` and ``SequenceExample`` messages, without TensorFlow or protobuf.
 
-bool, int and integer arrays become int64 lists. float and floating arrays become float32 lists. bytes and str (as
-UTF-8) become bytes lists. Lists and arrays of any shape are flattened in C order, as TensorFlow expects. An empty list
-becomes a feature without a kind, which parsers treat as missing. Features are sorted by name, so equal mappings
-produce equal bytes.
+Values of type bool and int and integer arrays become int64 lists. Values of type float and floating arrays become
+float32 lists. Values of type bytes and str (as UTF-8) become bytes lists. Lists and arrays of any shape are flattened
+in C order, as TensorFlow expects. An empty list becomes a feature without a type, which parsers treat as missing.
+Features are sorted by name, so equal mappings produce equal bytes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 
     Args:
         features: Values by name: bool, int, float, bytes, str, arrays, or (nested) lists of one of these types.
-            A list of ints and floats becomes a list of floats.
+            A list that contains ints and floats becomes a list of floats.
 
     Returns:
-        The serialized message. Equal mappings produce equal bytes.
+        The serialized message. Equal mappings of features produce equal bytes.
 
     Raises:
         ArgumentTypeError: ``features`` is not a mapping with str keys.
@@ -50,7 +50,7 @@ def encode_sequence_example(context: Mapping[str, Any], sequences: Mapping[str, 
 
     Args:
         context: Values by name, as in :func:`encode_example`.
-        sequences: For each name, an iterable with the value of each step.
+        sequences: For each name, an iterable with one value per step.
 
     Returns:
         The serialized message.
@@ -98,7 +98,7 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def _one_value(value: Any) -> bytes:
-    """Serialize a value as a Feature message. Scalars are tested first because they are most common."""
+    """Serialize a value as a Feature message. The function checks for scalars first, because they are most common."""
     if isinstance(value, bytes):
         return _delimited(_BYTES_LIST, _delimited(_FIRST, value))
     if isinstance(value, int):
@@ -163,7 +163,7 @@ def _delimited(tag: bytes, payload: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Encode an int64 as a protobuf varint. Negative numbers take ten bytes."""
+    """Encode an int64 as a protobuf varint (an integer of variable length). A negative number needs ten bytes."""
     if 0 <= value < 128:
         return _ONE_BYTE[value]
     value &= _UINT64
@@ -176,7 +176,7 @@ def _varint(value: int) -> bytes:
 
 
 def _varints(values: NDArray[np.int64]) -> bytes:
-    """Encode int64 values as consecutive varints."""
+    """Encode int64 values as consecutive varints (integers of variable length)."""
     if len(values) <= 8:
         return b"".join([_varint(value) for value in values.tolist()])
     if ((values >= 0) & (values < 128)).all():

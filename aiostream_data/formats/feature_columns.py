@@ -1,4 +1,4 @@
-"""Convert the parsed values of one feature to the column that its description specifies."""
+"""Convert the parsed values of one feature to the column that the feature's description specifies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiostream_data.formats.features import (
 from aiostream_data.rows.records import Column, VarColumn
 
 Fail: TypeAlias = Callable[[int, str, str], NoReturn]
-"""``fail(row, expected, found)`` raises the error for this row of this feature."""
+"""The function ``fail(row, expected, found)`` raises an error for one row of a feature."""
 
 
 def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.uint8], fail: Fail) -> Column:
@@ -28,9 +28,11 @@ def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.u
 
     Args:
         feature: Description of the feature.
-        parsed: Values in wire order, and the number of values per row (-1 if the row lacks the feature).
-        buffer: uint8 array that contains the bytes values. Scalar bytes and str columns share it.
-        fail: Called for the first row whose values do not match the dtype or shape.
+        parsed: Values in the order of the serialized records, and the number of values per row (-1 if the row lacks the
+            feature).
+        buffer: uint8 array that contains the values of bytes features. Scalar bytes and str columns refer to this
+            array.
+        fail: Function to call for the first row whose values do not match the dtype or shape.
     """
     if isinstance(feature, FixedLen):
         if not isinstance(feature.type, type):
@@ -43,10 +45,10 @@ def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.u
 
 
 def convert(data: NDArray[Any], dtype: np.dtype[Any], fail: Fail, row_of: Callable[[int], int]) -> NDArray[Any]:
-    """Convert wire values (int64 or float32) to ``dtype``, and call ``fail`` for the first value out of range.
+    """Convert serialized values (int64 or float32) to ``dtype``, and call ``fail`` for the first value out of range.
 
-    Rounding to a smaller floating type is allowed. These values fail: finite floats that become infinite, integers
-    outside the range, and bools other than 0 and 1.
+    Rounding a value to a smaller floating type is allowed. Conversion fails for finite floats that become infinite,
+    integers outside the range, and bools other than 0 and 1.
     """
     if data.dtype == dtype:
         return data
@@ -75,7 +77,7 @@ def _dense(feature: FixedLen, data: NDArray[Any], counts: NDArray[np.int64]) -> 
 
 
 def _slices(feature: FixedLen, parsed: ParsedFeature, buffer: NDArray[np.uint8], fail: Fail) -> VarColumn:
-    """Build a scalar bytes or str column over the buffer, or over a copy with the default value appended."""
+    """Build a scalar bytes or str column that refers to the buffer, or to a copy with the default value appended."""
     starts, nbytes = parsed.data, parsed.nbytes
     lacking = parsed.counts < 0
     if feature.type is str:
@@ -131,7 +133,10 @@ def _check_text(
     fail: Fail,
     row_of: Callable[[int], int],
 ) -> None:
-    """Call ``fail`` for the first value that is not valid UTF-8. Later code could not name its row."""
+    """Call ``fail`` for the first value that is not valid UTF-8.
+
+    The check happens here, because later code does not know the row of a value.
+    """
     for value, (start, length) in enumerate(zip(starts.tolist(), nbytes.tolist(), strict=True)):
         try:
             buffer[start : start + length].tobytes().decode()

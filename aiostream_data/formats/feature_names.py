@@ -11,7 +11,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 
 MOST_NAMES: Final = 20
-"""Maximum number of names to read and show, because a record may have a million."""
+"""Maximum number of feature names to read and show, because a record may have a million."""
 
 MOST_CHARACTERS: Final = 40
 
@@ -19,7 +19,7 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 def instead_of_feature(record: bytes, name: str) -> str:
-    """Return an error clause that lists the features of a ``tf.train.Example`` without the feature ``name``."""
+    """Return a part of an error message that lists the features of an Example without the feature ``name``."""
     found = _names(record, _FIRST_TAG)
     if name in found:
         return "the feature exists but has no list of values"
@@ -28,12 +28,12 @@ def instead_of_feature(record: bytes, name: str) -> str:
 
 
 def instead_of_feature_list(record: bytes) -> str:
-    """Return an error clause that lists the feature lists of a ``tf.train.SequenceExample``."""
+    """Return a part of an error message that lists the feature lists of a ``tf.train.SequenceExample``."""
     return _listed("feature lists", _names(record, _SECOND_TAG))
 
 
 def instead_of_message(record: bytes) -> str:
-    """Return an error clause that names the file format of a damaged record, or "" if the format is unknown."""
+    """Return a part of an error message that names the file format of a damaged record, or "" if it is unknown."""
     kind = kind_of(record[:START_NBYTES])
     return "" if kind is None else f"; the record is {kind.name}: decode it in a function passed to map()"
 
@@ -50,12 +50,12 @@ def _short(name: str) -> str:
 
 
 def _names(record: bytes, wanted: int) -> list[str]:
-    """Return the sorted names, at most one more than ``MOST_NAMES``."""
+    """Return the sorted feature names, at most one more than ``MOST_NAMES``."""
     return sorted(dict.fromkeys(islice(_keys(record, wanted), MOST_NAMES + 1)))
 
 
 def _keys(record: bytes, wanted: int) -> Iterator[str]:
-    """Yield the keys of a map in a message. Stop at the first damage."""
+    """Yield the keys of a map in a protobuf message. The iterator stops at the first damaged byte."""
     buffer = memoryview(record)
     try:
         for tag, _, start, stop in fields(buffer, 0, len(buffer)):

@@ -1,7 +1,10 @@
-"""Descriptions of the features to parse from a ``tf.train.Example``. Frozen, hashable and validated on creation.
+"""Descriptions of the features to parse from a ``tf.train.Example``.
 
-The names follow TensorFlow's ``tf.io.FixedLenFeature`` and its siblings. An Example stores bytes, float32 and int64
-lists. The dtype of a feature selects the list kind and the type of the parsed values.
+The descriptions are immutable, hashable and validated on creation.
+
+The names of the classes follow TensorFlow's ``tf.io.FixedLenFeature`` and the related classes. An Example message
+stores lists of bytes, float32 and int64 values. The dtype of a feature selects one of these list types, and the type of
+the parsed values.
 """
 
 from __future__ import annotations
@@ -21,15 +24,15 @@ FeatureType: TypeAlias = np.dtype[Any] | type[bytes] | type[str]
 Kind = Literal["bytes", "float", "int64"]
 
 MAX_VALUES_PER_ROW = 1 << 31
-"""Maximum number of values per row in a fixed shape."""
+"""Maximum number of values per row in a feature with a fixed shape."""
 
 
 class FeatureSpec(NamedTuple):
-    """Shape and dtype of one element of a feature.
+    """Shape and dtype of one element (the value of one record) of a feature.
 
     Attributes:
         shape: Length of each axis; None for a variable length.
-        dtype: NumPy dtype; object for bytes and str.
+        dtype: NumPy dtype of the values; object for bytes and str.
         ragged: True if a batch of the feature is a :class:`~aiostream_data.RaggedArray`.
     """
 
@@ -40,18 +43,19 @@ class FeatureSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class FixedLen:
-    """Feature with exactly ``prod(shape)`` values per record, parsed to an array of this shape.
+    """Feature with exactly ``prod(shape)`` values per record, which are parsed to an array of this shape.
 
-    Equivalent to ``tf.io.FixedLenFeature``. Scalar bytes and str features are slices of the input bytes, without a
-    copy. A list with a different number of values, including an empty list, is an error. Only a record without the
-    feature gets the default.
+    Equivalent to ``tf.io.FixedLenFeature``. Values of scalar bytes and str features are slices of the input bytes,
+    without a copy. A record with a different number of values, including an empty list, is an error. Only a record that
+    lacks the feature gets the default.
 
     Attributes:
         shape: Length of each axis, at least 1; ``()`` for a scalar.
-        dtype: bytes, str (UTF-8), bool, or a NumPy integer or floating type. Integers and bool are read from int64
-            lists, floating types from float32 lists. Parsing fails for values outside the range of the dtype.
-        default: Value for records without the feature: an array of this shape, or a scalar for all its values. If
-            None, a record without the feature is an error. Stored as nested tuples.
+        dtype: Type of the values: bytes, str (UTF-8), bool, or a NumPy integer or floating type. Integers and bool are
+            read from int64 lists, floating types from float32 lists. Parsing fails for values outside the range of the
+            dtype.
+        default: Value for records that lack the feature: an array of this shape, or a scalar for all values of the
+            array. If ``default`` is None, a record without the feature is an error. Stored as nested tuples.
 
     Raises:
         PlanError: The shape, dtype or default is invalid.
@@ -76,7 +80,10 @@ class FixedLen:
         return FeatureSpec(self.shape, storage_dtype(self.type))
 
     def default_array(self) -> NDArray[Any]:
-        """Return the default with the feature's shape; dtype object for bytes and str. Read-only."""
+        """Return the default value as an array with the feature's shape; the dtype is object for bytes and str.
+
+        Read-only.
+        """
         return np.broadcast_to(_as_array(self.default, self.type), self.shape)
 
 
@@ -84,8 +91,9 @@ class FixedLen:
 class VarLen:
     """Feature with any number of values per record, parsed to a one-dimensional array.
 
-    A record without the feature yields an empty array. Equivalent to ``tf.io.VarLenFeature``, but each element is a
-    dense array instead of a SparseTensor, and a batch is a :class:`~aiostream_data.RaggedArray`.
+    A record without the feature yields an empty array. This feature is equivalent to ``tf.io.VarLenFeature``, but each
+    element is a dense array instead of a SparseTensor. A batch of the feature is a
+    :class:`~aiostream_data.RaggedArray`.
 
     Attributes:
         dtype: Type of the values, as in :class:`FixedLen`.
@@ -112,20 +120,21 @@ class VarLen:
 class Ragged(VarLen):
     """Feature with any number of values per record, equivalent to ``tf.io.RaggedFeature`` without partitions.
 
-    It behaves like :class:`VarLen`; the name simplifies porting from tf.data.
+    ``Ragged`` behaves like :class:`VarLen`; the second name simplifies porting from tf.data.
     """
 
 
 @dataclass(frozen=True)
 class FixedLenSequence:
-    """Feature with any number of steps of one shape per record, parsed to an array (steps, \\*shape).
+    """Feature with any number of steps per record, all of one shape, parsed to an array of shape (steps, \\*shape).
 
-    Equivalent to ``tf.io.FixedLenSequenceFeature`` without its padding: a batch is a
+    This feature is equivalent to ``tf.io.FixedLenSequenceFeature`` without padding: a batch is a
     :class:`~aiostream_data.RaggedArray`.
 
     Attributes:
         shape, dtype: Shape and dtype of one step, as in :class:`FixedLen`.
-        allow_missing: If True, a record without the feature has zero steps. If False, it is an error.
+        allow_missing: If True, a record without the feature has zero steps. If False, a record without the feature is
+            an error.
 
     Raises:
         PlanError: The shape or dtype is invalid.
@@ -149,11 +158,11 @@ class FixedLenSequence:
 
 
 Feature: TypeAlias = FixedLen | VarLen | FixedLenSequence
-"""Any feature description; :class:`Ragged` is a subclass of :class:`VarLen`."""
+"""Type of a feature description; :class:`Ragged` is a subclass of :class:`VarLen`."""
 
 
 def feature_kind(dtype: FeatureType) -> Kind:
-    """Return the kind of protobuf list that stores values of this dtype."""
+    """Return the type of protobuf list that stores values of this dtype."""
     if isinstance(dtype, type):
         return "bytes"
     return "float" if dtype.kind == "f" else "int64"
@@ -213,7 +222,7 @@ def _as_array(default: Any, dtype: FeatureType) -> NDArray[Any]:
 
 
 def _checked_default(default: Any, shape: tuple[int, ...], dtype: FeatureType) -> Any:
-    """Validate a default and convert it to a scalar or nested tuples of Python values."""
+    """Validate a default value and convert it to a scalar or nested tuples of Python values."""
     try:
         given = np.array(default, object) if isinstance(dtype, type) else np.array(default)
         array = given if isinstance(dtype, type) else _converted(given, dtype)
@@ -227,10 +236,12 @@ def _checked_default(default: Any, shape: tuple[int, ...], dtype: FeatureType) -
 
 
 def _converted(given: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Convert ``given`` to ``dtype``. Only the rounding of floating types may change a value.
+    """Convert ``given`` to ``dtype``.
+
+    The conversion may change a value only by rounding a float to a smaller floating type.
 
     Raises:
-        TypeError: A value has another kind or is out of range.
+        TypeError: A value has a different type or is out of range.
     """
     with np.errstate(all="ignore"):
         array = given.astype(dtype)

@@ -14,14 +14,14 @@ from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.rows.records import VarColumn
 
 MAX_FOOTER_NBYTES = 1 << 20
-"""Maximum footer size in bytes. The footer is copied from block to block, so it must be small."""
+"""Maximum footer size in bytes. The footer must be small, because its bytes are copied from block to block."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedLengthFormat:
     """Format of ``tf.data.FixedLengthRecordDataset``: ``bytes`` records of ``record_nbytes`` each.
 
-    The framer always buffers the last ``footer_nbytes`` bytes, so footers also work in compressed streams.
+    The framer (parser) always buffers the last ``footer_nbytes`` bytes, so footers also work in compressed streams.
 
     Attributes:
         record_nbytes: Size of a record in bytes.
@@ -53,7 +53,7 @@ class FixedLengthFormat:
         return self.record_nbytes
 
     def refuses(self, kind: FileKind) -> bool:
-        """Return True for files that are certainly of another kind, unless a header may precede the records."""
+        """Return True for files that certainly have another format, unless a header may precede the records."""
         return kind.is_certain and not self.header_nbytes
 
     def framer(self, url: str) -> FixedLengthFramer:
@@ -61,7 +61,7 @@ class FixedLengthFormat:
 
 
 class FixedLengthFramer(CuttingFramer):
-    """Framer for one stream of fixed-length records, which excludes the header and footer."""
+    """Framer (parser) for one stream of fixed-length records, which skips the header and footer."""
 
     def __init__(self, description: FixedLengthFormat, url: str) -> None:
         super().__init__(url)

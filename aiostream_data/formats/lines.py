@@ -23,8 +23,8 @@ class LineRules:
     """Validator of text lines.
 
     Args:
-        encoding: Encoding that extends ASCII, or None for lines as bytes.
-        max_nbytes: Maximum bytes of a line, without its line ending.
+        encoding: Text encoding that extends ASCII, or None to return lines as bytes.
+        max_nbytes: Maximum number of bytes of a line, without its line ending.
     """
 
     def __init__(self, encoding: str | None, max_nbytes: int) -> None:
@@ -34,20 +34,20 @@ class LineRules:
 
     @property
     def kind(self) -> VarKind:
-        """Column kind of the lines: "bytes" without an encoding, else "str"."""
+        """Type of the column of lines: "bytes" without an encoding, else "str"."""
         return "bytes" if self.codec is None else "str"
 
     @property
     def keeps_bytes(self) -> bool:
-        """True if lines keep their original bytes; False if they are re-encoded as UTF-8."""
+        """True if the original bytes of lines are kept; False if lines are re-encoded as UTF-8."""
         return self.is_utf8 or self.codec in (None, "ascii")
 
     def is_too_long(self, waiting_nbytes: int) -> bool:
-        """Return True if an incomplete line is too long, even without a byte order mark and a carriage return."""
+        """Return True if an incomplete line is too long, not counting a byte order mark and a carriage return."""
         return waiting_nbytes > self.max_nbytes + len(BOM) + 1
 
     def problem_of(self, line: bytes | memoryview, offset: int) -> str | None:
-        """Describe what is wrong with the line at stream offset ``offset``, or return None if the line is valid."""
+        """Return a description of the problem of the line at byte ``offset`` of the stream, or None if it is valid."""
         if len(line) > self.max_nbytes:
             return self.too_long()
         try:
@@ -60,13 +60,13 @@ class LineRules:
     def checked(
         self, values: Bytes, start: int, starts: Indices, lengths: Indices, consumed: int, offset: int = 0
     ) -> Cut:
-        """Return the lines before the first line that is too long or invalid, and the problem of that line.
+        """Return the lines before the first invalid or too long line, and a description of the problem of that line.
 
         Args:
             values: Bytes that contain the lines.
-            start, offset: Index of the first byte and its offset in the stream.
-            starts, lengths: Start indices and lengths of the lines.
-            consumed: Index of the first byte after the lines.
+            start, offset: Index in ``values`` and offset in the stream of the first byte.
+            starts, lengths: Start indices and lengths of the lines in ``values``.
+            consumed: Index of the first byte after the last line.
         """
         good, problem = len(starts), None
         if good and int(lengths.max()) > self.max_nbytes:
@@ -98,12 +98,15 @@ class LineRules:
 
 
 def newlines(values: Bytes) -> int:
-    """Count the newlines in ``values``."""
+    """Return the number of newlines in ``values``."""
     return int(np.count_nonzero(values == NEWLINE))
 
 
 def first_newline(values: Bytes) -> int | None:
-    """Return the index of the first newline, or None. Searches in small steps, because it is usually close."""
+    """Return the index of the first newline, or None if no newline exists.
+
+    The function searches in small steps, because the newline is usually near the start.
+    """
     for start in range(0, len(values), _SEARCHED_NBYTES):
         found = values[start : start + _SEARCHED_NBYTES] == NEWLINE
         end = int(found.argmax())
@@ -113,5 +116,5 @@ def first_newline(values: Bytes) -> int | None:
 
 
 def _span(values: Bytes, starts: Indices, lengths: Indices) -> memoryview:
-    """Return the bytes from the first to the last line, to decode them at once."""
+    """Return the bytes from the first to the last line, to decode all lines at once."""
     return values[starts[0] : starts[-1] + lengths[-1]].data if len(starts) else memoryview(b"")

@@ -1,7 +1,8 @@
-"""Buffers for records longer than a block, which keep a single copy of the record in memory.
+"""Buffers for records that are longer than a block. The buffers keep a single copy of the record in memory.
 
-The bytes are collected in a ``BytesIO``, which grows without a second copy. Its buffer becomes the ``bytes`` object
-that a user function receives. Joining pieces into an array would require two copies.
+The bytes of a long record are collected in a ``BytesIO``, which grows without a second copy. The buffer of the
+``BytesIO`` becomes the ``bytes`` object that a user function receives. In contrast, joining the pieces of a record into
+an array would require two copies.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from numpy.typing import NDArray
 from aiostream_data.rows.records import VarColumn, VarKind
 
 LONG_NBYTES = 256 << 10
-"""Minimum bytes of an incomplete record that is collected in its own buffer."""
+"""Minimum size in bytes of an incomplete record that is collected in a separate buffer."""
 
 
 class LongRecord:
     """Buffer for the data of one long record.
 
     Args:
-        nbytes: Length of the data, or None if unknown.
-        suffix_nbytes: Number of bytes after the data that belong to the record.
+        nbytes: Length of the data in bytes, or None if unknown.
+        suffix_nbytes: Number of bytes after the data that also belong to the record.
     """
 
     def __init__(self, nbytes: int | None, suffix_nbytes: int = 0) -> None:
@@ -33,21 +34,24 @@ class LongRecord:
 
     @property
     def nbytes(self) -> int:
-        """Number of data bytes received."""
+        """Number of data bytes received so far."""
         return self._data.tell()
 
     @property
     def received_nbytes(self) -> int:
-        """Number of bytes received, including the suffix."""
+        """Number of bytes received so far, including the suffix."""
         return self.nbytes + len(self.suffix)
 
     @property
     def is_complete(self) -> bool:
-        """True if the data and suffix are complete. Always False if the length is unknown."""
+        """True if the data and the suffix have been received completely.
+
+        The result is always False if the length of the data is unknown.
+        """
         return self.nbytes == self._expected and len(self.suffix) == self._suffix_nbytes
 
     def take(self, fresh: NDArray[np.uint8]) -> int:
-        """Append the leading bytes of ``fresh`` that belong to the record. Return their number."""
+        """Append the leading bytes of ``fresh`` that belong to the record. Return the number of these bytes."""
         data_nbytes = len(fresh) if self._expected is None else min(len(fresh), self._expected - self.nbytes)
         self._data.write(fresh[:data_nbytes].data)
         missing = self._suffix_nbytes - len(self.suffix)
@@ -56,7 +60,7 @@ class LongRecord:
         return data_nbytes + len(suffix)
 
     def drop_last(self, last: bytes) -> None:
-        """Remove the last data byte if it equals ``last``."""
+        """Remove the last byte of the data if this byte equals ``last``."""
         if self.nbytes and self._data.getbuffer()[-1:] == last:
             self._data.truncate(self.nbytes - 1)
             self._data.seek(0, 2)
@@ -69,12 +73,12 @@ class LongRecord:
 
 
 def column_of(data: bytes, kind: VarKind = "bytes") -> VarColumn:
-    """Build a column with the single row ``data``, without a copy."""
+    """Build a column with one row, ``data``, without a copy."""
     return VarColumn(np.frombuffer(data, np.uint8), np.zeros(1, np.int64), np.array([len(data)], np.int64), kind)
 
 
 class ObjectBuffer:
-    """Writable memory for one object, which becomes a ``bytes`` object without a copy.
+    """Writable memory that becomes a ``bytes`` object without a copy.
 
     Attributes:
         view: Writable view of the memory.

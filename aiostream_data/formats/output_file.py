@@ -19,26 +19,26 @@ from aiostream_data.safe_url import safe_url, shorten
 
 _numbers = count()
 _NO_FSYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Error codes of file systems that do not support fsync."""
+"""Error codes that file systems without fsync return."""
 
 _LOCAL_PREFIXES: Final = ("file://", "local://")
 _STORES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
-"""Store whose options are validated, keyed by URL scheme."""
+"""Name of the store whose options are validated, by URL scheme."""
 
 
 class OutputTarget(Protocol):
-    """An output file that is stored completely on commit, and otherwise not at all."""
+    """An output file that is stored completely on commit. Without a commit, no file is stored."""
 
     def write(self, data: bytes) -> None: ...
 
     def commit(self) -> None: ...
 
     def discard(self) -> None:
-        """Remove the unfinished file. Idempotent; does nothing after a commit."""
+        """Remove the unfinished file. Repeated calls have no effect, nor does a call after a commit."""
 
 
 def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
-    """Open an output file that appears under its name when it is committed.
+    """Open an output file that appears under its name when the file is committed.
 
     Args:
         url: Local path, or any URL that fsspec can write.
@@ -46,7 +46,7 @@ def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
 
     Raises:
         PlanError: An option uses the name of another library's option.
-        MissingExtraError: This URL needs fsspec, which is not installed.
+        MissingExtraError: This URL requires the package fsspec, which is not installed.
         OSError: The file cannot be created.
     """
     prefix = next((prefix for prefix in _LOCAL_PREFIXES if url.startswith(prefix)), "")
@@ -69,9 +69,9 @@ def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
 
 
 class LocalTarget:
-    """Local output file, written under a temporary name in the same folder and then renamed.
+    """Local output file that is written under a temporary name in the target folder and then renamed.
 
-    The file is unbuffered, so closing it after a failed write writes no leftover data.
+    Writes are unbuffered, so closing the file after a failed write does not write remaining data.
 
     Raises:
         WriteError: The path exists and is not a regular file, or the temporary file cannot be created.
@@ -122,7 +122,7 @@ class _MemoryTarget:
 
 
 class _FsspecTarget:
-    """Multipart upload that becomes an object on commit. ``file`` is fsspec's ``AbstractBufferedFile``."""
+    """Multipart upload to a store; the object appears on commit. ``file`` is fsspec's ``AbstractBufferedFile``."""
 
     def __init__(self, file: Any, url: str, storage_options: Mapping[str, Any]) -> None:
         self._file = file
@@ -150,7 +150,7 @@ class _FsspecTarget:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Reject a directory, device or pipe, because the final rename would fail or replace it."""
+    """Raise an error if the path is a directory, device or pipe, because the final rename would fail or replace it."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -162,7 +162,7 @@ def _check_replaceable(path: Path) -> None:
 
 
 def _sync(file: FileIO) -> None:
-    """Flush the file to disk before the rename, so that a full disk or power cut cannot damage the renamed file."""
+    """Flush the file to disk before the rename, so that a full disk or a power failure cannot damage the new file."""
     try:
         os.fsync(file.fileno())
     except OSError as error:
@@ -172,7 +172,7 @@ def _sync(file: FileIO) -> None:
 
 @contextmanager
 def _library_errors(url: str, storage_options: Mapping[str, Any]) -> Iterator[None]:
-    """Convert any fsspec exception to a WriteError, and remove the secrets of the URL and options from its text."""
+    """Convert any exception of fsspec to a WriteError whose text contains no secrets of the URL and options."""
     with hiding(storage_options, url):
         try:
             yield

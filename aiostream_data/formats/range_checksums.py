@@ -1,8 +1,8 @@
 """Compute CRC-32C over many, possibly overlapping ranges of a buffer in one pass.
 
-The checksum of a range follows from the checksums of the two prefixes that end at its bounds:
-``crc(B) = crc(AB) ^ shifted(crc(A), len(B))``. Shifting a checksum over zero bytes is linear over GF(2), so a shift
-over a power of two needs four table lookups. Each byte of the buffer is read once.
+The checksum of a range is computed from the checksums of the two prefixes that end at its bounds: ``crc(B) = crc(AB) ^
+shifted(crc(A), len(B))``. Appending zero bytes changes a checksum by a linear map over GF(2), so appending a power of
+two of them needs four table lookups. The algorithm reads each byte of the buffer only once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _MASK_DELTA = np.uint32(0xA282EAD8)
 
 
 def masked(checksums: Checksums) -> Checksums:
-    """Apply the TFRecord mask to checksums."""
+    """Apply the checksum mask of the TFRecord format to checksums."""
     found: Checksums = (checksums >> np.uint32(15) | checksums << np.uint32(17)) + _MASK_DELTA
     return found
 
 
 def crc32c_words(words: NDArray[np.uint64]) -> Checksums:
-    """Compute the CRC-32C of the 8 little-endian bytes of each word."""
+    """Compute the CRC-32C of the 8 bytes (little-endian) of each 64-bit word."""
     zero, tables = _word_tables()
     parts = words.astype("<u8").view(np.uint8).reshape(-1, 8)
     found = np.full(len(parts), zero, np.uint32)
@@ -40,7 +40,8 @@ def crc32c_words(words: NDArray[np.uint64]) -> Checksums:
 def crc32c_ranges(values: Bytes, starts: Numbers, stops: Numbers) -> Checksums:
     """Compute the CRC-32C of ``values[starts[i] : stops[i]]`` for every ``i``.
 
-    The run time is linear in the bytes between the smallest start and the largest stop, plus the number of ranges.
+    The run time is linear in the number of ranges plus the number of bytes between the smallest start and the largest
+    stop.
     """
     if not len(starts):
         return np.empty(0, np.uint32)
@@ -58,7 +59,7 @@ def crc32c_ranges(values: Bytes, starts: Numbers, stops: Numbers) -> Checksums:
 
 
 def _shifted(checksums: Checksums, nbytes: Numbers) -> Checksums:
-    """Return each checksum after appending ``nbytes[i]`` zero bytes to its input."""
+    """Return, for each checksum, the checksum after ``nbytes[i]`` zero bytes are appended to its input."""
     found = checksums.copy()
     for bit in range(int(nbytes.max()).bit_length()):
         rows = np.flatnonzero(nbytes >> bit & 1)
@@ -67,7 +68,7 @@ def _shifted(checksums: Checksums, nbytes: Numbers) -> Checksums:
 
 
 def _applied(table: Checksums, values: Checksums) -> Checksums:
-    """Apply a linear map of 32 bits, given as a table of 256 entries per byte."""
+    """Apply a linear map of 32-bit numbers, given as one table of 256 entries for each byte."""
     parts = values.astype("<u4").view(np.uint8).reshape(-1, 4)
     found: Checksums = table[0][parts[:, 0]]
     for byte in range(1, 4):
@@ -77,7 +78,7 @@ def _applied(table: Checksums, values: Checksums) -> Checksums:
 
 @cache
 def _shift_table(bit: int) -> Checksums:
-    """Return the table that shifts a checksum over ``2**bit`` zero bytes."""
+    """Return the table that maps a checksum to the checksum with ``2**bit`` zero bytes appended."""
     if bit:
         half = _shift_table(bit - 1)
         return _applied(half, half.reshape(-1)).reshape(4, 256)
@@ -90,7 +91,7 @@ def _shift_table(bit: int) -> Checksums:
 
 @cache
 def _word_tables() -> tuple[np.uint32, Checksums]:
-    """Return the checksum of 8 zero bytes, and the XOR difference for each value of each byte."""
+    """Return the checksum of 8 zero bytes, and the XOR difference that each value of each byte causes."""
     zero = _native.crc32c(bytes(8))
     table = [
         [_native.crc32c(bytes(byte) + bytes([value]) + bytes(7 - byte)) ^ zero for value in range(256)]

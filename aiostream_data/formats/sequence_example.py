@@ -1,8 +1,9 @@
 """Parse serialized ``tf.train.SequenceExample`` records: context features and per-step features.
 
-``SequenceExample {Features context = 1; FeatureLists feature_lists = 2}`` shares its first field with Example, so
-:class:`~aiostream_data.formats.example.ExampleParser` parses the context. A feature list contains one Feature message
-per step. The parser wraps each step as an Example with one feature and parses all steps of a chunk as records.
+The first field of ``SequenceExample {Features context = 1; FeatureLists feature_lists = 2}`` is also the first field of
+Example. Therefore :class:`~aiostream_data.formats.example.ExampleParser` parses the context. A feature list contains
+one Feature message for each step. The parser wraps each step as an Example with one feature, and parses all steps of a
+chunk as if they were records.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 class RaggedSteps(NamedTuple):
-    """Values of a feature whose number of values differs between steps.
+    """Values of a sequence feature whose number of values differs between steps.
 
     Attributes:
-        values: Concatenated values of all steps.
+        values: Values of all steps, concatenated.
         lengths: int64 array with the number of values in each step.
     """
 
@@ -42,11 +43,11 @@ class RaggedSteps(NamedTuple):
 class SequenceExampleParser:
     """Parser for selected features of ``tf.train.SequenceExample`` records. Picklable and thread-safe.
 
-    Equivalent to ``tf.io.parse_sequence_example``. Each record becomes an element
+    Equivalent to ``tf.io.parse_sequence_example``. The parser converts each record to an element
     ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``.
 
     Attributes:
-        structure: Structure of an element, with the features in the order of the mappings.
+        structure: Structure of an element, with the features in the order of ``context`` and ``sequences``.
     """
 
     def __init__(self, context: Mapping[str, Feature], sequences: Mapping[str, Feature]) -> None:
@@ -54,13 +55,14 @@ class SequenceExampleParser:
 
         Args:
             context: Descriptions of the context features by name; may be empty.
-            sequences: Descriptions of one step of each feature list by name. FixedLen (without a default) and
-                FixedLenSequence produce an array (steps, \\*shape). VarLen and Ragged produce :class:`RaggedSteps`.
-                A missing feature list is an error for FixedLen, and for FixedLenSequence without
-                ``allow_missing``. Otherwise it has zero steps.
+            sequences: Descriptions of one step of each feature list by name. Features of type
+                FixedLen (without a default) and FixedLenSequence produce an array of shape (steps, \\*shape). Features
+                of type VarLen and Ragged produce :class:`RaggedSteps`. A missing feature list is an error for FixedLen,
+                and for FixedLenSequence without ``allow_missing``. In all other cases, a missing feature list has zero
+                steps.
 
         Raises:
-            PlanError: Both mappings are empty, or a description is invalid.
+            PlanError: The mappings ``context`` and ``sequences`` are both empty, or a description is invalid.
         """
         for name, given in (("context", context), ("sequences", sequences)):
             if not isinstance(given, Mapping):
@@ -88,10 +90,10 @@ class SequenceExampleParser:
         return (*context, *(spec for one in self._sequences for spec in one.specs))
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
-        """Parse a chunk of records into one row per record. See :meth:`ExampleParser.parse`.
+        """Parse a chunk of serialized records into one row per record. See :meth:`ExampleParser.parse`.
 
         Raises:
-            ExampleParseError: A record is damaged or does not match the descriptions.
+            ExampleParseError: A record is damaged or does not match the feature descriptions.
         """
         records = records_of(chunk, "parse_sequence_example")
         parsed = self._context.parse(chunk, describe) if self._context else None
@@ -116,12 +118,12 @@ def parse_sequence_example(
         sequences: Descriptions of one step of each feature list by name; may be empty if ``context`` is not.
 
     Returns:
-        ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``. VarLen and Ragged sequences
-        become :class:`RaggedSteps`, other sequences become arrays.
+        The element ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``. Sequences of VarLen and
+        Ragged features become :class:`RaggedSteps`, other sequences become arrays.
 
     Raises:
         PlanError: A feature description is invalid.
-        ExampleParseError: The record is damaged or does not match the descriptions.
+        ExampleParseError: The record is damaged or does not match the feature descriptions.
     """
     parser = SequenceExampleParser(context, sequences)
     element: dict[str, dict[str, Any]] = parser.parse(join_records([serialized]), lambda row: ("", row)).element(0)
@@ -130,7 +132,7 @@ def parse_sequence_example(
 
 @dataclass(frozen=True)
 class _Sequence:
-    """Description of one feature list."""
+    """Description of one feature list in a SequenceExample."""
 
     name: str
     feature: Feature
@@ -162,7 +164,7 @@ class _Sequence:
         return FixedLen(self.feature.shape, self.feature.dtype)
 
     def columns(self, lists: list[dict[bytes, list[bytes]]], records: VarColumn, describe: Describe) -> list[Column]:
-        """Build the columns of this feature from the feature lists of all records."""
+        """Build the columns of this sequence feature from the feature lists of all records."""
         found = [of_record.get(self.name.encode()) for of_record in lists]
         if self.required and None in found:
             expected = "a feature list, or allow_missing in its description"
@@ -190,7 +192,7 @@ class _Sequence:
 
 
 def _as_array(column: Column) -> NDArray[Any]:
-    """Convert a scalar bytes or str column to an object array. Return other columns unchanged."""
+    """Convert a column of scalar bytes or str values to an object array. Return other columns unchanged."""
     if not isinstance(column, VarColumn):
         return column
     out = np.empty(len(column), object)
@@ -199,7 +201,10 @@ def _as_array(column: Column) -> NDArray[Any]:
 
 
 def _feature_lists(record: bytes, names: Set[bytes], row: int, describe: Describe) -> dict[bytes, list[bytes]]:
-    """Return the serialized steps of the named feature lists of a record. The last list of a name wins."""
+    """Return the serialized steps of the requested feature lists of a record.
+
+    If several lists have the same name, the last list is used.
+    """
     try:
         return dict(_entries(memoryview(record), names))
     except DamagedMessageError as damage:

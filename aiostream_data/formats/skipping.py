@@ -1,8 +1,8 @@
-"""Framer that skips damaged records and resumes after the damage.
+"""Framer (record parser) that skips damaged records and continues after the damage.
 
-The format's own framer parses the stream until it fails. A :class:`~.base.Recovery` then parses the bytes from the
-damaged record onward. When the recovery is in sync, a new framer resumes. Undamaged parts of a stream are parsed at
-full speed.
+The format's own framer parses the stream until the framer finds damage. Then a :class:`~.base.Recovery` parses the
+bytes from the damaged record onward. When the recovery has found a valid record, a new framer continues from that
+record. Therefore undamaged parts of a stream are parsed at full speed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, Reco
 from aiostream_data.rows.records import VarColumn
 
 REPORTED_AT_ONCE: Final = 1024
-"""Number of losses after which the framer yields an empty column, so that its caller can stop."""
+"""Number of losses after which the framer yields an empty column, so that its caller can stop reading."""
 
 NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class SkippingFramer:
-    """Framer that reports damage and resumes after it. See :class:`~.base.Framer`.
+    """Framer that reports damaged bytes and continues after them. See :class:`~.base.Framer`.
 
     Args:
         description: Format of the records.
         url: URL of the object, for error messages.
-        report: Called with each loss.
+        report: Function that is called with each loss (range of damaged bytes).
     """
 
     def __init__(self, description: Recovers, url: str, report: Report) -> None:
@@ -45,41 +45,41 @@ class SkippingFramer:
         self._is_recovered = False  # True if the recovery found the last column
 
     def resume(self, offset: int) -> None:
-        """Start at stream offset ``offset``, where a record begins."""
+        """Start at byte ``offset`` of the stream, where a record begins."""
         self._framer.resume(offset)
 
     def ends_at(self, nbytes: int) -> None:
-        """Set the length of the stream. A record that extends beyond it is damaged."""
+        """Set the length of the stream. A record that extends beyond the end of the stream is damaged."""
         self._nbytes = nbytes
 
     @property
     def offset(self) -> int:
-        """Stream offset after all yielded records and all reported losses."""
+        """Byte offset in the stream after all yielded records and all reported losses."""
         return self._framer.offset if self._held is None else self._offset
 
     def offset_of(self, start: int) -> int | None:
-        """Return the stream offset of a record. See :meth:`.CuttingFramer.offset_of`."""
+        """Return the byte offset of a record in the stream. See :meth:`.CuttingFramer.offset_of`."""
         if self._is_recovered:
             return None if self._shift is None else self._shift + start
         return self._framer.offset_of(start)
 
     @property
     def held_nbytes(self) -> int:
-        """Bytes of memory held for incomplete records and for a recovery in progress."""
+        """Memory in bytes used for incomplete records and for a recovery in progress."""
         return self._framer.held_nbytes if self._held is None else self._held.held_nbytes
 
     @property
     def tail_nbytes(self) -> int:
-        """Bytes to copy in front of the next block."""
+        """Number of buffered bytes to copy in front of the next block."""
         return self._framer.tail_nbytes if self._held is None else self._held.nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Number of bytes to collect before the next record can be returned."""
+        """Number of bytes that must be collected before the next record can be returned."""
         return self._framer.record_nbytes if self._held is None else max(self._held.nbytes, self._recovery.wanted)
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
-        """Yield the records that this block completes, and report damage between them.
+        """Yield the records that are complete with this block, and report damaged bytes between them.
 
         Raises:
             CorruptRecordError: A record extends beyond the end of the stream.
@@ -96,10 +96,11 @@ class SkippingFramer:
             yield from self._go_on(rest, most_rows)
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that the end of the stream completes.
+        """Yield the records that are complete at the end of the stream.
 
         Raises:
-            CorruptRecordError: The last record is damaged or truncated. All bytes from ``offset`` onward are lost.
+            CorruptRecordError: The last record is damaged or truncated. In this case all bytes from ``offset`` onward
+                are lost.
         """
         if self._held is not None:
             self._nbytes = self._offset + self._held.nbytes
@@ -108,9 +109,9 @@ class SkippingFramer:
         yield from self._framer.finish()
 
     def abandon(self) -> Iterator[VarColumn]:
-        """Yield the records found so far after damage, when the rest of the stream is unreadable.
+        """Yield the records found so far after the damage, when the rest of the stream cannot be read.
 
-        Afterwards, ``offset`` is the beginning of the lost bytes.
+        After this call, ``offset`` is the beginning of the lost bytes.
         """
         if self._held is None:
             return
@@ -125,7 +126,7 @@ class SkippingFramer:
         return self._nbytes is not None and self._offset + self._held.nbytes >= self._nbytes
 
     def _go_on(self, rest: Bytes | None, most_rows: int) -> Iterator[VarColumn]:
-        """Run the recovery, then resume with a framer. Repeat if the framer finds more damage.
+        """Run the recovery, and then continue with a new framer. Repeat both steps if the framer finds more damage.
 
         Args:
             rest: Bytes of the stream from ``_offset`` onward.
@@ -153,7 +154,10 @@ class SkippingFramer:
         return framer
 
     def _framed(self, block: Bytes, headroom: int, most_rows: int) -> Generator[VarColumn, None, Bytes | None]:
-        """Yield the records of the format's framer. Return the bytes from a damaged record onward, or None."""
+        """Yield the records of the format's framer.
+
+        Return the bytes from the first damaged record onward, or None if no record is damaged.
+        """
         self._is_recovered = False
         try:
             yield from self._framer.feed(block, headroom, most_rows)
@@ -164,7 +168,7 @@ class SkippingFramer:
         return None
 
     def _damaged(self, error: CorruptRecordError) -> Bytes:
-        """Start the recovery. Return the received bytes from the damaged record onward."""
+        """Start the recovery. Return the received bytes from the first damaged record onward."""
         self._offset = error.offset
         self._recovery.begin()
         pieces = self._framer.unread()
@@ -179,7 +183,8 @@ class SkippingFramer:
             rest: Bytes of the stream from ``_offset`` onward.
             end: Index in ``rest`` at which the stream ends, or None if unknown.
             most_rows: Maximum number of rows per column.
-            lost: If not None, receives the offset of a loss that extends to the end, instead of ``report``.
+            lost: List to which the offset of a loss that extends to the end of the stream is appended. If None, such a
+                loss is passed to ``report``.
         """
         reported = 0
         for part in self._recovery.cut(rest, 0, len(rest), self._offset, end):
