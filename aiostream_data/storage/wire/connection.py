@@ -88,7 +88,7 @@ class ReadPatience(NamedTuple):
 class Connection(asyncio.BufferedProtocol):
     """Keep-alive HTTP/1.1 connection.
 
-    ``loop.create_connection`` creates the connection, which is used on that event loop only.
+    The method ``loop.create_connection`` creates the connection. Only that event loop may use the connection.
 
     Attributes:
         requests: Number of requests sent on this connection.
