@@ -87,7 +87,7 @@ class TextFormat:
 
 
 def first_line(start: bytes) -> str:
-    """Return an error clause with the first non-blank line, without secrets; "" if all lines are blank."""
+    """Return an error clause with the shortened first non-blank line, without secrets; "" for blank text."""
     line = shorten(start.decode("utf-8-sig", "ignore").lstrip().partition("\n")[0])
     line = line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
     return f", {shown(line)}" if line else ""

@@ -1,8 +1,8 @@
 """Advice on how to speed up the slowest stage of a pipeline.
 
-Each cause of slowness has a list of rules, best first. A rule inspects the node and its options, and returns an advice
-or None. An advice with a :class:`.MeasuredChange` names an option that the method accepts, and a value that
-differs from the current one.
+Each cause of a bottleneck has a list of rules, best first. A rule checks the stage's node and its options, and returns
+a recommendation or None. If a recommendation has a :class:`.MeasuredChange`, the change names an accepted option and a
+value that differs from the current value.
 """
 
 from __future__ import annotations
@@ -27,57 +27,61 @@ from aiostream_data.plan.subprocess import in_subprocess, places_of
 from aiostream_data.plan.worker_share import check_shared, place_of_sharing
 
 MOST_THREADS: Final = 128
-"""Maximum number of concurrent calls on threads to recommend. More threads cost more time than they save."""
+"""Maximum number of concurrent calls on threads that a rule recommends. With more threads, the overhead exceeds the
+gain."""
 
 FEW: Final = 8
-"""Number of concurrent waiting calls that is always acceptable."""
+"""Number of concurrent waiting calls that a rule may always recommend, even if their CPU work exceeds the cores."""
 
 MOST_COROUTINES: Final = 1024
 MOST_SHARDS: Final = 64
 MOST_AHEAD: Final = 256
 
 MOST_DROPPED: Final = 0.9
-"""Fraction of rows dropped by a later filter above which filtering earlier is recommended."""
+"""If a later filter drops more than this fraction of the rows, a rule recommends filtering earlier."""
 
 HARDLY: Final = 0.05
 LITTLE_S: Final = 200e-6
-"""A function counts as waiting if its CPU seconds per row are below this and its CPU share is below ``HARDLY``."""
+"""A function counts as waiting if it uses fewer CPU seconds per row than this, and a CPU share below ``HARDLY``."""
 
 TO_PROCESS_S: Final = 20e-6
 TO_PROCESS_NBYTES_PER_S: Final = 1e9
-"""Approximate speed of sending rows to a process and back, beside ``TO_PROCESS_S`` seconds per row."""
+"""Approximate speed in bytes per second of sending rows to a process and back. ``TO_PROCESS_S`` seconds per row are
+added."""
 
 MORE: Final = 1.5
-"""Minimum ratio of recommended to current concurrent calls. Smaller increases are not recommended."""
+"""Minimum ratio of the recommended to the current number of concurrent calls. Rules do not recommend smaller
+increases."""
 
 MOSTLY: Final = 0.6
-"""Fraction of all cores above which a function is reported as their main user."""
+"""A function that uses more than this fraction of all cores is reported as their main user."""
 
 NOTABLE: Final = 0.2
-"""Minimum number of used cores that a message mentions."""
+"""Minimum number of used cores for mentioning these cores in a message."""
 
 MOST_SENTENCES: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Measurements of the stage that limits a pipeline.
+    """Measurements of the stage that limits the speed of a pipeline.
 
     Attributes:
-        cause: Cause of slowness, as in :class:`.bottleneck_result.Limit`.
-        node: Node of the stage in the rewritten plan; None for the consumer, and for data sets made by a function.
-        outer: The ``interleave()`` or ``flat_map()`` whose function made the stage's data set, or None.
+        cause: Cause of the bottleneck, as in :class:`.bottleneck_result.Limit`.
+        node: Plan node of the stage, after rewriting. None for the consumer, and for data sets that a function creates.
+        outer: The ``interleave()`` or ``flat_map()`` whose function created the stage's data set, or None.
         plan: The whole plan after rewriting.
         cpus: Number of cores available to the process.
-        has_idle_cores: True if unused cores remain.
+        has_idle_cores: True if some cores are unused.
         dropped: Fraction of the stage's rows that later filters drop.
-        workers: Number of concurrent calls.
-        cores, cores_of_process, cores_of_others: Average number of cores used by the stage, process and other programs.
-        loop_cores: Fraction of a core used by the event loop.
-        cpu_share: Fraction of the calls' time spent on a core.
-        row_cpu_s, row_nbytes: CPU seconds per row, and size in bytes of a row with its result.
-        blocks_loop: True if the coroutines' own code, between awaits, keeps the event loop busy.
-        transfer: Seconds to send rows to processes, per second of work on these rows.
+        workers: Number of concurrent calls of the stage's function.
+        cores, cores_of_process, cores_of_others: Mean number of cores used by the stage, this process and other
+            programs.
+        loop_cores: Mean fraction of a core that the event loop uses.
+        cpu_share: Fraction of the calls' duration during which the calls use a core.
+        row_cpu_s, row_nbytes: CPU seconds per row, and size in bytes of a row together with its result.
+        blocks_loop: True if coroutines block the event loop with their own code between awaits.
+        transfer: Ratio of the time to send rows to processes to the time to process these rows.
         shards: Number of shards of a source; None if unknown.
         memory_limit, memory_default: Memory limit of the loader in bytes, and its default.
         caches_shards: True if the loader was opened with ``shard_cache=``.
@@ -107,7 +111,7 @@ class Case:
 
 
 class Advice(NamedTuple):
-    """A recommendation: a sentence without full stop, and the option to change, or None."""
+    """A recommendation: one sentence without a full stop, and the option to change, or None."""
 
     sentence: str
     change: MeasuredChange | None = None
@@ -117,7 +121,7 @@ Rule: TypeAlias = Callable[[Case], Advice | None]
 
 
 def advise(case: Case) -> list[Advice]:
-    """Return recommendations for a case, best first; empty if no rule applies."""
+    """Return the recommendations for a bottleneck, best first; empty if no rule applies."""
     found = (rule(case) for rule in RULES.get(case.cause, ()))
     return [advice for advice in found if advice is not None][:MOST_SENTENCES]
 
@@ -140,7 +144,7 @@ def _plain_call(case: Case) -> Call | None:
 
 
 def leave_inline(case: Case) -> Advice | None:
-    """Recommend threads for a function that runs inline."""
+    """Recommend threads for a function with ``executor="inline"``, which runs one call at a time."""
     node = _plain_call(case)
     if node is None or node.executor != "inline":
         return None
@@ -148,9 +152,9 @@ def leave_inline(case: Case) -> Advice | None:
 
 
 def as_many_calls_as_cores(case: Case) -> Advice | None:
-    """Recommend automatic concurrency for a computing function with fewer concurrent calls than cores.
+    """Recommend automatic concurrency for a CPU-bound function that has fewer concurrent calls than cores.
 
-    The rule never reduces concurrency, since a function that also waits would become slower.
+    The rule never reduces concurrency, because a function that also waits would become slower.
     """
     node = _plain_call(case)
     if node is None or node.executor == "inline" or not isinstance(node.concurrency, int):
@@ -161,7 +165,7 @@ def as_many_calls_as_cores(case: Case) -> Advice | None:
 
 
 def run_in_processes(case: Case) -> Advice | None:
-    """Recommend processes for a function that holds the GIL."""
+    """Recommend processes for a function whose threads compete for the GIL."""
     node = _plain_call(case)
     if node is None or node.executor not in ("thread", "inline") or sys.platform == "win32" or case.cpus < 2:
         return None
@@ -175,17 +179,17 @@ def run_in_processes(case: Case) -> Advice | None:
 
 
 def _is_worth_the_way(case: Case) -> bool:
-    """Return True if a function's work per row takes longer than sending the row to a process and back."""
+    """Return True if processing a row takes longer than sending the row to another process and back."""
     return case.row_cpu_s >= TO_PROCESS_S + case.row_nbytes / TO_PROCESS_NBYTES_PER_S
 
 
 def _hardly_computes(case: Case) -> bool:
-    """Return True if a function uses so little CPU time that threads suffice."""
+    """Return True if a function uses so little CPU time that threads are sufficient."""
     return case.cpu_share < HARDLY and case.row_cpu_s < LITTLE_S
 
 
 def work_on_arrays(case: Case) -> Advice | None:
-    """Recommend a function over many rows per call."""
+    """Recommend a function that processes many rows per call."""
     node = _plain_call(case)
     if not isinstance(node, Map) or node.batched or node.wants_rng:
         return None
@@ -193,14 +197,14 @@ def work_on_arrays(case: Case) -> Advice | None:
 
 
 def filter_first(case: Case) -> Advice | None:
-    """Recommend filtering before a function whose results are mostly dropped."""
+    """Recommend filtering rows before a function if later filters drop most of its results."""
     if case.dropped < MOST_DROPPED:
         return None
     return Advice(f"a later filter() drops {case.dropped:.0%} of its rows: filter before it, if possible")
 
 
 def cheaper_function(case: Case) -> Advice | None:
-    """Recommend a cheaper function or more cores."""
+    """Recommend a faster function or more cores."""
     if _call(case) is None:
         return None
     if case.has_idle_cores:
@@ -218,7 +222,7 @@ def _who_uses_cores(case: Case) -> str:
 
 
 def more_calls(case: Case) -> Advice | None:
-    """Recommend more concurrent calls for a function that waits."""
+    """Recommend more concurrent calls for a function that waits, e.g. for a network."""
     node = _call(case)
     if node is None or node.executor == "inline":
         return None
@@ -230,7 +234,7 @@ def more_calls(case: Case) -> Advice | None:
 
 
 def _most_calls(node: Call, case: Case) -> int:
-    """Return the maximum number of concurrent calls, limited so that their CPU work fits on the cores."""
+    """Return the maximum number of concurrent calls whose CPU work fits on the available cores."""
     if node.is_coroutine:
         return MOST_COROUTINES
     most = 4 * case.cpus if node.executor == "process" else MOST_THREADS
@@ -239,7 +243,7 @@ def _most_calls(node: Call, case: Case) -> int:
 
 
 def wait_on_threads(case: Case) -> Advice | None:
-    """Recommend threads for a function that waits in processes; threads are cheaper."""
+    """Recommend threads for a function that waits and runs in processes, because threads cost less."""
     node = _plain_call(case)
     if node is None or node.executor != "process" or not _hardly_computes(case):
         return None
@@ -247,7 +251,7 @@ def wait_on_threads(case: Case) -> Advice | None:
 
 
 def make_it_a_coroutine(case: Case) -> Advice | None:
-    """Recommend a coroutine function instead of a function that blocks threads."""
+    """Recommend a coroutine function in place of a function that blocks threads while it waits."""
     if _plain_call(case) is None:
         return None
     if case.workers >= MOST_THREADS:
@@ -258,7 +262,7 @@ def make_it_a_coroutine(case: Case) -> Advice | None:
 
 
 def make_it_plain(case: Case) -> Advice | None:
-    """Recommend moving work away from the event loop."""
+    """Recommend doing less work on the event loop."""
     if isinstance(case.node, (Generator, PythonIterable)):
         return Advice("yield only the name or number of each row, and load the row in a plain function in map()")
     if _call(case) is None:
@@ -271,7 +275,7 @@ def make_it_plain(case: Case) -> Advice | None:
 
 
 def work_here(case: Case) -> Advice | None:
-    """Recommend threads for a function whose rows take longer to send to a process than to process."""
+    """Recommend threads for a function if sending rows to processes takes longer than processing them."""
     node = _plain_call(case)
     if node is None or node.executor != "process" or case.transfer < case.cpus or _is_worth_the_way(case):
         return None
@@ -279,14 +283,14 @@ def work_here(case: Case) -> Advice | None:
 
 
 def send_less(case: Case) -> Advice | None:
-    """Recommend sending smaller rows to processes."""
+    """Recommend sending smaller rows to worker processes."""
     if _plain_call(case) is None:
         return None
     return Advice("send less: select only the needed leaves before the function, and return small arrays")
 
 
 def give_rows_as_they_come(case: Case) -> Advice | None:
-    """Recommend ``ordered=False``, so that a slow row does not delay other rows."""
+    """Recommend ``ordered=False``, so that one slow row does not delay the other rows."""
     node = _call(case)
     if not isinstance(node, Map) or not node.ordered or node.executor == "inline" or case.workers < 2:
         return None
@@ -297,7 +301,7 @@ def give_rows_as_they_come(case: Case) -> Advice | None:
 
 
 def split_slow_rows(case: Case) -> Advice | None:
-    """Recommend splitting slow rows or setting a timeout."""
+    """Recommend splitting slow rows into smaller rows, or setting a timeout."""
     return Advice("split the slow rows, or give them a timeout=") if _call(case) is not None else None
 
 
@@ -305,7 +309,7 @@ def split_slow_rows(case: Case) -> Advice | None:
 
 
 def more_data_sets_at_once(case: Case) -> Advice | None:
-    """Recommend reading more of the data sets made by a function concurrently."""
+    """Recommend reading more data sets concurrently, if a function creates the data sets."""
     outer = case.outer
     if outer is None:
         return None
@@ -341,7 +345,7 @@ def a_shard_for_each_core(case: Case) -> Advice | None:
 
 
 def more_files_ahead(case: Case) -> Advice | None:
-    """Recommend opening more small files ahead."""
+    """Recommend opening more small files in advance."""
     node = case.node
     if not isinstance(node, ReadFiles) or not node.format.whole or (case.shards or 2) < 2:
         return None
@@ -355,12 +359,12 @@ def _more(now: int, most: int) -> int:
 
 
 def closer_or_smaller(case: Case) -> Advice | None:
-    """Recommend compression or a closer location if reading more shards concurrently is not possible."""
+    """Recommend compressing the data or running closer to the store, if more concurrent reads are not possible."""
     return Advice("compress the data, or run closer to the store") if isinstance(case.node, ReadFiles) else None
 
 
 def keep_shards(case: Case) -> Advice | None:
-    """Recommend a shard cache for remote shards that are read repeatedly."""
+    """Recommend a shard cache for remote shards that the loader reads repeatedly."""
     is_read_again = any(isinstance(node, Repeat) for node in walk(case.plan))
     is_kept = case.caches_shards or any(isinstance(node, Cache) for node in walk(case.plan))
     if not is_read_again or is_kept or not isinstance(case.node, ReadFiles):
@@ -383,7 +387,7 @@ def pack_files(case: Case) -> Advice | None:
 
 
 def cheaper_records(case: Case) -> Advice | None:
-    """Recommend cheaper parsing or decompression of records."""
+    """Recommend a cheaper way to parse or decompress records."""
     node = case.node
     if not isinstance(node, ReadFiles):
         return None
@@ -401,7 +405,7 @@ def parse_less(case: Case) -> Advice | None:
 
 
 def thin_generator(case: Case) -> Advice | None:
-    """Recommend moving work from a generator, which runs on one thread, to map(), which runs several calls."""
+    """Recommend moving work from a generator, which runs on one thread, to map(), which runs calls concurrently."""
     if not isinstance(case.node, (Generator, PythonIterable)):
         return None
     return Advice("it runs on one thread: yield only the name or number of each row, and load the row in map()")
@@ -423,7 +427,7 @@ def ask_less(case: Case) -> Advice | None:
 
 
 def more_processes(case: Case) -> Advice | None:
-    """Recommend in_subprocess() for a stage that processes one chunk after another."""
+    """Recommend in_subprocess() for a stage that processes only one chunk at a time."""
     node, plan = case.node, case.plan.input if isinstance(case.plan, ToDevice) else case.plan
     if node is None or isinstance(node, Call) or places_of(case.plan) or case.cpus < 2 or not case.has_idle_cores:
         return None
@@ -440,14 +444,14 @@ def more_processes(case: Case) -> Advice | None:
 
 
 def smaller_rows(case: Case) -> Advice | None:
-    """Recommend smaller rows for an operator that copies rows."""
+    """Recommend smaller rows for an operator that copies its rows."""
     if case.node is None or isinstance(case.node, (Call, ReadFiles, Generator, PythonIterable, Interleave)):
         return None
     return Advice("make its rows smaller, e.g. with smaller dtypes")
 
 
 def more_memory(case: Case) -> Advice | None:
-    """Recommend a larger memory limit if it is below the default."""
+    """Recommend a larger memory limit if the current limit is below the default."""
     value = min(4 * case.memory_limit, case.memory_default)
     if value <= case.memory_limit:
         return None
@@ -456,28 +460,28 @@ def more_memory(case: Case) -> Advice | None:
 
 
 def smaller_buffers(case: Case) -> Advice | None:
-    """Recommend smaller buffers for shuffle() and cache()."""
+    """Recommend smaller buffers in shuffle() and cache()."""
     holds = [node.method for node in walk(case.plan) if isinstance(node, (Shuffle, Cache))]
     return Advice(f"reduce the buffers of {' and '.join(dict.fromkeys(holds))}()") if holds else None
 
 
 def smaller_batches_on_the_way(case: Case) -> Advice | None:
-    """Recommend smaller dtypes for batches copied to the device."""
+    """Recommend smaller dtypes for batches that are copied to the device."""
     return Advice("send smaller dtypes, and convert them on the device with transform=")
 
 
 def nothing_to_change(case: Case) -> Advice | None:
-    """Report that the pipeline keeps up."""
+    """Report that the pipeline is fast enough for the training loop."""
     return Advice("the pipeline keeps up")
 
 
 def look_again(case: Case) -> Advice | None:
-    """Recommend a later report if the measurements do not suffice."""
+    """Recommend waiting for a later report if the measurement time is too short."""
     return Advice("run more steps, then report again")
 
 
 def look_closer(case: Case) -> Advice | None:
-    """Recommend more detailed reports if the cause is unclear."""
+    """Recommend reports with more detail if the cause of the bottleneck is unclear."""
     return Advice("see the table for the time of each stage, and loader.dump() for its current activity")
 
 
@@ -518,4 +522,4 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "unclear": (look_closer,),
     "not enough data": (look_again,),
 }
-"""Rules for each cause, best first."""
+"""Rules for each cause of a bottleneck, best first."""

@@ -1,4 +1,4 @@
-"""Align two sequences: pair their entries at minimal total cost."""
+"""Align two sequences: pair their entries so that the total cost is minimal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ALONE = 1.0
-"""Cost of an entry without a partner. Pairs that cost more than twice this value are never made."""
+"""Cost of an entry that has no partner in the other sequence. The function never makes a pair that costs more than
+twice this value."""
 
 
 def align(old: Sequence[T], new: Sequence[T], cost: Callable[[T, T], float]) -> list[tuple[int | None, int | None]]:
-    """Return the cheapest pairing as (index in old, index in new) pairs, ascending in both; None for no partner.
+    """Return the cheapest pairing as ascending pairs (index in old, index in new).
+
+    None replaces the index of a missing partner.
 
     Args:
-        old, new: The sequences. Keep both short: time and memory grow with the product of their lengths.
-        cost: Function that returns the cost of a pair, at least 0. Called for each combination of entries.
+        old, new: The sequences. Keep both sequences short, because time and memory grow with the product of their
+            lengths.
+        cost: Function that returns the cost of pairing two entries, at least 0. The function is called for each
+            combination of an old and a new entry.
     """
     # least[i][j]: cost of pairing old[i:] with new[j:].
     pairs = [[cost(before, after) for after in new] for before in old]

@@ -1,4 +1,4 @@
-"""Base classes of plan nodes. A node is a frozen description of one source or operator and its inputs."""
+"""Base classes of plan nodes. A node is an immutable description of one source or operator and its inputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiostream_data.plan.written import SourceLine, callers_line
 from aiostream_data.rows.records import Chunk, Columns
 
 INFINITE: Final = -1
-"""Cardinality of an infinite data set, as in tf.data."""
+"""Cardinality of an infinite data set, with the same value as in tf.data."""
 
 UNKNOWN: Final = -2
-"""Cardinality of a data set whose length is unknown before it is read, as in tf.data."""
+"""Cardinality of a data set whose length is unknown before it is read, with the same value as in tf.data."""
 
 
 class Auto(Enum):
@@ -31,7 +31,7 @@ class Auto(Enum):
 
 
 AUTO: Final = Auto.AUTO
-"""Let the engine choose the value, based on its measurements."""
+"""Argument value that lets the engine choose a setting, based on measurements."""
 
 _AUTOTUNE: Final = -1
 """Value of ``tf.data.AUTOTUNE``."""
@@ -39,22 +39,22 @@ _AUTOTUNE: Final = -1
 ExecutorName: TypeAlias = Literal["auto", "thread", "process", "inline", "interpreter"]
 Concurrency: TypeAlias = int | Auto
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
-"""Function from a row's index in its chunk to (url, record index), for messages."""
+"""Function from the index of a row in its chunk to a pair (url, record index), for error messages."""
 
 
 class Decoder(Protocol):
-    """A row-wise step that parses framed records into columns without holding the GIL."""
+    """Parser that converts framed records to columns, row by row, without holding the GIL."""
 
     def parse(self, chunk: Columns, describe: Describe) -> Chunk: ...
 
 
 Shape: TypeAlias = tuple[int | None, ...]
-"""Shape of an array: one entry per axis, None if unknown."""
+"""Shape of an array, with one entry per axis. An entry is None if the length is unknown."""
 Outcome: TypeAlias = "tuple[Shape | None, np.dtype[Any] | None]"
 
 
 class Transform(Protocol):
-    """Transformation applied to batches while they are copied out of device slots."""
+    """Transformation that changes batches while they are copied out of device slots."""
 
     @property
     def draws(self) -> bool:
@@ -62,17 +62,17 @@ class Transform(Protocol):
 
     @property
     def seed(self) -> int | None:
-        """Seed of the random numbers; None for the seed of the run."""
+        """Seed of the transform's random numbers; None to use the seed of the run."""
 
     @property
     def itemsize(self) -> int:
-        """Largest factor by which the transform increases the size of a batch."""
+        """Maximum factor by which the transform increases the size of a batch in bytes."""
 
     def outcome(self, leaves: Sequence[tuple[str, Shape | None, np.dtype[Any] | None, bool]]) -> list[Outcome]:
-        """Return shape and dtype of each leaf of a transformed batch; None for unknown ones.
+        """Return the shape and dtype of each leaf of a transformed batch; None for an unknown shape or dtype.
 
         Args:
-            leaves: (path, shape, dtype, is dense) of each leaf of the input batch.
+            leaves: Tuple (path, shape, dtype, is dense) for each leaf of the input batch.
 
         Raises:
             DataError: The transform does not support batches with these leaves.
@@ -81,10 +81,13 @@ class Transform(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node:
-    """One source or operator of a plan. Nodes compare by identity; :mod:`.fingerprint` compares their meaning.
+    """Node of a plan: one source or operator.
+
+    Nodes are compared by identity; :mod:`.fingerprint` compares their contents.
 
     Attributes:
-        written_at: Source line of the user's call, for messages. Copies made by ``replace`` keep the line.
+        written_at: Source line of the user's call that created the node, for messages. Copies made with ``replace``
+            have the same line.
     """
 
     written_at: SourceLine | None = field(default_factory=callers_line, compare=False, repr=False)
@@ -101,7 +104,7 @@ class Node:
 
     @property
     def noted(self) -> str:
-        """Note for exceptions: label of the stage, and source line of the user's call."""
+        """Text added to exceptions: the label of the stage, and the source line of the user's call."""
         return f"stage: {self.label}" + (f", written at {self.written_at}" if self.written_at is not None else "")
 
     @property
@@ -110,7 +113,7 @@ class Node:
         return self.label
 
     def detail(self) -> str:
-        """Return the arguments of the user's call as text, without those at their defaults."""
+        """Return the arguments of the user's call as text, without arguments that have their default values."""
         return ""
 
     def call(self) -> str:
@@ -131,15 +134,15 @@ class Operator(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SameElements(Operator):
-    """An operator that emits elements of its input unchanged: all or some, once or repeatedly, in any order.
+    """Operator that emits elements of its input unchanged: all or some elements, once or repeatedly, in any order.
 
-    Its element spec (:mod:`.spec`) and element size (:mod:`.element_nbytes`) are those of its input. Each subclass
-    registers its own number of elements in :mod:`.cardinality`.
+    Element spec (:mod:`.spec`) and element size (:mod:`.element_nbytes`) of the operator equal those of its input. Each
+    subclass registers a function for its number of elements in :mod:`.cardinality`.
     """
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield ``node`` and all nodes below it, inputs first."""
+    """Yield all nodes of the plan that ends with ``node``; inputs precede the nodes that use them."""
     for child in node.inputs:
         yield from walk(child)
     yield node
@@ -150,13 +153,15 @@ TRANSPARENT: Final = (
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
     *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
 )
-"""Labels of nodes that use no random numbers, and whose presence depends on where and how a plan runs."""
+"""Labels of nodes that use no random numbers. Whether a plan has such nodes depends on where and how the plan runs."""
 
 
 def keys_of(plan: Node) -> dict[Node, int]:
-    """Assign a number to every node. The number seeds the node's random numbers and is part of its row ids.
+    """Assign a number (key) to every node of a plan.
 
-    Adding or removing a transparent node does not change the numbers of other nodes.
+    The number seeds the node's random numbers and is part of the node's row ids.
+
+    Adding or removing a transparent node (see ``TRANSPARENT``) does not change the numbers of other nodes.
     """
     keys: dict[Node, int] = {}
     number = 0
@@ -168,16 +173,16 @@ def keys_of(plan: Node) -> dict[Node, int]:
 
 
 def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:
-    """Return the keys of a plan or part of a plan, in order and without transparent nodes.
+    """Return the keys (node numbers) of a plan or part of a plan, in order and without transparent nodes.
 
     Args:
-        keys: Keys of the whole plan, from :func:`keys_of`.
+        keys: Keys of all nodes of the plan, from :func:`keys_of`.
     """
     return tuple(keys[node] for node in walk(plan) if node.label not in TRANSPARENT)
 
 
 def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
-    """Assign a key to every node of a plan, from the result of :func:`own_keys`."""
+    """Assign a key to every node of a plan, given a result of :func:`own_keys`."""
     keys: dict[Node, int] = {}
     left = list(known[::-1])
     last = known[-1] + 1 if known else 0
@@ -194,16 +199,16 @@ def gives_one_order(node: Node) -> bool:
 
 
 def at_least(name: str, value: Any, minimum: int) -> int:
-    """Check that an argument is an integer of at least ``minimum``, and return it.
+    """Check that an argument is an integer of at least ``minimum``, and return the integer.
 
     Raises:
-        PlanError: The value is not an integer or is too small. The message states the minimum and the value.
+        PlanError: The value is not an integer or is too small. The error message states the minimum and the value.
     """
     return integer(name, value, minimum)
 
 
 def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
-    """Check that an argument is AUTO or an integer of at least 1, and return it. Raise PlanError otherwise."""
+    """Check that an argument is AUTO or an integer of at least 1, and return the value. Raise PlanError otherwise."""
     if isinstance(value, Auto):
         return value
     number = integer(name, value, what="an integer or AUTO")

@@ -10,7 +10,7 @@ from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch
 
 
 def gives_batches(node: Node) -> bool:
-    """Return True if the plan makes batches, and later operators only select or map whole batches."""
+    """Return True if the plan makes batches and all later operators process only complete batches."""
     while isinstance(node, (SameElements, Map, InSubprocess)):
         node = node.input
     return isinstance(node, (Batch, PaddedBatch, CostBatch, Rebatch, Bucket))

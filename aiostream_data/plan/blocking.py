@@ -1,4 +1,4 @@
-"""Blocked rows and shards, which a loader leaves out."""
+"""Blocked rows and shards, which a loader excludes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aiostream_data.plan.rank_places import ON_ROWS, at_rows, below
 
 @dataclass(frozen=True)
 class Blocked:
-    """Set of blocked rows and shards.
+    """Set of blocked rows and blocked shards.
 
     Attributes:
-        rows: (object name, record index) of each blocked row.
-        shards: Names of blocked objects; see :mod:`aiostream_data.object_names`.
+        rows: Pair (object name, record index) of each blocked row.
+        shards: Names of blocked objects, as in :mod:`aiostream_data.object_names`.
     """
 
     rows: frozenset[tuple[str, int]] = frozenset()
@@ -33,10 +33,10 @@ class Blocked:
 
     @classmethod
     def of(cls, entries: Iterable[Any]) -> Self:
-        """Convert a list of URLs, (URL, index) pairs and origins.
+        """Convert a list of URLs, (URL, index) pairs and origins to a set of blocked rows and shards.
 
         Raises:
-            PlanError: An entry has another type.
+            PlanError: An entry has an unsupported type.
         """
         rows: set[tuple[str, int]] = set()
         shards: set[str] = set()
@@ -59,7 +59,7 @@ class Blocked:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Restore a set from the result of :meth:`as_dict`."""
+        """Restore a set of blocked rows and shards from the result of :meth:`as_dict`."""
         return cls.of([*values["rows"], *values["shards"]])
 
 
@@ -74,7 +74,7 @@ def blocked_name(url: str) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Block(SameElements):
-    """The input without the blocked rows."""
+    """Node that emits its input without the blocked rows."""
 
     blocked: Blocked
 
@@ -83,7 +83,7 @@ class Block(SameElements):
 
 
 def with_blocked(plan: Node, blocked: Blocked) -> Node:
-    """Add a node that drops blocked rows, before the last batching and before the row-wise operators ahead of it."""
+    """Insert a node that drops blocked rows, before the last batching and the row-wise operators directly before it."""
     if not blocked:
         return plan
     return at_rows(plan, lambda rows: below(rows, ON_ROWS, lambda node: Block(input=node, blocked=blocked)))

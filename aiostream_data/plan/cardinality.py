@@ -1,4 +1,4 @@
-"""Number of elements of a plan, if known before reading (tf.data's ``cardinality``)."""
+"""Compute the number of elements of a plan before reading, if possible (tf.data's ``cardinality``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
 
 @singledispatch
 def cardinality(node: Node) -> int:
-    """Return the number of elements of a node, :data:`INFINITE` or :data:`UNKNOWN`."""
+    """Return the number of elements that a node emits, :data:`INFINITE` or :data:`UNKNOWN`."""
     return UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""Compare two plans, given as chains of nodes from source to end, and describe their differences."""
+"""Compare two plans, each a chain of nodes from source to end, and describe their differences."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MOST_CHANGED = 0.9
 
 
 def chain_differences(old: Chain, new: Chain, branch: str = "") -> list[Difference]:
-    """Return the differences between two chains, from source to end.
+    """Return the differences between two chains of nodes, in the order from source to end.
 
     Args:
-        old: Chain from a saved state; values may be hashes.
-        new: Chain of the current plan; values may be hashes.
+        old: Chain of nodes from a saved state. Values may be replaced by hashes.
+        new: Chain of nodes of the current plan. Values may be replaced by hashes.
         branch: Name of the chain in a plan with several inputs, e.g. "input 2 of zip".
     """
     found: list[Difference] = []
@@ -50,7 +50,7 @@ def _cost(old: StoredEntry, new: StoredEntry) -> float:
 
 
 def cost_of_inputs(old: Chain, new: Chain) -> float:
-    """Return the alignment cost of two inputs of a plan, which grows with the number of differences."""
+    """Return the cost of pairing two inputs of a plan. The cost grows with the number of differences."""
     return min(len(chain_differences(old, new)) / 4, _REPLACED)
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 Kind: TypeAlias = Literal["argument", "function", "operator", "ordered", "plan", "seed", "shards", "world_size"]
 
 REFUSED: Final = frozenset({"argument", "function", "operator", "plan", "seed", "shards"})
-"""Kinds of differences that prevent resuming unless the user allows them."""
+"""Kinds of differences between pipelines that prevent resuming unless the user allows them."""
 
 ALWAYS_ALLOWED: Final = frozenset({"concurrency", "device", "executor", "ordered", "prefetch"}) | {
     "memory_limit",
@@ -16,20 +16,22 @@ ALWAYS_ALLOWED: Final = frozenset({"concurrency", "device", "executor", "ordered
     "workers",
     "world_size",
 }
-"""Settings that may always change between runs. States do not record most of them."""
+"""Settings that may change between a saved state and the resumed run. Saved states do not contain most of these
+settings."""
 
 
 CONTENT: Final = "content"
-"""Name of the difference for shards with changed sizes or versions. Users allow it if the records are unchanged."""
+"""Name of a difference: the sizes or versions of shards changed. Users can allow this difference if the records in the
+shards are unchanged."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference between two pipelines.
+    """One difference between the saved pipeline and the current pipeline.
 
     Attributes:
-        kind: Category of the difference. Can be passed to ``allow=``.
-        name: Operator and argument that differ, e.g. "shuffle.buffer_size". Can be passed to ``allow=``.
+        kind: Category of the difference. Users can pass the category to ``allow=``.
+        name: Operator and argument that differ, e.g. "shuffle.buffer_size". Users can pass the name to ``allow=``.
         sentence: Description for messages, in lower case and without a full stop.
     """
 

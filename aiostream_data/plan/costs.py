@@ -1,4 +1,4 @@
-"""Node for batching by cost, with its element spec and cardinality."""
+"""Node for batching by cost, with the node's element spec and cardinality."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from aiostream_data.plan.windows import padded_spec, stacked_spec
 from aiostream_data.plan.written import call_arguments
 
 TooLarge: TypeAlias = Literal["raise", "skip", "alone"]
-"""Handling of a single element that exceeds the maximum cost of a batch; "alone" makes a batch of this element."""
+"""Names of the ways to handle an element that exceeds the maximum cost of a batch. "alone" puts it into a batch of its
+own."""
 
 TOO_LARGE: Final = get_args(TooLarge)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CostBatch(Operator):
-    """Batches of consecutive elements with a limited cost per batch.
+    """Node that makes batches of consecutive elements and limits the cost of each batch.
 
     Attributes:
         max_cost: Maximum cost of a batch.
-        cost: Function that returns the cost of an element, or name of the leaf whose length is the cost. None for the
-            only leaf with a length.
-        padded: If True, rows are padded, and a batch costs its row count times its largest row cost. If False, rows
-            are stacked as by ``batch``, and a batch costs the sum of its row costs.
-        padded_shapes, padding_values: Arguments of the user's call.
-        on_too_large: Handling of a single element that exceeds ``max_cost``.
+        cost: Function that returns the cost of an element, or name of the leaf (array) whose length is the cost. None
+            selects the only leaf that has a length.
+        padded: If True, rows are padded. The cost of a batch is then its number of rows times its largest row cost. If
+            False, rows are stacked as by ``batch``. The cost of a batch is then the sum of its row costs.
+        padded_shapes, padding_values: Arguments from the user's call.
+        on_too_large: Way to handle a single element that exceeds ``max_cost``.
         batch_size: Maximum number of rows per batch; None for no limit.
     """
 

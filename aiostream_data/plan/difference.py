@@ -1,4 +1,7 @@
-"""Compare the saved pipeline with the current one. Raise if resuming could lose rows."""
+"""Compare the pipeline in a saved state with the current pipeline.
+
+Raise an error if resuming from the state could lose rows.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,16 @@ Urls = Mapping[str, Sequence[str]]
 
 
 def difference(old: Mapping[str, Any], new: Fingerprint, urls: Urls | None = None) -> list[Difference]:
-    """Return the differences between the fingerprint of a saved state and that of the current plan.
+    """Return the differences between the fingerprint in a saved state and the fingerprint of the current plan.
 
-    Only the entries of ``new`` are compared. For example, ``new`` has no shards before they are listed.
+    The comparison covers only the entries that ``new`` has. For example, ``new`` has no entry for shards until the
+    shards are listed.
 
     Args:
-        old: Result of :func:`.stored.stored` from a state; may be damaged.
+        old: Fingerprint from a saved state, as returned by :func:`.stored.stored`; may be damaged.
         new: Fingerprint of the current plan.
-        urls: Shard URLs by source, with the keys of ``new["shards"]``. Used to name new shards.
+        urls: URLs of the current shards for each source, with the keys of ``new["shards"]``. The URLs are used to name
+            new shards in messages.
     """
     found = _plan_differences(old.get("plan"), new["plan"]) if "plan" in new else []
     if "seed" in new and old.get("seed", new["seed"]) != new["seed"]:
@@ -47,12 +52,12 @@ def check_matches(
     allow: Collection[str] = (),
     urls: Urls | None = None,
 ) -> list[Difference]:
-    """Raise if the pipeline of a saved state differs in a way that is not allowed; otherwise return the differences.
+    """Raise an error if the saved pipeline differs in a way that is not allowed; otherwise return the differences.
 
     Args:
-        old, new, urls: Arguments of :func:`difference`.
+        old, new, urls: Same arguments as for :func:`difference`.
         force: If True, allow every difference.
-        allow: Kinds ("shards") or names ("shuffle.buffer_size") of differences to allow.
+        allow: Kinds ("shards") or names ("shuffle.buffer_size") of allowed differences.
 
     Raises:
         StateMismatchError: Some differences are not allowed. The error lists them.
@@ -70,7 +75,7 @@ def refused(found: Collection[Difference], allow: Collection[str]) -> list[Diffe
     """Return the differences that are not allowed.
 
     Args:
-        allow: Kinds or names of differences to allow.
+        allow: Kinds or names of allowed differences.
 
     Raises:
         PlanError: An entry of ``allow`` is neither a kind nor a name.
@@ -80,10 +85,10 @@ def refused(found: Collection[Difference], allow: Collection[str]) -> list[Diffe
 
 
 def checked_allow(allow: Collection[str], plan: Node | None = None) -> frozenset[str]:
-    """Validate an ``allow`` argument, and return its kinds and names as a set.
+    """Validate the argument ``allow``, and return its kinds and names as a set.
 
     Args:
-        plan: Plan whose operator labels may occur in names; None to accept any label.
+        plan: Plan whose operator labels may occur in names; None accepts any label.
 
     Raises:
         PlanError: An entry of ``allow`` is neither a kind nor a name.

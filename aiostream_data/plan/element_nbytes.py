@@ -17,15 +17,15 @@ from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
-"""Maximum number of copies of a row per node: at the input, in a buffer, at the output, and in the next epoch."""
+"""Maximum number of copies of a row per node: one at the input, in a buffer, at the output and in the next epoch."""
 
 ROW_NBYTES: Final = 256
-"""Overhead in bytes per row and per node it has passed, for row ids and Python objects."""
+"""Memory overhead in bytes of a row at each node, for row ids and Python objects."""
 
 
 @singledispatch
 def most_nbytes(node: Node) -> int | None:
-    """Return the maximum size of one element of a node in bytes; None if unknown before reading."""
+    """Return the maximum size in bytes of an element that a node emits; None if unknown before reading."""
     _, leaves = spec_of(node)
     sizes = [leaf_nbytes(leaf) for leaf in leaves]
     known = [size for size in sizes if size is not None]
@@ -44,7 +44,7 @@ def _(node: op.Batch | PaddedBatch | Window | Rebatch | Bucket) -> int | None:
 
 
 def rows_stacked(node: Node) -> int | None:
-    """Return the maximum number of input rows stacked into one element; None if there is no stacking or no limit."""
+    """Return the maximum number of input rows stacked into one element; None without stacking or without a limit."""
     if isinstance(node, (op.Batch, PaddedBatch)):
         return node.batch_size
     if isinstance(node, Window):
@@ -60,7 +60,7 @@ def _(node: SameElements) -> int | None:
 
 
 def leaf_nbytes(leaf: ArraySpec) -> int | None:
-    """Return the size of one leaf in bytes; None if shape or dtype is unknown, or it holds objects or ragged rows."""
+    """Return the size of a leaf (array) in bytes; None for an unknown shape or dtype, for objects or ragged rows."""
     if leaf.shape is None or leaf.dtype is None or leaf.dtype.hasobject or leaf.ragged:
         return None
     known = [axis for axis in leaf.shape if axis is not None]
@@ -71,11 +71,11 @@ FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
 )
-"""Nodes that emit at most as many elements as their input."""
+"""Types of nodes that emit at most as many elements as their input."""
 
 
 def most_rows(node: Node) -> int | None:
-    """Return the maximum number of elements of a node; None if unknown before reading, or infinite."""
+    """Return the maximum number of elements that a node emits; None if infinite, or unknown before reading."""
     rows = cardinality(node)
     if rows >= 0:
         return rows
@@ -98,7 +98,7 @@ def most_rows(node: Node) -> int | None:
 
 
 def unknown_of(plan: Node) -> str | None:
-    """Explain why :func:`all_rows_nbytes` has no result, naming the first responsible node; None if it has one."""
+    """Name the first node that makes :func:`all_rows_nbytes` return None. Return None if the function has a result."""
     for node in walk(plan):
         if cardinality(node) == INFINITE:
             return f"{node.call()} is infinite"
@@ -110,9 +110,9 @@ def unknown_of(plan: Node) -> str | None:
 
 
 def all_rows_nbytes(plan: Node) -> int | None:
-    """Return an upper bound in bytes for all rows of all nodes together; None if unknown before reading.
+    """Return an upper bound in bytes for the rows of all nodes together; None if unknown before reading.
 
-    The bound assumes that no row is ever released, so a running loader usually holds less.
+    The bound assumes that no memory of rows is ever released. A running loader usually needs less memory.
     """
     total = 0
     for nodes, node in enumerate(walk(plan), 1):

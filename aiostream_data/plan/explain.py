@@ -1,4 +1,4 @@
-"""Describe a plan before it runs: its stages, the files it reads, and its maximum memory."""
+"""Describe a plan before it runs: its stages, its files, and its maximum memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from aiostream_data.plan.worker_share import place_of_sharing
 from aiostream_data.safe_url import safe_url
 
 WIDEST_CALL: Final = 60
-"""Longest call, in characters, that is considered when the comments are aligned."""
+"""Comments of the output are aligned, ignoring calls with more characters than this."""
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
-    """Describe the plan as it will run, with its worst-case memory. Sends no requests to stores.
+    """Describe a plan as it will run, and its worst-case memory. The function sends no requests to stores.
 
     Args:
         memory_limit: Memory limit of the loader in bytes.
-        worst_case: Line about the total memory of the loader; empty for none.
+        worst_case: Line about the total memory of the loader; an empty string for no such line.
     """
     running = rewrite(plan)
     lines = ["plan (sources first):"]

@@ -1,7 +1,7 @@
 """Describe the settings of a plan that determine its rows and their order.
 
 Two plans with equal descriptions emit the same rows in the same order from the same shards. Descriptions leave out
-settings that only affect speed: prefetch, concurrency, executors, devices and credentials. They also leave out
+settings that affect only the speed: prefetch, concurrency, executors, devices and credentials. Descriptions also omit
 settings that may change at run time, such as the weights of a mixture.
 """
 
@@ -33,7 +33,7 @@ UNIMPORTANT = frozenset(
     | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
     | {"wants_state", "timeout_s", "on_error", "spill", "index_url", "checks_first", "names"}
 )
-"""Fields of nodes that do not affect the rows, or that follow from other fields."""
+"""Fields of nodes that do not affect the rows, or that other fields determine."""
 
 _USUAL = {"compression": "auto", "cycle_length": 1, "block_length": 1, "shuffle_shards": False}
 
@@ -43,9 +43,9 @@ class Description(TypedDict):
 
     Attributes:
         op: Label of the operator in reports, e.g. ``shuffle`` or ``read_tfrecord``.
-        args: Text per argument, without arguments that are None or at their default.
-        functions: Identity per user function; see :mod:`.functions`.
-        notes: Text per argument that may always change between runs.
+        args: Each argument as text, without arguments that are None or have their default values.
+        functions: Identity of each user function, as in :mod:`.functions`.
+        notes: Arguments as text that may change between the saved run and the resumed run.
         inputs: Descriptions of the input nodes, in order.
     """
 
@@ -57,13 +57,15 @@ class Description(TypedDict):
 
 
 class Fingerprint(TypedDict, total=False):
-    """Properties that a saved state is compared by. Missing keys are not compared.
+    """Properties of a pipeline that are compared with a saved state.
+
+    Properties missing on either side are not compared.
 
     Attributes:
         plan: Result of :func:`describe_plan`.
         seed: Seed of the loader.
-        shards: Summary of the shard list of each source, by an arbitrary name of the source.
-        world_size: Number of ranks. A difference never prevents resuming.
+        shards: Summary of the shard list of each source. The keys are arbitrary names of the sources.
+        world_size: Number of ranks. A difference in this property never prevents resuming.
     """
 
     plan: Description
@@ -73,11 +75,11 @@ class Fingerprint(TypedDict, total=False):
 
 
 def describe_plan(node: Node) -> Description:
-    """Return the description of a plan as the user wrote it, before any rewrite.
+    """Return the description of a plan as the user wrote the plan, before any rewrite.
 
-    The description is the same in every process. It is also the same under every Python version if the source code of
-    all functions is available. The call takes milliseconds, plus the time to hash in-memory data (up to 64 MB per
-    array). It reads no files except the source files of functions.
+    The description is the same in every process. The description is also the same under every Python version, if the
+    source code of all functions is available. The call takes a few milliseconds, plus the time to hash in-memory data
+    (up to 64 MB per array). The call reads no files except the source files of functions.
     """
     found = arguments(node)
     if found is None:
@@ -98,8 +100,8 @@ def describe_plan(node: Node) -> Description:
 def digest(description: Description) -> str:
     """Compute the hash of a description as 16 hex digits.
 
-    The hash is the same under every Python version, since it ignores the bytecode of functions without source. Notes
-    are ignored.
+    The hash is the same under every Python version, because it ignores the bytecode of functions without source code.
+    Notes are ignored.
     """
     return hashed(json.dumps(_lasting(description), sort_keys=True), 8)
 
@@ -113,16 +115,16 @@ def _lasting(description: Description) -> dict[str, Any]:
 
 @singledispatch
 def arguments(node: Node) -> Arguments | None:
-    """Return the arguments of a node that affect rows or order; None if the node affects neither.
+    """Return the arguments of a node that affect rows or their order; None if the node itself affects neither.
 
-    By default, these are all fields except inputs, fields at their default value, and :data:`UNIMPORTANT` fields.
-    Register a function for a node class that needs another rule.
+    By default, all fields count except inputs, fields with default values, and :data:`UNIMPORTANT` fields. To use
+    another rule for a node class, register a function for this class.
     """
     return own_arguments(node)
 
 
 def own_arguments(node: Node, without: Sequence[str] = ()) -> Arguments:
-    """Apply the default rule of :func:`arguments` to a node, and leave out the fields in ``without``."""
+    """Apply the default rule of :func:`arguments` to a node, and omit the fields in ``without``."""
     inputs = {id(child) for child in node.inputs}
     skipped = {field.name for field in fields(node) if _holds(getattr(node, field.name), inputs)}
     skipped |= UNIMPORTANT | set(without)
@@ -135,7 +137,7 @@ def _holds(value: Any, inputs: set[int]) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return an argument as text, or its hash if the text contains a secret, e.g. a signed URL."""
+    """Return an argument as text. If the text contains a secret, e.g. a signed URL, return its hash."""
     text = text_of(value)
     return text if safe_text(text) == text else f"text[{len(text)}] {hashed(text, 8)}"
 
@@ -191,7 +193,7 @@ def _leaves(structure: Structure, leaves: Sequence[Any]) -> Arguments:
 
 
 def _content(value: Any) -> Any:
-    """Wrap callable data in a tuple, so that the description uses its content instead of its function name."""
+    """Wrap callable data in a tuple, so that descriptions contain its content instead of a function name."""
     return (value,) if _is_function(value) else value
 
 

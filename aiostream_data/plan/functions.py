@@ -3,13 +3,15 @@
 The identity of a function has three parts:
 
 - its name, ``module.qualname``;
-- its code: a hash of the source outline if source is available, otherwise of the bytecode. Source outlines are equal
-  under all Python versions, bytecode only within one minor version. The identity records which of the two it uses;
-- its values: defaults, closure variables, arguments of a ``partial``, and attributes of a callable object. Variables
-  that the function itself assigns are state and are ignored. Lists, dicts and other mutable objects count only by
-  their class.
+- its code: a hash of the source outline if the source code is available, otherwise a hash of the bytecode. Source
+  outlines are equal under all Python versions. Bytecode is equal only within one minor version. The identity records
+  whether the hash covers source or bytecode;
+- its values: defaults, closure variables, arguments of a ``partial``, and attributes of a callable object. Closure
+  variables that the function itself assigns are treated as state and ignored. For lists, dicts and other mutable
+  objects, only the class counts.
 
-Functions among these values are included with their code. Functions called by global name are not included.
+If such a value is a function, the code of this function is included. The identity does not include functions that are
+called by global name.
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, Enum, np
 
 
 class FunctionIdentity(NamedTuple):
-    """Identity of a function: name, and hashes of code and values.
+    """Identity of a function: its name, and hashes of its code and values.
 
     Attributes:
         name: Module and qualified name.
-        how: Input of the ``code`` hash: "src" for source, "py3.11" for bytecode of that version, "-" for none.
-        code: Hash of the code as 8 hex digits, or "-" for builtins and extension functions.
+        how: Data that the ``code`` hash covers: "src" for source, "py3.11" for bytecode of that version, "-" for none.
+        code: Hash of the code as 8 hex digits, or "-" for built-in and extension functions.
         values: Hash of the values as 8 hex digits, or "-" if the function has none.
     """
 
@@ -57,18 +59,18 @@ class FunctionIdentity(NamedTuple):
 
     @property
     def lasting(self) -> str:
-        """Identity as text without bytecode, so that all Python versions can compare it."""
+        """Identity as text without bytecode hashes, so that different Python versions can compare identities."""
         return str(self if self.how == SOURCE else self._replace(how=NOTHING, code=NOTHING))
 
 
 def parse_identity(text: str) -> FunctionIdentity | None:
-    """Parse the result of :meth:`FunctionIdentity.__str__`; return None for other text."""
+    """Parse the result of :meth:`FunctionIdentity.__str__`. Return None if the text has another format."""
     parts = text.split(" ")
     return FunctionIdentity(*parts) if len(parts) == 4 else None
 
 
 def identify(function: Callable[..., Any]) -> FunctionIdentity:
-    """Compute the identity of any callable without calling it. Memory addresses do not affect the result."""
+    """Compute the identity of any callable without calling it. The result does not depend on memory addresses."""
     walk = _Walk()
     name = walk.callable(function)
     how = NOTHING if not walk.codes else BYTECODE if walk.has_bytecode else SOURCE
@@ -77,7 +79,7 @@ def identify(function: Callable[..., Any]) -> FunctionIdentity:
 
 
 class _Walk:
-    """Collector of code and values of a function and of the functions among its values.
+    """Collects the code and the values of a function, including functions among these values.
 
     Attributes:
         codes: Source outline or bytecode of each function, as text.
@@ -92,7 +94,7 @@ class _Walk:
         self._met: dict[int, Any] = {}  # by id; references to the objects prevent reuse of their ids
 
     def callable(self, function: Any) -> str:
-        """Add a callable with its code and values; return its name."""
+        """Add a callable with its code and values, and return its name."""
         if id(function) in self._met:
             return qualified_name(function)
         self._met[id(function)] = function
@@ -162,7 +164,7 @@ class _Walk:
         return self._owner(value) if frozen else qualified_name(type(value))
 
     def _owner(self, value: Any) -> str:
-        """Return the class of an object, and the attributes set by its constructor, as text."""
+        """Return the class of an object, and the attributes that its constructor sets, as text."""
         if isinstance(value, (*_CONSTANTS, types.ModuleType)):
             return self._carried_text(value)
         attributes = ", ".join(f"{name}={self._carried_text(part)}" for name, part in _attributes(value))
@@ -177,7 +179,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of an object that only its constructor assigns."""
+    """Yield the attributes of an object that no method except its constructor assigns."""
     kind = type(value)
     methods = [
         method
@@ -200,7 +202,10 @@ def _assigned(code: types.CodeType, operation: str) -> set[str]:
 
 
 def _bytecode(code: types.CodeType) -> str:
-    """Return the instructions, constants and names of a code object as text, without file names and line numbers."""
+    """Return the instructions, constants and names of a code object as text.
+
+    File names and line numbers are omitted.
+    """
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
     return f"{hashed(code.co_code, 8)} {names} {_constant(code.co_consts)}"
 

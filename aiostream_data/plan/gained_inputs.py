@@ -1,8 +1,8 @@
-"""Inputs added to mixtures after a state was saved, and stable node numbers for such plans.
+"""Handle inputs that were added to mixtures after a state was saved, and keep the node numbers of such plans stable.
 
-The number of a node seeds its random numbers and is part of its row ids. A new input of a mixture would change the
-numbers of all nodes after it. Existing nodes therefore keep their numbers, and nodes of new inputs get the next unused
-ones. States of such plans store the numbers.
+The number of a plan node seeds its random numbers and is part of its row ids. Without special handling, a new input of
+a mixture would change the numbers of all later nodes. Existing nodes therefore keep their numbers, and the nodes of new
+inputs get unused numbers. Saved states of such plans contain the node numbers.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.stored import Chain
 
 OWN_INPUTS: Final = {"sample_from": 0, "choose_from": 1}
-"""Number of inputs after the row inputs, by label of the mixture. ``choose_from`` has its choices there."""
+"""Number of inputs of a mixture after its row inputs, by label of the mixture. The last input of ``choose_from``
+contains its choices."""
 
 
 def gained_inputs(old: Chain, new: Chain) -> list[int] | None:
-    """Count the new inputs of each mixture in the new plan, inner mixtures first.
+    """Count the new inputs of each mixture in the new plan, beginning with the innermost mixtures.
 
     Returns:
-        None if no mixture has a new input, or if the plans also differ in other operators.
+        None if no mixture has a new input, or if other operators of the plans differ.
 
     Raises:
-        StateMismatchError: A new input precedes an existing one.
+        StateMismatchError: A new input comes before an existing input.
     """
     found = _gained(old, new)
     return found if found is not None and any(found) else None
 
 
 def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | None) -> dict[Node, int] | None:
-    """Assign numbers to the nodes of a plan, so that nodes known to a state keep their numbers.
+    """Assign numbers to the nodes of a plan. Nodes that a saved state contains keep their numbers.
 
     Args:
-        plan: The plan after rewriting.
+        plan: The plan, after rewriting.
         gained: Result of :func:`gained_inputs`.
-        known: Node numbers stored in the state, in order; None for 0, 1, 2 ...
+        known: Node numbers from the saved state, in order; None for the default numbers 0, 1, 2 ...
 
     Returns:
-        None if the plan of the state had a different number of nodes.
+        None if the plan in the saved state had a different number of nodes.
     """
     new = set(_nodes_gained(plan, gained))
     nodes = [node for node in walk(plan) if node.label not in TRANSPARENT]
@@ -57,12 +58,12 @@ def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | N
 
 
 def mixtures_with_gained(plan: Node, gained: Sequence[int]) -> list[Node]:
-    """Return the mixtures that have new inputs."""
+    """Return the mixtures of the plan that have new inputs."""
     return [mixture for mixture, more in zip(_mixtures_of(plan), gained, strict=False) if more]
 
 
 def numbers_to_save(plan: Node, keys: dict[Node, int]) -> list[int] | None:
-    """Return the node numbers to store in a state; None if they are the default numbers 0, 1, 2 ..."""
+    """Return the node numbers to store in a saved state; None for the default numbers 0, 1, 2 ..."""
     numbers = list(own_keys(plan, keys))
     return None if numbers == list(own_keys(plan, keys_of(plan))) else numbers
 

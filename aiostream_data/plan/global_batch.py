@@ -1,4 +1,4 @@
-"""Global batch size: compare the current ranks with a state saved by another number of ranks."""
+"""Check the global batch size if the number of ranks has changed since a state was saved."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from aiostream_data.plan.fingerprint import Description, Fingerprint
 
 SIZE = "batch_size"
-"""Argument of ``batch`` that may change together with the number of ranks."""
+"""Argument of ``batch`` that may change if the number of ranks changes."""
 
 
 def keeps_global_batch(old: Mapping[str, Any], new: Fingerprint) -> bool:
-    """Return True if the batches of all ranks together have the same size as when the state was saved.
+    """Return True if the global batch size (of all ranks together) is the same as in the saved state.
 
     Args:
-        old: Fingerprint stored in the state.
+        old: Fingerprint from the saved state.
         new: Fingerprint of the current plan.
     """
     then = _global_batch(_saved_size(old.get("plan")), old.get("world_size"))
@@ -23,13 +23,16 @@ def keeps_global_batch(old: Mapping[str, Any], new: Fingerprint) -> bool:
 
 
 def last_batch_size(plan: Description) -> str | None:
-    """Return the size of the last ``batch`` of a plan, or None if the plan has no ``batch``."""
+    """Return the batch size of the last ``batch`` of a plan, or None if the plan has no ``batch``."""
     batch = _last_batch(plan)
     return None if batch is None else batch["args"].get(SIZE)
 
 
 def without_batch_size(plan: Description) -> Description:
-    """Remove the size of the last ``batch`` from a plan. The result is the same for any number of ranks."""
+    """Return a plan description without the size of the last ``batch``.
+
+    The result does not depend on the number of ranks.
+    """
     if plan["op"] == "batch":
         return {**plan, "args": {name: text for name, text in plan["args"].items() if name != SIZE}}
     if len(plan["inputs"]) != 1:

@@ -1,4 +1,4 @@
-"""Estimate the memory that a plan probably needs. :mod:`.element_nbytes` computes the worst case."""
+"""Estimate the memory that a plan will probably use. The module :mod:`.element_nbytes` computes the worst case."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.windows import Bucket, Pack
 
 ASSUMED_NBYTES: Final = 16 << 10
-"""Assumed size in bytes of a row whose size is unknown before reading."""
+"""Assumed size of a row in bytes, if the row size is unknown before reading."""
 
 STAGE_NBYTES: Final = 2 << 20
-"""Measured size in bytes of the rows queued after a stage. Large elements need more."""
+"""Typical size in bytes of the rows in the queue after a stage, from measurements. Large elements need more."""
 
 READING_NBYTES: Final = 128 << 20
-"""Measured size in bytes of data read ahead from files, unless the memory limit is small."""
+"""Typical size in bytes of the data read ahead from files, from measurements. A small memory limit reduces this
+size."""
 
 READING_SHARE: Final = 0.75
-"""Maximum fraction of the memory limit for data read ahead from files."""
+"""Maximum fraction of the memory limit used for data read ahead from files."""
 
 
 def likely_nbytes(plan: Node, memory_limit: int) -> int:
-    """Estimate the peak memory of all rows in bytes."""
+    """Estimate the peak memory of all rows, in bytes."""
     held = sum(_waiting_nbytes(node) + _held_nbytes(node, memory_limit) for node in walk(plan))
     reads = any(isinstance(node, ReadFiles) for node in walk(plan))
     reading = min(READING_NBYTES, int(memory_limit * READING_SHARE)) if reads else 0
@@ -32,12 +33,15 @@ def likely_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def is_assumed(plan: Node) -> bool:
-    """Return True if the estimate rests on an assumed size of rows."""
+    """Return True if the memory estimate uses an assumed row size."""
     return any(most_nbytes(node) is None for node in walk(plan))
 
 
 def _element_nbytes(node: Node) -> int:
-    """Estimate the size of an element in bytes. If unknown, use the size at the input: most functions preserve it."""
+    """Estimate the size in bytes of an element that a node emits.
+
+    If the size is unknown, use the size of the node's input elements, because most functions preserve it.
+    """
     known = most_nbytes(node)
     if known is not None:
         return known

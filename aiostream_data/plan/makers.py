@@ -1,4 +1,4 @@
-"""Find the user function that made the input elements of a node."""
+"""Find the user function that created the input elements of a node."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, Mar
 
 
 def made_by(node: Node) -> str | None:
-    """Return a note with the function that made the input elements of a node, and its source line.
+    """Return a text that names the user function that created a node's input elements, and its source line.
 
-    Return None if no user function made the elements.
+    Return None if no user function created the elements.
     """
     while isinstance(node, Operator):
         node = node.input

@@ -1,4 +1,4 @@
-"""Nodes that mix rows of several inputs by weights or choices, with their element specs and cardinalities."""
+"""Nodes that mix the rows of several inputs by weights or choices, with their element specs and cardinalities."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from aiostream_data.rows.structure import LEAF
 from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 
 LONGEST_PERIOD = 1 << 20
-"""Longest period, in rows, of a mixing order for which the number of rows is computed before reading."""
+"""Maximum period of a mixing order, in rows, for computing the number of rows before reading."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mix(Node):
-    """Rows of the inputs in proportion to weights.
+    """Node that emits rows of its inputs in proportion to weights.
 
     Attributes:
-        schedule: Names of the inputs, and their weights by row.
-        stop: "first" ends when the input in turn is exhausted, "all" when every input is exhausted.
-        random: If True, the input of every row is chosen at random. If False, rows keep to the exact proportions.
+        schedule: Names of the inputs, and their weights for each range of rows.
+        stop: "first" ends the mixture when the input chosen next is exhausted, "all" when every input is exhausted.
+        random: If True, the input of every row is chosen at random. If False, the emitted rows follow the weights
+            exactly.
         seed: Seed for ``random``.
     """
 
@@ -61,7 +62,10 @@ class Mix(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choose(Node):
-    """Rows chosen from several inputs. Each row of ``choices`` is the index of the input to read next."""
+    """Node that emits rows of several inputs in a given order.
+
+    Each row of ``choices`` is the index of the input that provides the next row.
+    """
 
     choices: Node
     nodes: tuple[Node, ...]
@@ -81,7 +85,7 @@ class Choose(Node):
 
 
 def _weights(schedule: Schedule) -> object:
-    """Format weights as the user's argument: one set, a list of (first row, weights) or a function; None if equal."""
+    """Format weights like the user's argument: a set, a list of (first row, weights) or a function; None if equal."""
     if [set(weights) for _, weights in schedule.steps] == [{1.0}]:
         return None
     if schedule.function is not None:
@@ -99,10 +103,10 @@ def _by_name(names: Sequence[str], weights: Sequence[float]) -> str:
 
 
 def check_shared(nodes: Sequence[Node], operation: str) -> None:
-    """Refuse inputs that share a source which can be read only once.
+    """Raise an error if two inputs use the same source and the source can be read only once.
 
     Raises:
-        StageBuildError: Two inputs share such a source.
+        StageBuildError: Two inputs share a source that can be read only once.
     """
     seen: set[Node] = set()
     for node in nodes:
@@ -112,7 +116,7 @@ def check_shared(nodes: Sequence[Node], operation: str) -> None:
 
 
 def mixture_meant(plan: Node, weights: Weights) -> Mix:
-    """Find the mixture that new weights apply to: the only mixture of the plan, or the one with the same names.
+    """Find the mixture for new weights: the only mixture of the plan, or the mixture with the same input names.
 
     Raises:
         PlanError: The plan has no mixture, or not exactly one mixture with these names.
@@ -132,7 +136,7 @@ def mixture_meant(plan: Node, weights: Weights) -> Mix:
 
 
 def check_alike(nodes: Sequence[Node], names: Sequence[str], operation: str) -> None:
-    """Refuse inputs whose elements are known to differ in structure or dtypes.
+    """Raise an error if elements of the inputs have different known structures or dtypes.
 
     Raises:
         PlanError: Two inputs differ. The message names both.
@@ -211,7 +215,10 @@ def _sum(counts: Sequence[int]) -> int:
 
 
 def _rows_until_exhausted(shares: Sequence[int], counts: Sequence[int]) -> int:
-    """Return the number of rows before the first turn of an exhausted input. The order of turns is periodic."""
+    """Return the number of rows that a mixture emits before it would read from an exhausted input.
+
+    The order in which inputs are chosen is periodic.
+    """
     drawn = [(number, count) for number, count in enumerate(counts) if shares[number]]
     if any(count == UNKNOWN for _, count in drawn):
         return UNKNOWN

@@ -1,4 +1,4 @@
-"""Operator nodes: one frozen dataclass for each operator, with the names of tf.data."""
+"""Operator nodes: one immutable dataclass for each operator, with names as in tf.data."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from aiostream_data.rows.structure import Structure
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Call(Operator):
-    """A user function called for each element, with its execution options.
+    """Base class of nodes that call a user function for each element, with the options of these calls.
 
     Attributes:
-        executor, concurrency: Executor of the calls, and maximum number of concurrent calls.
-        ordered: If False, results are emitted in completion order.
-        init: Function that creates the state of a worker, called once per worker, or None.
+        executor, concurrency: Executor that runs the calls, and maximum number of concurrent calls.
+        ordered: If False, results are emitted in the order in which calls finish.
+        init: Function that creates the state of a worker, or None. Each worker calls this function one time.
         wants_state: True if the function has a parameter ``state``, which receives the result of ``init``.
         timeout_s: Maximum duration of one call in seconds; None for no limit.
-        on_error: Error policy for elements on which the function fails.
-        is_coroutine: True for a coroutine function, which is awaited on the engine's event loop.
+        on_error: Error policy that applies when the function fails on an element.
+        is_coroutine: True for a coroutine function, which runs on the engine's event loop.
         wants_rng: True if the function has a parameter ``rng``, which receives a random generator.
-        seed: Seed of the random generators; None for the seed of the loader.
+        seed: Seed of the random generators; None to use the seed of the loader.
     """
 
     executor: ExecutorName = "thread"
@@ -60,7 +60,7 @@ class Call(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Map(Call):
-    """The results of ``function`` for each element, or for runs of rows as arrays if ``batched``."""
+    """Node that emits the results of ``function``, called for each element, or for arrays of rows if ``batched``."""
 
     function: Callable[..., Any]
     batched: bool = False
@@ -72,7 +72,7 @@ class Map(Call):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Filter(Call, SameElements):
-    """The elements of the input for which ``predicate`` returns true."""
+    """Node that emits the input elements for which ``predicate`` returns a true value."""
 
     predicate: Callable[..., Any]
 
@@ -87,7 +87,10 @@ AUTO_CYCLE_LENGTH: Final = 8
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Interleave(Operator):
-    """Elements of the data sets or iterables returned by ``function``, several of them read in turn."""
+    """Node that emits elements of the data sets or iterables that ``function`` returns.
+
+    It reads several of them in turn.
+    """
 
     function: Callable[..., Any]
     cycle_length: int
@@ -112,7 +115,7 @@ class Interleave(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParseExample(Operator):
-    """Columns parsed from serialized ``tf.train.Example`` or ``SequenceExample`` records."""
+    """Node that parses serialized ``tf.train.Example`` or ``SequenceExample`` records into columns."""
 
     decoder: Decoder
     features: tuple[str, ...]
@@ -130,7 +133,10 @@ class ParseExample(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParseRows(Call):
-    """``ParseExample`` with an error policy that skips, replaces or retries records. Created by a rewrite."""
+    """Variant of ``ParseExample`` with an error policy that skips, replaces or retries records.
+
+    Created by a rewrite.
+    """
 
     decoder: Decoder
     name: str
@@ -145,10 +151,10 @@ class ParseRows(Call):
 
 
 AUTO_BUFFER_ROWS: Final = 8192
-"""Maximum number of rows in the buffer of ``shuffle()`` without a buffer size."""
+"""Maximum number of rows in the buffer of ``shuffle()`` if the user sets no buffer size."""
 
 AUTO_BUFFER_NBYTES: Final = 128 << 20
-"""Maximum size in bytes of the buffer of ``shuffle()`` without a buffer size."""
+"""Maximum size in bytes of the buffer of ``shuffle()`` if the user sets no buffer size."""
 
 
 SCHEDULE_EVERY: Final = 1000
@@ -160,13 +166,15 @@ OPEN_BINS: Final = 16
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shuffle(SameElements):
-    """The input in random order. Each row is drawn uniformly from a buffer of ``buffer_size`` rows.
+    """Node that emits its input in random order.
 
-    With AUTO, a rewrite replaces the buffer by a permutation of the whole epoch if the source supports it. Otherwise
-    the buffer emits rows while it grows.
+    The node draws each row uniformly from a buffer of ``buffer_size`` rows.
+
+    With buffer size AUTO, a rewrite replaces the buffer by a permutation of all rows, if the source supports
+    permutations. Otherwise, the node already emits rows while its buffer still grows.
 
     Attributes:
-        spill: True if rows may be spilled to a file in the temporary folder, or the path of another folder.
+        spill: True to allow writing rows to a file in the temporary folder, or the path of another folder.
     """
 
     buffer_size: Concurrency
@@ -176,7 +184,7 @@ class Shuffle(SameElements):
 
     @property
     def growing(self) -> bool:
-        """True if the buffer emits rows before it is full."""
+        """True if the shuffle buffer emits rows before it is full."""
         return self.buffer_size is AUTO
 
     @property
@@ -186,7 +194,7 @@ class Shuffle(SameElements):
 
     @property
     def spill_folder(self) -> str | None:
-        """Folder of the spill file on this machine; None if spilling is disabled."""
+        """Folder of the file for spilled rows on this machine; None if spilling is disabled."""
         if isinstance(self.spill, str):
             return self.spill
         if not self.spill:
@@ -206,11 +214,11 @@ class Shuffle(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Batch(Operator):
-    """Batches of ``batch_size`` consecutive elements, stacked.
+    """Node that stacks ``batch_size`` consecutive elements into a batch.
 
     Attributes:
-        parts_from: Set by a rewrite if batches are copied into other memory later, such as a device slot. Rows of
-            chunks with at least this many bytes then stay in their chunks until that copy.
+        parts_from: Minimum chunk size in bytes. A rewrite sets this if batches are later copied into other memory, such
+            as a device slot. Rows of chunks with at least this size are not copied earlier.
     """
 
     batch_size: int
@@ -223,22 +231,26 @@ class Batch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unbatch(Operator):
-    """The elements of each batch: the rows along its first axis."""
+    """Node that splits each batch into its rows along the first axis."""
 
 
 ENDLESS: Final = 10**12
-"""Epochs reserved for an infinite ``repeat()``. Epoch 2 of the node begins at epoch 2 * 10**12 of its input."""
+"""Number of input epochs reserved for each epoch of an infinite ``repeat()``. For example, epoch 2 of ``repeat()``
+begins at epoch 2 * 10**12 of its input."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Repeat(SameElements):
-    """The input repeated ``count`` times; None repeats without end."""
+    """Node that emits its input ``count`` times; None repeats without end."""
 
     count: int | None
 
     @property
     def turns(self) -> int:
-        """Number of input epochs per epoch of this node. It makes the epoch numbers of the input unique."""
+        """Number of input epochs for each epoch of this node.
+
+        The number makes the epoch numbers of the input unique.
+        """
         return ENDLESS if self.count is None else self.count
 
     def detail(self) -> str:
@@ -247,7 +259,7 @@ class Repeat(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Take(SameElements):
-    """The first ``count`` elements; all elements if ``count`` is -1."""
+    """Node that emits the first ``count`` elements; all elements if ``count`` is -1."""
 
     count: int
 
@@ -257,7 +269,7 @@ class Take(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SkipFirst(SameElements):
-    """All elements except the first ``count``; no elements if ``count`` is -1."""
+    """Node that emits all elements except the first ``count``; no elements if ``count`` is -1."""
 
     count: int
 
@@ -271,7 +283,7 @@ class SkipFirst(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shard(SameElements):
-    """Every ``num_shards``-th element, starting at position ``index``."""
+    """Node that emits every ``num_shards``-th element, starting at position ``index``."""
 
     num_shards: int
     index: int
@@ -282,7 +294,7 @@ class Shard(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Enumerate(Operator):
-    """(index, element) pairs, with indices counted from ``start``."""
+    """Node that emits pairs (index, element). Indices begin at ``start``."""
 
     start: int = 0
 
@@ -291,7 +303,10 @@ class Enumerate(Operator):
 
 
 class CacheToken:
-    """Identity of one ``cache()`` call. Loaders in the same process with the same token share the cached rows."""
+    """Identity (token) of one ``cache()`` call.
+
+    Loaders in one process share the cached rows if their tokens are the same.
+    """
 
     def __reduce__(self) -> tuple[type[CacheToken], tuple[()]]:
         return CacheToken, ()
@@ -299,14 +314,14 @@ class CacheToken:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cache(SameElements):
-    """The input, served from memory after its first complete pass."""
+    """Node that reads its input in the first complete pass, and later emits the rows from memory."""
 
     token: CacheToken = field(default_factory=CacheToken)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prefetch(SameElements):
-    """The input, computed ahead into a buffer of ``buffer_size`` elements."""
+    """Node that computes its input ahead into a buffer of ``buffer_size`` elements."""
 
     buffer_size: Concurrency
 
@@ -316,7 +331,10 @@ class Prefetch(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ToDevice(SameElements):
-    """Batches in device memory, copied through a ring of slots. Always the last operator of a plan."""
+    """Node that copies batches to device memory, into a fixed number of reused memory slots.
+
+    This node is always the last operator of a plan.
+    """
 
     device: str
     depth: int = 3
@@ -342,7 +360,10 @@ class ToDevice(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Zip(Node):
-    """Elements that combine one element of each input in ``structure``. Ends with the shortest input."""
+    """Node whose elements combine one element of each input, arranged as in ``structure``.
+
+    The node ends when its shortest input ends.
+    """
 
     structure: Structure
     nodes: tuple[Node, ...]
@@ -354,7 +375,7 @@ class Zip(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Concatenate(Node):
-    """All elements of the first input, followed by those of the next inputs."""
+    """Node that emits all elements of its first input, followed by the elements of the next inputs."""
 
     nodes: tuple[Node, ...]
 

@@ -1,4 +1,4 @@
-"""Nodes in the plan of a single rank: they select its rows, and make the row counts of all ranks equal."""
+"""Nodes in the plan of a single rank. They select the rank's rows, and make the row counts of all ranks equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiostream_data.ranks.padding import marked_structure
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RankShard(SameElements):
-    """Row number ``rank`` of every ``world_size`` consecutive rows."""
+    """Node that emits one of every ``world_size`` consecutive rows: the row with index ``rank``."""
 
     rank: int
     world_size: int
@@ -33,10 +33,10 @@ class RankShard(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MarkPadding(Operator):
-    """The input with a flag added to each element: True for data, False for padding.
+    """Node that adds a flag to each element of its input: True for data, False for padding.
 
     Attributes:
-        batches: True if elements are batches, which get a flag per row.
+        batches: True if elements are batches. Each batch then gets one flag per row.
     """
 
     batches: bool = False
@@ -48,10 +48,10 @@ class MarkPadding(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EqualRows(SameElements):
-    """The first ``rows`` elements. If the input has fewer, its last elements are repeated.
+    """The first ``rows`` elements. If the input has fewer elements, the node repeats the last elements.
 
     Attributes:
-        own: Minimum number of elements of the input, according to the user's ``counts``.
+        own: Minimum number of elements of this rank's input, according to the user's ``counts``.
     """
 
     rows: int
@@ -68,13 +68,13 @@ class EqualRows(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Agree(SameElements):
-    """The input, ended at the same time on all ranks.
+    """Node that ends its input at the same time on all ranks.
 
-    With tail "drop", all ranks stop when one rank has no more elements. Otherwise, ranks without elements repeat
-    their last ones until all ranks are finished.
+    With ``tail="drop"``, all ranks stop when one rank has no more elements. Otherwise, ranks without more elements
+    repeat their last elements until all ranks are finished.
 
     Attributes:
-        consensus: Function that returns True if all ranks called it with True.
+        consensus: Function that returns True only if all ranks called it with the argument True.
     """
 
     consensus: Callable[[bool], bool]

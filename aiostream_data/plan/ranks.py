@@ -1,8 +1,8 @@
 """Build the plan for one of several ranks.
 
-With policy "row", rank r of W takes every W-th row of the order that a single process would read. This global order
-is the same for any number of ranks. With policy "file", each rank reads every W-th file of the epoch's file order, and
-has its own row order.
+With policy "row", rank r of W ranks takes every W-th row of the order in which a single process would read all rows.
+This global order does not depend on the number of ranks. With policy "file", each rank reads every W-th file of the
+epoch's file order. Each rank then has its own row order.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from aiostream_data.ranks.padding import VALID
 
 
 def for_rank(plan: Node, ranks: Ranks, sharing: Sharing | None = None) -> Node:
-    """Return the plan for one of several ranks.
+    """Return the plan for one rank among several ranks.
 
-    With tail="pad", elements have a padding flag for any number of ranks, including 1, so programs need no special
+    With ``tail="pad"``, elements have a padding flag even if only one rank exists, so that programs need no special
     case.
 
     Raises:
-        PlanError: Ranks cannot share the plan with these options.
-        RankError: According to ``sharing.counts``, a share has no rows.
+        PlanError: The ranks cannot share the plan with these options.
+        RankError: According to ``sharing.counts``, a rank would have no rows.
     """
     sharing = sharing or Sharing()
     return _by_file(plan, ranks, sharing) if sharing.policy == "file" else _by_row(plan, ranks, sharing.row_tail)
 
 
 def check_enough_rows(plan: Node, ranks: Ranks) -> None:
-    """Refuse a plan from :func:`for_rank` that is known to have fewer rows than ranks.
+    """Raise an error if a plan from :func:`for_rank` is known to have fewer rows than ranks.
 
     Raises:
-        RankError: The plan has fewer rows than ranks that share them.
+        RankError: The plan has fewer rows than ranks.
     """
     for node in walk(plan):
         if isinstance(node, RankShard) and 0 <= (rows := cardinality(node.input)) < ranks.shares:
@@ -50,10 +50,10 @@ def check_enough_rows(plan: Node, ranks: Ranks) -> None:
 
 
 def check_enough_files(files: int, share: tuple[int, int] | None) -> None:
-    """Refuse to share fewer files than ranks.
+    """Raise an error if the number of files is smaller than the number of ranks that share the files.
 
     Args:
-        share: (number, count) of the rank's share, or None if ranks do not share the files.
+        share: Pair (number, count) of the rank's share, or None if the ranks do not share the files.
 
     Raises:
         RankError: The number of files is smaller than the number of shares.
@@ -63,7 +63,7 @@ def check_enough_files(files: int, share: tuple[int, int] | None) -> None:
 
 
 def of_this_rank(files: list[int], share: tuple[int, int] | None) -> list[int]:
-    """Return the files that a rank reads, from all files in the epoch's order.
+    """Return the files that one rank reads, given all files in the epoch's order.
 
     Raises:
         RankError: The number of files is smaller than the number of ranks.
@@ -73,7 +73,7 @@ def of_this_rank(files: list[int], share: tuple[int, int] | None) -> list[int]:
 
 
 def share_of(files: list[int], share: tuple[int, int] | None) -> list[int]:
-    """Return every n-th file for the share (number, n); all files if ``share`` is None."""
+    """Return every n-th file for the share (number, n). Return all files if ``share`` is None."""
     return files if share is None else files[share[0] :: share[1]]
 
 

@@ -1,4 +1,4 @@
-"""Check whether a function can be sent to another process, and find the obstacle if not."""
+"""Check whether a function can be sent to another process. If not, find the reason."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _INSTALL = "install aiostream-data[process], move it to the top level of an impo
 
 
 def obstacle_to_processes(function: Callable[..., Any]) -> str | None:
-    """Explain why a function cannot be sent to a new process, with a suggested fix; None if it can be sent.
+    """Explain why a function cannot be sent to a new process, and suggest a fix; None if the function can be sent.
 
-    The check does not copy arrays in the function's closure.
+    The check does not copy arrays that the function's closure contains.
     """
     if find_spec("cloudpickle") is None:
         return _by_reference(function)
@@ -52,7 +52,10 @@ def _is_of_main(function: Any) -> bool:
 
 
 def _tried(dumps: Callable[..., bytes], value: Any) -> tuple[bytes, Exception | None]:
-    """Pickle a value without its buffers. Return the bytes and None, or empty bytes and the error."""
+    """Pickle a value, but omit the contents of its buffers.
+
+    Return the pickled bytes and None, or empty bytes and the error.
+    """
     try:
         return dumps(value, protocol=5, buffer_callback=lambda _: None), None
     except Exception as error:  # noqa: BLE001 - objects raise what they like when they are pickled
@@ -71,7 +74,7 @@ def _cannot_be_pickled(dumps: Callable[..., bytes], function: Callable[..., Any]
 
 
 def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Yield (description, value) of each variable, default and attribute that is pickled with a function."""
+    """Yield a pair (description, value) for each variable, default and attribute that is pickled with a function."""
     if isinstance(function, partial):
         yield from _variables(function.func)
         yield from ((f"argument {number}", value) for number, value in enumerate(function.args))
@@ -92,6 +95,9 @@ def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _globals_by_value(function: Any, names: Any) -> dict[str, Any]:
-    """Return the global variables that are pickled with a function, which is only the case if it goes by value."""
+    """Return the global variables that are pickled with a function.
+
+    Only functions pickled by value have such variables.
+    """
     by_value = _is_of_main(function) or "<" in function.__qualname__
     return dict(names) if by_value else {}

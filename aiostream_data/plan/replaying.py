@@ -1,4 +1,7 @@
-"""Build the plan that replays the records of a dead-letter log, starting at the stage where each record failed."""
+"""Build the plan that processes the records of a dead-letter log again.
+
+Each record starts at the stage where it failed.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.take_while import TakeWhile
 
 COUNTS_ROWS = (op.Repeat, op.Take, TakeWhile, op.SkipFirst, op.Shard)
-"""Operators that select rows by their position in the stream. The replay plan omits them."""
+"""Operators that select rows by their position in the stream. A plan for replaying a log omits these operators."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recalled(Operator):
-    """Single rows of the input in listed order, optionally followed by the rows that the input emits.
+    """Node that emits single rows of its input in a given order, optionally followed by the rows that the input emits.
 
     Attributes:
-        rows: Names of rows, as stored in the dead-letter log.
+        rows: Names of the rows to emit, as stored in the dead-letter log.
         seed: Seed of the loader that wrote the log.
-        then_input: True if the rows emitted by the input follow the listed rows.
+        then_input: True if the rows that the input emits follow the rows in ``rows``.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -44,10 +47,10 @@ class Recalled(Operator):
 
 
 def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
-    """Return the plan that processes the logged records again.
+    """Return the plan that processes the records of a dead-letter log again.
 
     Raises:
-        DeadLetterError: The log is empty, has several seeds, or names a stage that the plan does not have.
+        DeadLetterError: The log is empty, contains several seeds, or names a stage that the plan does not have.
     """
     known = list({json.dumps(entry["name"]): entry for entry in entries}.values())  # merged logs may have duplicates
     listed = _without_damage(known)
@@ -67,10 +70,12 @@ def replayed(plan: Node, entries: Iterable[Mapping[str, Any]]) -> Node:
 
 
 def _without_damage(entries: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the entries of records on which functions failed. Losses of sources have no record to replay.
+    """Return the log entries of records for which functions failed.
+
+    Entries about data lost by sources are omitted, because such entries have no record to replay.
 
     Raises:
-        DeadLetterError: The log contains only losses of sources.
+        DeadLetterError: All log entries are about data lost by sources.
     """
     failed = [entry for entry in entries if "lost" not in entry]
     lost = len(entries) - len(failed)
@@ -95,7 +100,7 @@ def _stage_of(plan: Node, entry: Mapping[str, Any]) -> Node:
 
 
 def _over(node: Node, at: Mapping[Node, list[Mapping[str, Any]]], seed: int) -> Node:
-    """Return the plan of a node with the logged rows inserted before the stages where they failed."""
+    """Return the plan of a node. Logged rows are inserted before the stages where they failed."""
     below = any(lower in at for child in node.inputs for lower in walk(child))
     if node in at:
         assert isinstance(node, Operator)
@@ -113,7 +118,7 @@ def _over(node: Node, at: Mapping[Node, list[Mapping[str, Any]]], seed: int) -> 
 
 
 def replayed_seed(plan: Node) -> int | None:
-    """Return the seed required by a plan that replays logged records; None for other plans."""
+    """Return the seed that a plan needs to replay logged records; None for other plans."""
     return next((node.seed for node in walk(plan) if isinstance(node, Recalled)), None)
 
 

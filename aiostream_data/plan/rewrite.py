@@ -1,6 +1,6 @@
-"""Rewrite a plan to run faster, without changing its elements, their order or its errors.
+"""Rewrite a plan so that it runs faster. Its elements, their order and its errors do not change.
 
-For ``shuffle()`` without a buffer size, the rewritten plan defines the order.
+One exception is ``shuffle()`` without a buffer size: the rewritten plan defines its order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ from aiostream_data.plan.windows import Bucket, PaddedBatch
 
 
 def rewrite(node: Node) -> Node:
-    """Return an equivalent plan, rewritten from the sources to the end. A node used in two places stays one node."""
+    """Return an equivalent plan.
+
+    The rewrite proceeds from the sources to the end of the plan. A node that is used in two places remains a single
+    node.
+    """
     done: dict[Node, Node] = {}
 
     def visit(node: Node) -> Node:
@@ -43,9 +47,10 @@ def rewrite(node: Node) -> Node:
 
 
 def unordered(node: Node) -> Node:
-    """Return the plan with ``ordered=False`` in every stage: same elements, in any order.
+    """Return the plan with ``ordered=False`` in every stage. The plan emits the same elements in any order.
 
-    Parts before a split between ranks or worker processes keep their order, which determines each share.
+    Stages before the rows are divided among ranks or worker processes keep their order, because the order determines
+    each share.
     """
     if isinstance(node, (RankShard, LoaderShard)) or (isinstance(node, InSubprocess) and node.workers > 1):
         return node
@@ -54,7 +59,7 @@ def unordered(node: Node) -> Node:
 
 
 def with_policy(node: Node, policy: OnError) -> Node:
-    """Return the plan with an error policy for each stage that has none."""
+    """Return a copy of the plan in which each stage without an error policy uses the given policy."""
     node = with_inputs(node, lambda child: with_policy(child, policy))
     if isinstance(node, (Call, Interleave, ParseExample)) and node.on_error is None:
         return replace(node, on_error=policy)
@@ -64,7 +69,7 @@ def with_policy(node: Node, policy: OnError) -> Node:
 
 
 def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Apply ``change`` to every input of a node. Return the node itself if no input changed."""
+    """Apply ``change`` to every input of a node. If no input changed, return the node itself."""
     changed: dict[str, Any] = {}
     new: Any
     for part in fields(node):
@@ -104,10 +109,12 @@ def _may_be_fused(node: ParseExample, source: ReadFiles) -> bool:
 
 
 def _with_times(node: Node, count: int | None) -> Node | None:
-    """Move the repetitions of ``repeat`` into an in-memory source. Return None if the source is not in memory.
+    """Let an in-memory source repeat its rows itself, instead of using a ``repeat`` node.
 
-    In-memory data needs no new run per epoch. The search for the source passes nodes that do not affect rows, because
-    states and random keys are the same with and without them.
+    Return None if the source is not in memory.
+
+    An in-memory source need not restart in every epoch. The search for the source skips nodes that do not affect rows:
+    states and random keys do not depend on such nodes.
     """
     if isinstance(node, (Tensors, TensorSlices)):
         return replace(node, times=_times(node.times, count))
@@ -118,7 +125,7 @@ def _with_times(node: Node, count: int | None) -> Node | None:
 
 
 def batches_in_parts(node: Node, parts_from: int) -> Node:
-    """Set ``parts_from`` of the final batching, for a consumer that assembles batches in its own memory."""
+    """Set ``parts_from`` of the last batching, so that the consumer can assemble batches directly in its own memory."""
     if isinstance(node, Prefetch):
         return replace(node, input=batches_in_parts(node.input, parts_from))
     if parts_from == 0 and isinstance(node, (PaddedBatch, Bucket)):

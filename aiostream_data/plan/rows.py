@@ -1,4 +1,4 @@
-"""Detect nodes that emit one row per input row."""
+"""Detect nodes that emit exactly one row per input row."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from aiostream_data.plan.operators import Map, ParseExample, ParseRows, Prefetch
 
 
 def keeps_rows(node: Node) -> bool:
-    """Return True if a node emits exactly one row per input row, in order, for any subset of rows.
+    """Return True if a node emits exactly one row per input row, in order, even if it receives only some of the rows.
 
-    Return False for enumerate(), whose indices depend on all earlier rows.
+    Return False for enumerate(), because its indices depend on all earlier rows.
     """
     if isinstance(node, (Prefetch, ToDevice)):
         return True

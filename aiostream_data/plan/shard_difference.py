@@ -1,4 +1,4 @@
-"""Compare two shard lists by their summaries, and name new shards if possible."""
+"""Compare two shard lists by their summaries. If possible, name the new shards."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MAX_NAMED = 5
 
 
 def shard_difference(old: object, new: ShardSummary, urls: Sequence[str] = (), source: str = "") -> Difference | None:
-    """Describe the difference between two shard lists in one sentence; None if they are equal.
+    """Describe the difference between two shard lists in one sentence. Return None if the lists are equal.
 
     Args:
-        old: Summary stored in a state; may be damaged.
+        old: Summary from a saved state; may be damaged.
         new: Summary of the current shard list.
-        urls: URLs of the current shard list, to name shards.
-        source: Name of the source; empty if the plan has only one.
+        urls: URLs of the current shard list, used to name shards in messages.
+        source: Name of the source; empty if the plan has only one source.
     """
     prefix = f"{source}: " if source else ""
     before = _checked(old)

@@ -1,4 +1,4 @@
-"""Summarize a shard list in a few hundred bytes, to detect changes of the list later."""
+"""Summarize a shard list in a few hundred bytes, so that later changes of the list can be detected."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aiostream_data.plan.values import hashed
 from aiostream_data.rows.records import ShardRef
 
 MAX_MARKED = 128
-"""Maximum length of a shard list whose summary contains a mark for each shard."""
+"""Maximum number of shards for which a summary contains a short hash ("mark") of each shard."""
 
 MARK_NBYTES = 4
 VERSION_MARK_NBYTES = 2
 
 By: TypeAlias = Literal["version", "size"]
-"""Property that identifies the content of a shard."""
+"""Property that identifies the content of a shard, such as its size."""
 
 
 class ShardSummary(TypedDict):
@@ -28,11 +28,11 @@ class ShardSummary(TypedDict):
         count: Number of shards.
         digest: Hash of the shard URLs in order, as 16 hex digits.
         versions: Hash of the shard versions in order, as 16 hex digits; missing if a version is unknown.
-        by: Property used as the version, if not "version".
-        marks: Hashes of the URLs in order, 4 bytes each, as Base64; only for up to :data:`MAX_MARKED` shards.
-        version_marks: Hashes of the versions in order, 2 bytes each, as Base64; only for up to :data:`MAX_MARKED`
+        by: Name of the property that serves as the version, if it is not "version".
+        marks: Short hashes of the URLs in order, 4 bytes each, as Base64; only for up to :data:`MAX_MARKED` shards.
+        version_marks: Short hashes of the versions in order, 2 bytes each, as Base64; only for up to :data:`MAX_MARKED`
             shards.
-        numbered: Shard numbers of epochs that began before the list changed; see :class:`.ShardNumbers`.
+        numbered: Shard numbers in epochs that began before the shard list changed, as in :class:`.ShardNumbers`.
     """
 
     count: int
@@ -45,13 +45,13 @@ class ShardSummary(TypedDict):
 
 
 def summary_of(shards: Sequence[ShardRef]) -> ShardSummary:
-    """Return the summary of a shard list, with versions or sizes."""
+    """Return the summary of a shard list, including versions or sizes of the shards."""
     by, versions = versions_of(shards)
     return summarise_shards([shard.url for shard in shards], versions, by)
 
 
 def versions_of(shards: Sequence[ShardRef]) -> tuple[By, list[str | int | None]]:
-    """Return the versions of the shards, or the sizes of all shards if one of them has no version."""
+    """Return the versions of the shards. If a shard has no version, return the sizes of all shards."""
     if all(shard.version for shard in shards):
         return "version", [shard.version for shard in shards]
     return "size", [shard.nbytes for shard in shards]
@@ -60,12 +60,12 @@ def versions_of(shards: Sequence[ShardRef]) -> tuple[By, list[str | int | None]]
 def summarise_shards(
     urls: Sequence[str], versions: Sequence[str | int | None] | None = None, by: By = "version"
 ) -> ShardSummary:
-    """Return the summary of a list of shard URLs. A million URLs take about half a second.
+    """Return the summary of a list of shard URLs. Summarizing a million URLs takes about half a second.
 
     Args:
-        urls: Shard URLs in listed order, before any permutation.
-        versions: Version of each shard: a size, an ETag or a generation; None if unknown.
-        by: Property used as the version.
+        urls: Shard URLs in the order of the list, before any permutation.
+        versions: Version of each shard: a size, an ETag or a generation number; None if unknown.
+        by: Name of the property that serves as the version.
     """
     lasting = lasting_urls(urls)
     summary = ShardSummary(count=len(lasting), digest=digest_of(lasting))
@@ -83,17 +83,17 @@ def summarise_shards(
 
 
 def marks_of(summary: ShardSummary) -> list[bytes] | None:
-    """Return the mark of each shard in order; None if the summary has no valid marks."""
+    """Return the mark (short URL hash) of each shard in order; None if the summary has no valid marks."""
     return _split(summary.get("marks"), MARK_NBYTES, summary)
 
 
 def version_marks_of(summary: ShardSummary) -> list[bytes] | None:
-    """Return the mark of each shard's version in order; None if the summary has no valid marks."""
+    """Return the mark (short hash) of each shard's version in order; None if the summary has no valid marks."""
     return _split(summary.get("version_marks"), VERSION_MARK_NBYTES, summary)
 
 
 def alike_by(old: ShardSummary, new: ShardSummary) -> bool:
-    """Return True if two summaries contain versions of the same kind, so that they can be compared."""
+    """Return True if two summaries contain the same kind of version and can therefore be compared."""
     return "versions" in old and "versions" in new and old.get("by") == new.get("by")
 
 
@@ -125,10 +125,10 @@ def digest_of(texts: Sequence[str]) -> str:
 
 
 def mark(lasting_url: str) -> bytes:
-    """Return the mark of a shard: a short hash of its URL without credentials."""
+    """Return the mark of a shard: a short hash of the shard's URL without credentials."""
     return bytes.fromhex(hashed(lasting_url, MARK_NBYTES))
 
 
 def version_mark(version: str) -> bytes:
-    """Return the mark of a shard's version: a short hash."""
+    """Return the mark of a shard's version: a short hash of the version."""
     return bytes.fromhex(hashed(version, VERSION_MARK_NBYTES))

@@ -1,4 +1,4 @@
-"""Match the shards of a saved shard list, known only by its summary, with a new list."""
+"""Find the shards of a saved shard list in a new list, although only a summary of the saved list is known."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from aiostream_data.plan.shard_list import (
 from aiostream_data.rows.records import ShardRef
 
 GONE: Final = -1
-"""Index that stands for a shard missing from the new list."""
+"""Index value for a shard that the new list does not contain."""
 
 
 @dataclass(frozen=True)
 class ShardMatch:
-    """Matching between an old and a new shard list.
+    """Mapping from an old to a new shard list.
 
     Attributes:
-        places: Index of each old shard in the new list, or ``GONE``; None if the new list begins with the old one.
+        places: Index of each old shard in the new list, or ``GONE``. None if the new list begins with the old list.
         fresh: Number of new shards.
-        replaced: Indices of old shards whose content changed; None if some changed and it is unknown which.
+        replaced: Indices of old shards whose content changed. None if some content changed but the shards are unknown.
     """
 
     places: tuple[int, ...] | None
@@ -39,32 +39,32 @@ class ShardMatch:
 
     @property
     def changes_nothing(self) -> bool:
-        """True if both lists have the same shards with the same content in the same order."""
+        """True if both lists contain the same shards with the same content in the same order."""
         return self.places is None and not self.fresh and self.replaced == frozenset()
 
     @property
     def may_give_more(self) -> bool:
-        """True if the new list may contain rows that the old list did not have."""
+        """True if the new list may contain rows that the old list did not contain."""
         return bool(self.fresh or self.replaced is None or self.replaced)
 
     @property
     def gone(self) -> set[int]:
-        """Indices of old shards that are missing from the new list."""
+        """Indices of old shards that the new list does not contain."""
         return {old for old, place in enumerate(self.places or ()) if place == GONE}
 
     def place(self, number: int) -> int:
-        """Return the index of an old shard in the new list, or ``GONE``."""
+        """Return the index of an old shard in the new list, or ``GONE`` if the shard is missing."""
         return number if self.places is None else self.places[number]
 
 
 def match_shards(old: ShardSummary, new: Sequence[ShardRef]) -> ShardMatch | None:
-    """Find the shards of an old list in a new list.
+    """Find the shards of an old shard list in a new shard list.
 
-    Shards are compared by their URLs without signatures. If the old summary has no marks, the new list must begin with
-    the old list.
+    Shards are compared by their URLs, ignoring signatures in the URLs. If the summary of the old list has no marks
+    (short hashes), the new list must begin with the old list.
 
     Returns:
-        The matching, or None if the summary does not suffice to find the shards.
+        The mapping, or None if the summary contains too little information to find the shards.
     """
     count = old["count"]
     lasting = lasting_urls([shard.url for shard in new])

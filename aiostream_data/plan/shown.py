@@ -1,4 +1,4 @@
-"""Print a plan as the user's calls: one per line, on one line, or as an HTML table."""
+"""Format a plan as the user's calls: one call per line, all calls on one line, or an HTML table."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from aiostream_data.plan.written import SourceLine, function_line, short_name
 from aiostream_data.safe_url import safe_url
 
 LONGEST_LINE: Final = 160
-"""Maximum length in characters of a plan, or of an element's description, on one line."""
+"""Maximum length in characters of a one-line plan, or of a one-line description of elements."""
 
 LONGEST_URL: Final = 60
-"""Maximum length in characters of a URL in a stage name. Longer URLs lose their beginning."""
+"""Maximum length in characters of a URL in a stage name. The beginning of a longer URL is removed."""
 
 
 class ShownStep(NamedTuple):
-    """One call of the user's chain.
+    """One method call in the user's code.
 
     Attributes:
-        depth: Nesting depth: 0, plus 1 for each enclosing call with several data sets.
-        node: Node created by the call.
-        where: Source line of the call, and source lines of functions defined elsewhere.
+        depth: Nesting depth, which increases by 1 inside each call that takes several data sets.
+        node: Plan node that the call created.
+        where: Source line of the call, and source lines of its functions if they are defined elsewhere.
     """
 
     depth: int
@@ -39,24 +39,30 @@ class ShownStep(NamedTuple):
 
 
 def steps_of(plan: Node, depth: int = 0) -> Iterator[ShownStep]:
-    """Yield the calls of a plan, sources first. The inputs of a call with several inputs are one level deeper."""
+    """Yield the user's calls that made a plan, sources first.
+
+    If a call has several inputs, the depth of these inputs is greater by 1.
+    """
     for child in _written_inputs(plan):
         yield from steps_of(child, depth + (len(plan.inputs) > 1))
     yield ShownStep(depth, plan, _where(plan))
 
 
 def on_one_line(plan: Node) -> str:
-    """Return the calls of a plan as a chain, e.g. ``range(10).shuffle().batch(2)``. Long chains are shortened."""
+    """Return the user's calls that made a plan as a chain, e.g.
+
+    ``range(10).shuffle().batch(2)``. Long chains are shortened.
+    """
     return shortened(_chain(plan))
 
 
 def shortened(text: str) -> str:
-    """Shorten a text to one line by removing its middle."""
+    """Shorten a text to the length of one line by removing its middle."""
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE // 2]} ... {text[-LONGEST_LINE // 2 :]}"
 
 
 def elements_of(plan: Node) -> str:
-    """Describe the elements of a plan, e.g. ``{x: float32[10, 8], y: int64}``."""
+    """Describe the elements that a plan emits, e.g. ``{x: float32[10, 8], y: int64}``."""
     structure, leaves = spec_of(plan)
     if leaves == (UNKNOWN_SPEC,):
         return "known when the first one is made"
@@ -64,7 +70,7 @@ def elements_of(plan: Node) -> str:
 
 
 def as_html(plan: Node) -> str:
-    """Return an HTML table of a plan's calls, with number, description and source line of their elements."""
+    """Return an HTML table of a plan's calls, each with its source line, number of elements and element description."""
     rows = [
         ("  " * step.depth + step.node.call(), count_of(cardinality(step.node)), elements_of(step.node), step.where)
         for step in steps_of(plan)
@@ -73,14 +79,15 @@ def as_html(plan: Node) -> str:
 
 
 def count_of(number: int) -> str:
-    """Format a cardinality for display."""
+    """Format a cardinality (number of elements) for display."""
     return {INFINITE: "infinite", UNKNOWN: "unknown until read"}.get(number, f"{number:,}")
 
 
 def subject_of(node: Node) -> str:
-    """Return the function or files of an operator with a source line, e.g. ``decode (train.py:12)``.
+    """Return the name of an operator's function or files with a source line, e.g. ``decode (train.py:12)``.
 
-    The line is the first line of the function, otherwise the line of the call. Return "" if both are unknown.
+    The source line is the first line of the function. Without a function, it is the line of the call. Return "" if
+    neither name nor line is known.
     """
     name, line = _subject(node)
     where = f"({line or node.written_at})" if line or node.written_at else ""

@@ -1,8 +1,8 @@
-"""Choose the method of ``shuffle()`` without a buffer size, depending on the source.
+"""Choose how to run ``shuffle()`` without a buffer size, depending on the source.
 
-Sources with random access emit their rows in a random order, without a buffer. For file sources, many files are read
-concurrently in random order, and a buffer mixes their rows. Only operators that process each row independently may lie
-between the source and ``shuffle()``.
+A source with random access emits its rows in a random order, without a buffer. A file source reads many files
+concurrently in random order, and a buffer mixes their rows. This requires that all operators between the source and
+``shuffle()`` process each row independently.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, T
 from aiostream_data.plan.subprocess import InSubprocess
 
 SPREAD_CYCLE: Final = 32
-"""Minimum number of files read concurrently for ``shuffle()`` without a buffer size."""
+"""Minimum number of files that are read concurrently for ``shuffle()`` without a buffer size."""
 
 EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, ParseRows, Prefetch, Filter, InSubprocess)
 
 
 def chosen_shuffle(node: Shuffle) -> Node:
-    """Return the node that runs in place of a shuffle: the shuffle itself if the user set a buffer size."""
+    """Return the node that replaces a shuffle. The node is the shuffle itself if the user set a buffer size."""
     if not node.growing:
         return node
     source = _source_below(node.input)
@@ -39,7 +39,7 @@ def _source_below(node: Node) -> Node:
 
 
 def _on(source: Node, node: Node) -> Node:
-    """Replace the source below ``node``."""
+    """Return a copy of the plan that ends with ``node``, with another source."""
     if isinstance(node, Operator) and isinstance(node, EACH_ROW_BY_ITSELF):
         return replace(node, input=_on(source, node.input))
     return source

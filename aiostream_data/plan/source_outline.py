@@ -1,8 +1,8 @@
-"""Compute the outline of a function: its source code without layout, equal under all Python versions.
+"""Compute the outline of a function: its source code without layout. The outline is equal under all Python versions.
 
 The outline ignores comments, blank lines, quotes, annotations, docstrings and all code outside the function. The
-function is found in its source file by its first line. The columns of instructions distinguish several lambdas on one
-line.
+function is located in its source file by its first line number. If several lambdas are on one line, the column numbers
+of their instructions distinguish them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _IGNORED = frozenset({"annotation", "returns", "kind", "type_comment", "type_par
 
 
 def source_outline(code: CodeType, module: dict[str, Any]) -> str | None:
-    """Return the outline of the function that ``code`` was compiled from; None if its source is unavailable.
+    """Return the outline of the function that ``code`` was compiled from; None if the source code is unavailable.
 
     Args:
         code: Code object of the function.
-        module: Globals of the function's module, needed to find source code inside zip files.
+        module: Global variables of the function's module, needed to find source code inside zip files.
     """
     text = "".join(linecache.getlines(code.co_filename, module))
     if not text:

@@ -1,4 +1,4 @@
-"""Source nodes of plans: in-memory data, Python iterables, and files in a store."""
+"""Source nodes of plans: in-memory data, Python iterables, and files in stores."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aiostream_data.safe_url import safe_url
 
 @dataclass(frozen=True, kw_only=True)
 class Permuted:
-    """Random order of all rows of a source, set by a rewrite that replaces ``shuffle()``.
+    """Random order of all rows of a source. A rewrite sets this order to replace ``shuffle()``.
 
     Attributes:
-        seed: Seed of the order; None for the seed of the loader.
-        reshuffle: True for a new order in every epoch.
+        seed: Seed of the random order; None to use the seed of the loader.
+        reshuffle: True to use a new random order in every epoch.
     """
 
     seed: int | None
@@ -31,11 +31,12 @@ class Permuted:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TensorSlices(Node):
-    """Rows of in-memory arrays, sliced along the first axis of every leaf.
+    """Source that emits the rows of in-memory arrays: slices along the first axis of every leaf.
 
     Attributes:
-        times: Number of repetitions of all rows, set by a rewrite of ``repeat``; None repeats without end.
-        permuted: Random order of the rows, set by a rewrite of ``shuffle``. Each repetition has its own order.
+        times: Number of repetitions of all rows; None repeats without end. A rewrite of ``repeat`` sets this value.
+        permuted: Random order of the rows. A rewrite of ``shuffle`` sets this order. Each repetition uses its own
+            order.
     """
 
     structure: Structure
@@ -55,7 +56,7 @@ class TensorSlices(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tensors(Node):
-    """A single element, emitted ``times`` times; None repeats without end."""
+    """Source that emits a single element ``times`` times; None repeats without end."""
 
     element: Any
     times: int | None = 1
@@ -70,7 +71,7 @@ class Tensors(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Range(Node):
-    """The integers of a Python range, as int64 or ``dtype``."""
+    """Source that emits the integers of a Python range, as int64 or as ``dtype``."""
 
     start: int
     stop: int
@@ -93,7 +94,7 @@ class Range(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Generator(Node):
-    """Elements yielded by ``factory(*args)``. The factory is called once per epoch."""
+    """Elements yielded by ``factory(*args)``. The source calls the factory at the start of each epoch."""
 
     factory: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -105,7 +106,7 @@ class Generator(Node):
 
     @property
     def factory_name(self) -> str:
-        """Name of the source in origins and states."""
+        """Name of the source in row origins and saved states."""
         return getattr(self.factory, "__qualname__", None) or type(self.factory).__qualname__
 
     def detail(self) -> str:
@@ -115,7 +116,10 @@ class Generator(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PythonIterable(Node):
-    """Elements of a sync or async iterable. ``one_shot`` is True for an iterator, which can be read only once."""
+    """Source that emits the elements of a sync or async iterable.
+
+    ``one_shot`` is True for an iterator, which can be read only once.
+    """
 
     iterable: Any
     one_shot: bool
@@ -129,7 +133,7 @@ class PythonIterable(Node):
 
 
 class FormatLike(Protocol):
-    """Properties of a file format used by plans; see :class:`aiostream_data.formats.base.Format`."""
+    """Properties of a file format that plans use; see :class:`aiostream_data.formats.base.Format`."""
 
     @property
     def name(self) -> str: ...
@@ -140,14 +144,14 @@ class FormatLike(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ListFiles(Node):
-    """Sorted URLs that match patterns, shuffled per epoch if ``seed`` is set.
+    """Source that emits the sorted URLs that match patterns. If ``seed`` is set, URLs are shuffled in each epoch.
 
-    The ``repr`` omits fields that may contain secrets. :meth:`detail` shows these fields redacted.
+    The ``repr`` omits fields that may contain secrets. The result of :meth:`detail` replaces secrets in these fields.
 
     Attributes:
-        patterns: URLs and glob patterns; empty for all URLs of the index file.
-        share: (number, count) if ranks share the URLs. Each rank takes every ``count``-th URL in order.
-        index_url: URL of an index file to use instead of listing the store, or None.
+        patterns: URLs and glob patterns. Empty to emit all URLs of the index file.
+        share: Pair (number, count) if ranks share the URLs. Each rank takes every ``count``-th URL, in order.
+        index_url: URL of an index file that replaces listing the store, or None.
     """
 
     patterns: tuple[str, ...] = field(repr=False)
@@ -169,25 +173,26 @@ class ListFiles(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReadFiles(Node):
-    """Records of all matching files, interleaved.
+    """Source that emits the records of all matching files, interleaved.
 
     Attributes:
-        patterns: URLs and glob patterns; empty if ``files`` is set, or for all shards of ``index_url``.
-        files: Node whose elements are the URLs to read, or None.
-        format: File format, which splits files into records.
+        patterns: URLs and glob patterns. Empty if ``files`` is set, or to read all shards of ``index_url``.
+        files: Node that emits the URLs of the files to read, or None.
+        format: File format that splits the files into records.
         compression: "auto", "", "gzip", "zlib" or "zstd".
-        cycle_length, block_length: Options of the interleaving of files, as in tf.data's interleave.
-        ordered: If False, the next record comes from any file that is ready.
-        shuffle_shards: If True, permute the files in each epoch, with ``seed``.
-        read_ahead: Number of files to open ahead of the current ones; AUTO lets the engine choose.
-        reshuffle: True for a new order of files in every epoch.
-        spread: True if a shuffle follows: file order and cycle are chosen so that the last files end together, and
-            ranges are small.
-        decoders: Row-wise parsing steps, which a rewrite moved into the reading hop.
-        share: (number, count) if ranks share the files. Each rank takes every ``count``-th file in epoch order.
-        index_url: URL of an index file to use instead of listing the store, or None.
+        cycle_length, block_length: Options for interleaving files, as for tf.data's interleave.
+        ordered: If False, the next record comes from any file whose next record is ready.
+        shuffle_shards: If True, read the files in a random order that depends on ``seed``.
+        read_ahead: Number of files to open in addition to the files being read; AUTO lets the engine choose.
+        reshuffle: True to use a new order of files in every epoch.
+        spread: True if a shuffle follows. Ranges are then small, and file order and cycle are chosen so that the last
+            files end together.
+        decoders: Row-wise parsing steps that a rewrite moved into the reading stage.
+        share: Pair (number, count) if ranks share the files. Each rank takes every ``count``-th file of the epoch's
+            order.
+        index_url: URL of an index file that replaces listing the store, or None.
         on_error: Error policy for damaged and missing files.
-        checks_first: If True, verify a compressed file completely before delivering its rows.
+        checks_first: If True, verify a compressed file completely before emitting its rows.
     """
 
     patterns: tuple[str, ...] = field(repr=False)
@@ -240,7 +245,8 @@ class ReadFiles(Node):
 
 
 _DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = {"fixed_length": ("", AUTO), "whole_file": ("", 16)}
-"""Defaults of ``compression`` and ``read_ahead`` for formats that differ from ("auto", AUTO), by format name."""
+"""Default values of ``compression`` and ``read_ahead`` by format name, for formats whose defaults differ from ("auto",
+AUTO)."""
 
 
 def _names(patterns: tuple[str, ...]) -> list[object]:
@@ -249,7 +255,10 @@ def _names(patterns: tuple[str, ...]) -> list[object]:
 
 
 def _from(index_url: str | None, storage_options: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
-    """Format ``index`` and ``storage_options`` as call arguments. Option values may be secret and are hidden."""
+    """Format the arguments ``index`` and ``storage_options`` of a call as text.
+
+    The text hides option values, because they may be secret.
+    """
     index = None if index_url is None else Verbatim(repr(safe_url(index_url)))
     return {
         "index": (index, None),
@@ -262,7 +271,7 @@ def _shared(share: tuple[int, int] | None) -> str:
 
 
 def is_one_shot(iterable: Iterable[Any] | Any) -> bool:
-    """Return True for a sync or async iterator, such as a generator or an open file."""
+    """Return True for a sync or async iterator, such as a generator or an open file; False for other iterables."""
     if isinstance(getattr(iterable, "plan", None), Node):  # Dataset.__next__ exists, but only raises a helpful error
         return False
     return isinstance(iterable, Iterator) or hasattr(iterable, "__anext__")

@@ -1,4 +1,4 @@
-"""Element specs: shape and dtype of each leaf, known before reading (tf.data's ``element_spec``)."""
+"""Element specs, known before reading: shape and dtype of each leaf (array) (tf.data's ``element_spec``)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from aiostream_data.rows.structure import LEAF, Structure, flatten
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """Shape and dtype of one leaf.
+    """Shape and dtype of one leaf (array) of an element.
 
     Attributes:
-        shape: One entry per axis, with None for axes of varying length; None instead of a tuple if unknown.
+        shape: Tuple with the length of each axis, or None for axes of varying length. None in place of the tuple if
+            unknown.
         dtype: NumPy dtype; ``object`` for bytes and str; None if unknown.
         ragged: True if the rows of a batch have different lengths (a RaggedArray).
 
@@ -51,18 +52,21 @@ Spec: TypeAlias = tuple[Structure, tuple[ArraySpec, ...]]
 
 @singledispatch
 def spec_of(node: Node) -> Spec:
-    """Return structure and leaf specs of a node's elements; a single unknown leaf if the structure is unknown."""
+    """Return the structure and the leaf specs of a node's elements.
+
+    If the structure is unknown, return a single unknown leaf.
+    """
     return LEAF, (UNKNOWN_SPEC,)
 
 
 def element_spec(node: Node) -> Any:
-    """Return the leaf specs of a node, arranged in the structure of its elements."""
+    """Return the leaf specs of a node in the structure of the node's elements."""
     structure, leaves = spec_of(node)
     return structure.unflatten(leaves)
 
 
 def leaf_spec(value: Any) -> ArraySpec:
-    """Return the spec of one leaf of an example element."""
+    """Return the spec of one leaf, given an example element."""
     try:
         array = array_of(value)
     except NoNumpyFormError:
@@ -178,7 +182,7 @@ def _(node: op.Concatenate) -> Spec:
 
 
 def graft(outer: Structure, inner: list[Structure]) -> Structure:
-    """Replace the leaves of ``outer``, in order, by the ``inner`` structures."""
+    """Replace each leaf of the structure ``outer`` by the next structure in ``inner``."""
     parts = iter(inner)
 
     def put(level: Structure) -> Structure:

@@ -1,10 +1,10 @@
-"""Reduce a fingerprint to the size limit of a state.
+"""Reduce a plan fingerprint to the size limit of a saved state.
 
-A plan is stored as a *chain*: its nodes from source to end, with their arguments. If the chain exceeds the limit, it is
-shortened in steps. First, hashes replace long values. Then a single hash replaces all arguments of a node, starting
-with the nodes that have the longest arguments. The last step stores a digest of the whole plan. It also stores the last
-batch size and a digest without it, since the batch size may change with the number of ranks. Every long form can be
-compared with a short form.
+A plan is stored as a *chain*: its nodes from source to end, with their arguments. If the chain exceeds the size limit,
+it is shortened in steps. First, hashes replace long values. Next, a single hash replaces all arguments of a node,
+starting with the nodes that have the longest arguments. The last step stores only a digest (hash) of the complete plan.
+The last step also stores the last batch size, and a digest that excludes it: the batch size may change with the number
+of ranks. Shortened and unshortened forms of a plan can be compared.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from aiostream_data.plan.shard_list import MAX_MARKED, ShardSummary
 from aiostream_data.plan.values import hashed, joined_hash
 
 MAX_PLAN_NBYTES: Final = 1536
-"""Maximum size of a plan in a state, in bytes of JSON."""
+"""Maximum size of a plan in a saved state, in bytes of JSON."""
 
 MERGED: Final = "*"
 """Key of the single hash that replaces all arguments of a node."""
 
 NEVER_MERGED: Final = frozenset({"seed", "patterns", SIZE})
-"""Arguments that are never merged into a hash, because their changes are handled separately."""
+"""Arguments that are never replaced by a common hash, because changes of these arguments are handled separately."""
 
 WITHOUT_SIZE: Final = "without_batch_size"
-"""Key of the digest without the batch size, which does not depend on the number of ranks."""
+"""Key of the digest that excludes the batch size. This digest does not depend on the number of ranks."""
 
 # For each step of shortening: maximum characters of a value, and of all arguments of a node.
 _LEVELS = ((96, 1 << 20), (24, 1 << 20), (24, 160), (24, 80), (24, 40), (24, 0))
@@ -39,10 +39,11 @@ _TEXTS = ("args", "functions", "notes")
 
 
 class StoredEntry(TypedDict):
-    """One node of a chain: a :class:`~.fingerprint.Description` without empty entries.
+    """One node of a chain: a :class:`~.fingerprint.Description` without its empty entries.
 
     Attributes:
-        inputs: Chains of the inputs of a node with several inputs. Only the first entry of a chain can have inputs.
+        inputs: One chain for each input, if the node has several inputs. Only the first entry of a chain can have
+            inputs.
     """
 
     op: str
@@ -56,7 +57,7 @@ Chain: TypeAlias = list[StoredEntry]
 
 
 def stored(fingerprint: Fingerprint, max_plan_nbytes: int = MAX_PLAN_NBYTES) -> dict[str, Any]:
-    """Return the form of a fingerprint to store in a state: JSON-compatible, about 3 KB or less."""
+    """Return a fingerprint in the form for a saved state: JSON-compatible, at most about 3 KB."""
     found: dict[str, Any] = dict(fingerprint)
     if "plan" in fingerprint:
         found["plan"] = stored_plan(fingerprint["plan"], max_plan_nbytes)
@@ -78,7 +79,7 @@ def stored_plan(description: Description, max_nbytes: int = MAX_PLAN_NBYTES) -> 
 
 
 def chain_of(description: Description) -> Chain:
-    """Convert a description to a chain of nodes from source to end, without shortening."""
+    """Convert a plan description to a chain of nodes from source to end, without shortening."""
     chain: Chain = []
     node = description
     while True:
@@ -101,13 +102,13 @@ def short(text: str) -> str:
 
 
 def short_name(identity: str) -> str:
-    """Replace the name in a function's identity by a hash."""
+    """Replace the function name in a function's identity by a hash."""
     found = parse_identity(identity)
     return short(identity) if found is None else str(found._replace(name=short(found.name)))
 
 
 def merged(args: Mapping[str, str]) -> str:
-    """Return the hash that replaces the arguments of a node, except those in ``NEVER_MERGED``."""
+    """Return a hash that replaces all arguments of a node, except the arguments in ``NEVER_MERGED``."""
     return f"#{joined_hash(text for pair in sorted(args.items()) for text in pair if pair[0] not in NEVER_MERGED)}"
 
 
@@ -147,7 +148,7 @@ def _with_bounded_marks(shards: Mapping[str, ShardSummary]) -> dict[str, dict[st
 
 
 def read_chain(plan: object) -> Chain | None:
-    """Validate a chain read from a state. Return None if it is invalid."""
+    """Validate a chain from a saved state. Return None if the chain is invalid."""
     return plan if _is_chain(plan, [_MAX_ENTRIES]) else None  # type: ignore[return-value]
 
 

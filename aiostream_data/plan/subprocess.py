@@ -1,4 +1,4 @@
-"""Nodes for running part of a plan in separate processes, with their element specs and cardinalities."""
+"""Nodes that run a part of a plan in separate processes, with their element specs and cardinalities."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.written import function_name
 
 SHARE: Final = 0.75
-"""Fraction of the memory limit that the processes of a plan share equally."""
+"""Fraction of the memory limit for all separate processes of a plan together. Each process gets an equal part."""
 
 
 MOST_WORKERS: Final = 1024
-"""Maximum number of worker processes. Larger numbers are refused as typing errors."""
+"""Maximum number of worker processes. Larger numbers are rejected as typing errors."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InSubprocess(Operator):
-    """The input, run in ``workers`` separate processes."""
+    """Node that runs its input in ``workers`` separate processes."""
 
     workers: int = 1
 
@@ -45,7 +45,8 @@ class InSubprocess(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WorkerShard(SameElements):
-    """Block number ``index`` of every ``workers`` consecutive blocks of ``block`` rows. The last block may be short."""
+    """Node that emits only some blocks of rows: block ``index`` of every ``workers`` consecutive blocks of ``block``
+    rows. The last block may contain fewer rows."""
 
     index: int
     workers: int
@@ -61,7 +62,10 @@ class WorkerShard(SameElements):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LoaderShard(WorkerShard):
-    """A :class:`WorkerShard` for the workers of PyTorch's DataLoader. Each worker resumes from its own state."""
+    """A :class:`WorkerShard` for the workers of PyTorch's DataLoader.
+
+    Each DataLoader worker resumes from its own saved state.
+    """
 
     @property
     def label(self) -> str:
@@ -72,7 +76,7 @@ def in_subprocess(*, input: Node, workers: int) -> InSubprocess:
     """Return a node that runs its input in separate processes.
 
     Raises:
-        PlanError: The workers cannot share the input, or part of the input already runs in a separate process.
+        PlanError: The workers cannot share the input, or a part of the input already runs in separate processes.
         StageBuildError: The operating system is Windows, or a function or source cannot be sent to another process.
     """
     if sys.platform == "win32":
@@ -106,7 +110,7 @@ def _check_reaches_processes(node: Node) -> None:
 
 
 def functions_of(node: Node) -> Iterator[Callable[..., Any]]:
-    """Yield the user functions of a node."""
+    """Yield the user functions that a node calls."""
     for part in fields(node):
         value = getattr(node, part.name)
         if callable(value):
@@ -136,12 +140,12 @@ def _(node: WorkerShard) -> int:
 
 
 def places_of(plan: Node) -> list[InSubprocess]:
-    """Return the nodes of a plan that run in separate processes."""
+    """Return the ``in_subprocess()`` nodes of a plan, which run in separate processes."""
     return [node for node in walk(plan) if isinstance(node, InSubprocess)]
 
 
 def process_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return the memory limit in bytes of each separate process of a plan; 0 if the plan has no such process.
+    """Return the memory limit in bytes of each separate process of a plan; 0 without such processes.
 
     Args:
         memory_limit: Memory limit of the loader in bytes.
@@ -151,5 +155,5 @@ def process_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def own_nbytes(plan: Node, memory_limit: int) -> int:
-    """Return the part of the memory limit, in bytes, for the process that opens the plan."""
+    """Return the part of the memory limit, in bytes, that the process that opens the plan may use."""
     return max(1, memory_limit - int(memory_limit * SHARE)) if places_of(plan) else memory_limit

@@ -12,7 +12,7 @@ from aiostream_data.plan.written import function_name
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TakeWhile(SameElements):
-    """The elements before the first one for which ``predicate`` is false."""
+    """Node that emits elements until ``predicate`` is false for an element."""
 
     predicate: Callable[..., Any]
 

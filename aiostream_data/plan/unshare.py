@@ -1,4 +1,4 @@
-"""Copy nodes that are used in several places of a plan, so that each node has one place."""
+"""Copy plan nodes that are used in several places, so that each node is used in only one place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aiostream_data.plan.sources import PythonIterable
 
 
 def unshared(node: Node) -> Node:
-    """Return the plan with separate copies of nodes that are read in several places, as in ``zip(ds, ds)``.
+    """Return the plan with separate copies of nodes that several nodes read, as in ``zip(ds, ds)``.
 
-    One-shot iterables are not copied, since reading one in two places is an error. The input of a cache is not copied
-    either, since every reader fills the cache with the same rows.
+    One-shot iterables are not copied, because reading such an iterable twice is an error. The input of a cache is not
+    copied either, because all readers fill the cache with the same rows.
     """
     seen: set[Node] = set()
     cached: dict[CacheToken, Node] = {}

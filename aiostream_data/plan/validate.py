@@ -1,4 +1,4 @@
-"""Checks across several nodes, made while the user defines the pipeline."""
+"""Check combinations of several nodes while the user defines the pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXECUTORS = ("auto", "thread", "process", "inline", "interpreter")
 
 
 def check_extends(node: Node, name: str) -> None:
-    """Refuse an operator after ``to_device``.
+    """Raise an error if the user adds an operator after ``to_device``.
 
     Raises:
         PlanError: ``node`` is a ``to_device`` node.
@@ -29,10 +29,10 @@ def check_extends(node: Node, name: str) -> None:
 
 
 def check_transform(node: Node) -> None:
-    """Refuse a ``to_device`` transform that does not support the element spec.
+    """Raise an error if a ``to_device`` transform does not support the element spec of its batches.
 
     Raises:
-        PlanError: The transform does not support the elements.
+        PlanError: The transform does not support elements with this spec.
     """
     try:
         spec_of(node)
@@ -41,10 +41,10 @@ def check_transform(node: Node) -> None:
 
 
 def check_rereadable(node: Node, why: str) -> None:
-    """Refuse to read a one-shot iterator more than once.
+    """Raise an error if a one-shot iterator would be read more than once.
 
     Raises:
-        StageBuildError: ``node`` reads a one-shot iterator, without a cache in between.
+        StageBuildError: The plan of ``node`` reads a one-shot iterator, and no cache stores its elements.
     """
     if isinstance(node, Cache):
         return
@@ -59,16 +59,16 @@ def check_rereadable(node: Node, why: str) -> None:
 
 
 def check_repeat(node: Repeat) -> None:
-    """Refuse more than one repetition of a one-shot iterator by ``repeat``."""
+    """Raise an error if ``repeat`` would read a one-shot iterator more than once."""
     if node.count is None or node.count > 1:
         check_rereadable(node.input, "repeat()")
 
 
 def check_executor(name: str) -> str:
-    """Check the name of an executor, and return it.
+    """Check the name of an executor, and return the name.
 
     Raises:
-        PlanError: The name is unknown.
+        PlanError: No executor has this name.
         StageBuildError: This Python version or operating system does not support the executor.
     """
     word("executor", name, EXECUTORS)
@@ -84,11 +84,11 @@ def check_executor(name: str) -> str:
 
 
 def check_reaches_processes(function: Callable[..., Any]) -> None:
-    """Refuse a function that cannot be sent to a freshly started worker process.
+    """Raise an error if a function cannot be sent to a newly started worker process.
 
     Raises:
-        StageBuildError: The function cannot be pickled. Without cloudpickle, lambdas, local functions and functions
-            defined in ``__main__`` are refused.
+        StageBuildError: The function cannot be pickled. Without cloudpickle, lambdas, local functions and functions of
+            ``__main__`` cannot be sent.
     """
     obstacle = obstacle_to_processes(function)
     if obstacle is not None:
@@ -96,7 +96,9 @@ def check_reaches_processes(function: Callable[..., Any]) -> None:
 
 
 def check_reaches_interpreters(function: Callable[..., Any], *, wants_rng: bool, wants_state: bool) -> None:
-    """Refuse a function with a parameter ``rng`` or ``state`` for subinterpreters, which cannot load NumPy.
+    """Raise an error if a function for a subinterpreter has a parameter ``rng`` or ``state``.
+
+    Subinterpreters cannot load NumPy.
 
     Raises:
         StageBuildError: The function has a parameter ``rng`` or ``state``.
@@ -109,5 +111,5 @@ def check_reaches_interpreters(function: Callable[..., Any], *, wants_rng: bool,
 
 
 def reaches_processes(function: Callable[..., Any]) -> bool:
-    """Return True if a function can be sent to a process."""
+    """Return True if a function can be sent to another process."""
     return obstacle_to_processes(function) is None

@@ -1,7 +1,6 @@
-"""Describe the content of a value as short text that is the same in every process and every run.
+"""Describe the content of a value as short text. The text is the same in every process and every run.
 
-``repr`` is unsuitable for many values: sets have no fixed order, objects show their address, and long arrays are
-abbreviated.
+``repr`` is unsuitable: sets have no fixed order, many objects show their address, and long arrays are abbreviated.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, 
 from aiostream_data.rows.structure import Structure
 
 MAX_TEXT = 400
-"""Maximum length in characters of text that is kept. Longer text is replaced by its length and hash."""
+"""Maximum length in characters of a text that is not replaced. A longer text is replaced by its length and hash."""
 
 MAX_HASHED_NBYTES = 64 << 20
-"""Maximum size in bytes of arrays that are hashed completely. Larger arrays are sampled evenly."""
+"""Maximum size in bytes of an array that is hashed completely. Of a larger array, only evenly spaced samples are
+hashed."""
 
 _SAMPLES = 4096
 _SAMPLE_VALUES = 256
@@ -35,13 +35,16 @@ _ATOMS = (bool, int, float, complex, range, slice)
 
 
 def hashed(content: str | bytes, nbytes: int = 4) -> str:
-    """Compute the BLAKE2b hash of a string (as UTF-8) or bytes, as ``2 * nbytes`` hex digits."""
+    """Compute the BLAKE2b hash of bytes, or of a string as UTF-8, as ``2 * nbytes`` hex digits."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return blake2b(raw, digest_size=nbytes).hexdigest()
 
 
 def qualified_name(thing: Any) -> str:
-    """Return module and qualified name of a class or function. Objects without a name use those of their class."""
+    """Return the module and the qualified name of a class or function.
+
+    For objects without a name, return the names of their class.
+    """
     named = thing if hasattr(thing, "__qualname__") or hasattr(thing, "__name__") else type(thing)
     name = getattr(named, "__qualname__", None) or named.__name__
     module = getattr(named, "__module__", None)
@@ -51,11 +54,11 @@ def qualified_name(thing: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a text that is equal for values of equal content, and almost certainly different for other values.
+    """Return a text that is equal for equal content, and almost certainly different for different content.
 
-    Containers, dataclasses and NumPy arrays are described by their content, functions by their name, and other objects
-    by their class and public attributes. Text of more than :data:`MAX_TEXT` characters is replaced by its hash. The
-    result never begins with ``#``.
+    Containers, dataclasses and NumPy arrays are described by content. Functions are described by name, and other
+    objects by class and public attributes. A text of more than :data:`MAX_TEXT` characters is replaced by its hash. The
+    resulting text never begins with ``#``.
     """
     return _text(value, 0)
 
@@ -134,9 +137,9 @@ def _fields(value: Any, parts: Mapping[str, Any], depth: int) -> str:
 
 
 def dataclass_values(value: Any) -> dict[str, Any]:
-    """Return the compared fields of a dataclass instance, in order and without those at their default.
+    """Return the compared fields of a dataclass instance in order. Fields with default values are omitted.
 
-    Without defaults, descriptions are short, and do not change when a later release adds a field.
+    Without default values, descriptions are short, and do not change when a later release adds a field.
     """
     found = {field: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare}
     return {field.name: part for field, part in found.items() if not _is_default(field, part)}
@@ -150,10 +153,12 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def array_text(array: NDArray[Any]) -> str:
-    """Describe an array by dtype, shape and a content hash of 16 hex digits. The memory layout does not matter.
+    """Describe an array by dtype, shape and a content hash of 16 hex digits.
 
-    Arrays above :data:`MAX_HASHED_NBYTES`, or with more than 65,536 objects, are hashed by samples, so a single changed
-    value may be missed. The samples are 4,096 evenly spread runs of 256 values, or 65,536 objects.
+    The result does not depend on the memory layout.
+
+    Large arrays (above :data:`MAX_HASHED_NBYTES`, or more than 65,536 objects) are sampled, so a change of a single
+    value may be missed. The samples are 4,096 evenly spaced runs of 256 values, or 65,536 objects.
     """
     shape = ", ".join(map(str, array.shape))
     return f"{array.dtype}[{shape}] {_content(np.asarray(array))}"
@@ -178,12 +183,15 @@ def _content(array: NDArray[Any]) -> str:
 
 
 def _spread(count: int, most: int) -> Sequence[int]:
-    """Return the numbers below ``count``; if they exceed ``most``, evenly spread ones including both ends."""
+    """Return the integers below ``count``.
+
+    If they are more than ``most``, return evenly spaced integers including both ends.
+    """
     if count <= most:
         return range(count)
     return [at * (count - 1) // (most - 1) for at in range(most)]
 
 
 def joined_hash(texts: Iterable[str], nbytes: int = 4) -> str:
-    """Compute one hash of several strings. Their order and boundaries affect the result."""
+    """Compute one hash for several strings. The hash depends on the order of the strings and on their boundaries."""
     return hashed("\0".join(chain.from_iterable((str(len(text)), text) for text in texts)), nbytes)

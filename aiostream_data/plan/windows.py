@@ -21,21 +21,21 @@ Axes: TypeAlias = tuple[int | None, ...]
 TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]
 
 SEGMENTS: Final = "segment_ids"
-"""Leaf of a packed row (int32): 1 for values of its first element, 2 for the second ..., 0 for padding."""
+"""Name of an int32 leaf of packed rows: 1 for values of the first element, 2 for the second ..., 0 for padding."""
 
 POSITIONS: Final = "positions"
-"""Leaf of a packed row (int32): position of each value in its element, from 0; 0 for padding."""
+"""Name of an int32 leaf of packed rows: position of each value in its element, from 0; also 0 for padding."""
 
 VALUES: Final = "values"
-"""Key in a packed row for the leaves of elements that are not dicts."""
+"""Dict key in a packed row, used if the packed elements are not dicts."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PaddedBatch(Operator):
-    """Batches of ``batch_size`` consecutive elements, padded to equal shapes.
+    """Node that makes batches of ``batch_size`` consecutive elements, padded to equal shapes.
 
     Attributes:
-        padded_shapes, padding_values: Arguments of the user's call.
+        padded_shapes, padding_values: Arguments from the user's call.
         parts_from: See :class:`~.operators.Batch`. None, or 0 for a device slot.
     """
 
@@ -60,7 +60,7 @@ class PaddedBatch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rebatch(Operator):
-    """Batches of consecutive elements, with batch sizes taken from ``sizes`` in a cycle."""
+    """Node that makes batches of consecutive elements. Batch sizes are taken from ``sizes`` in a cycle."""
 
     sizes: tuple[int, ...]
     drop_remainder: bool = False
@@ -72,7 +72,10 @@ class Rebatch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Window(Operator):
-    """Windows of ``size`` stacked elements, ``stride`` apart. A window starts at every ``shift``-th element."""
+    """Node that makes windows: ``size`` stacked elements with distance ``stride``.
+
+    A window starts at every ``shift``-th element.
+    """
 
     size: int
     shift: int
@@ -89,25 +92,26 @@ class Window(Operator):
 
     @property
     def span(self) -> int:
-        """Number of input elements from the first to the last element of a full window."""
+        """Number of input elements that a full window spans, from its first to its last element."""
         return (self.size - 1) * self.stride + 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bucket(Operator):
-    """Batches of elements with similar lengths.
+    """Node that makes batches of elements with similar lengths.
 
     Attributes:
-        element_length: Function that returns the length of an element, or name of a leaf whose length is used.
-        boundaries: Upper length limits (exclusive) of all buckets except the last, ascending.
+        element_length: Function that returns the length of an element, or name of the leaf that determines the length.
+        boundaries: Upper length limit (exclusive) of each bucket except the last, in ascending order.
         batch_sizes: Number of rows per batch, for each bucket.
-        max_cost: Maximum cost from which ``batch_sizes`` were computed, or None. If set, no element may reach the last
-            boundary.
-        padded_shapes, padding_values: Arguments of the user's call.
-        padding: True if short rows are padded.
-        pad_to_boundary: If True, pad to the bucket's boundary minus 1 instead of the longest row.
-        share: (number, count) if ranks share the rows of each batch. ``batch_sizes`` then count the rows of all ranks.
-        tail: Handling of the rows of a last batch that do not suffice for one per rank.
+        max_cost: Maximum batch cost that determined ``batch_sizes``, or None. If ``max_cost`` is set, an element whose
+            length reaches the last boundary is an error.
+        padded_shapes, padding_values: Arguments from the user's call.
+        padding: True to pad short rows.
+        pad_to_boundary: If True, pad rows to the bucket's boundary minus 1, not to the longest row of the batch.
+        share: Pair (number, count) if ranks share the rows of each batch. In this case, ``batch_sizes`` count the rows
+            of all ranks together.
+        tail: Way to handle the rows of a last batch if they are fewer than the ranks.
         parts_from: See :class:`~.operators.Batch`. None, or 0 for a device slot.
     """
 
@@ -153,13 +157,13 @@ class Bucket(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pack(Operator):
-    """Rows of ``max_length`` values, each packed with elements of different lengths.
+    """Node that makes rows of ``max_length`` values by packing elements of different lengths into each row.
 
     Attributes:
-        fields: Names of the leaves to pack; None for all leaves.
-        open_bins: Number of rows filled concurrently.
-        too_long: Handling of elements longer than ``max_length``.
-        padding_values: Padding value, or dict of padding values by leaf; None for 0.
+        fields: Names of the leaves (arrays) to pack; None to pack all leaves.
+        open_bins: Number of packed rows that are filled at the same time.
+        too_long: Way to handle elements that are longer than ``max_length``.
+        padding_values: Padding value, or a dict with the padding value of each leaf; None to pad with 0.
     """
 
     max_length: int
@@ -182,10 +186,10 @@ class Pack(Operator):
 
 
 def packed_structure(structure: Structure, fields: Sequence[str] | None) -> Structure:
-    """Return the structure of packed rows for elements of a given structure.
+    """Return the structure of packed rows, given the structure of the elements to pack.
 
     Raises:
-        PlanError: An element already has a leaf named "segment_ids" or "positions".
+        PlanError: The elements already have a leaf named "segment_ids" or "positions".
     """
     if fields is not None:
         inner = Structure("dict", tuple(fields), (LEAF,) * len(fields))
@@ -198,12 +202,12 @@ def packed_structure(structure: Structure, fields: Sequence[str] | None) -> Stru
 
 
 def is_unknown(spec: Spec) -> bool:
-    """Return True if a spec contains no information about elements."""
+    """Return True if an element spec contains no information."""
     return spec == (LEAF, (UNKNOWN_SPEC,))
 
 
 def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
-    """Return the spec of a leaf in batches of ``rows`` rows, padded to ``shape`` (None: to the longest row)."""
+    """Return the spec of a leaf in batches of ``rows`` rows, padded to ``shape``. None pads to the longest row."""
     if shape is None and leaf.shape is None:
         return ArraySpec(None, leaf.dtype)
     known: Axes = leaf.shape if leaf.shape is not None else (None,) * len(shape)
@@ -213,7 +217,7 @@ def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
 
 
 def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
-    """Return the spec of batches of ``rows`` rows (None: any number), padded to ``padded_shapes``."""
+    """Return the spec of batches padded to ``padded_shapes``, with ``rows`` rows each (None: any number)."""
     spec = spec_of(node.input)
     if is_unknown(spec):
         return spec
@@ -223,7 +227,7 @@ def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
 
 
 def stacked_spec(node: Operator, rows: int | None) -> Spec:
-    """Return the spec of batches of ``rows`` rows (None: any number), stacked as by ``batch``."""
+    """Return the spec of batches stacked as by ``batch``, with ``rows`` rows each (None: any number)."""
     structure, leaves = spec_of(node.input)
     return structure, tuple(
         leaf if leaf.shape is None else ArraySpec((rows, *leaf.shape), leaf.dtype, leaf.ragged) for leaf in leaves

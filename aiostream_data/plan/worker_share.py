@@ -1,12 +1,12 @@
-"""Find the place in a plan where several workers share the rows, with the same overall order as a single process.
+"""Find the position in a plan where workers share the rows. The overall order equals that of a single process.
 
-The workers are the processes of ``in_subprocess``, or the worker processes of PyTorch's DataLoader.
+Workers are the processes of ``in_subprocess``, or the worker processes of PyTorch's DataLoader.
 
-Worker k of n makes elements k, k + n, k + 2n, ... of the stream, and the reader takes elements from the workers in
-turn. Each worker runs the plan from its sources, and drops the rows of the other workers as early as possible. This
-place is before batching and before operators that emit one row per input row. Before batching, workers share rows in
-blocks of one batch, so that batches have the same rows as in a single process. Every worker runs all operators before
-this place, e.g. reading, shuffling and filtering.
+Worker k of n workers makes elements k, k + n, k + 2n, ... of the stream. The reader takes elements from the workers in
+turn. Each worker runs the plan from its sources, and drops other workers' rows as early as possible. Rows are dropped
+before batching, and before operators that emit one row per input row. Before batching, each worker takes blocks of rows
+with the size of one batch. Batches thus contain the same rows as in a single process. All operators before this
+position run in every worker, e.g. reading, shuffling and filtering.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from aiostream_data.plan.windows import PaddedBatch
 
 
 def for_worker(plan: Node, index: int, workers: int) -> Node:
-    """Return the plan for one worker of ``in_subprocess``, which makes only this worker's elements.
+    """Return the plan for one worker of ``in_subprocess``. The plan makes only this worker's elements.
 
     Args:
-        plan: Input of :class:`InSubprocess`, after rewriting.
+        plan: Input of an :class:`InSubprocess` node, after rewriting.
         index: Number of the worker, from 0.
         workers: Number of workers.
     """
@@ -39,10 +39,11 @@ def for_worker(plan: Node, index: int, workers: int) -> Node:
 
 
 def for_loader_worker(plan: Node, index: int, workers: int) -> Node:
-    """Return the plan for one worker of a DataLoader, which makes only this worker's elements.
+    """Return the plan for one worker of a DataLoader. The plan makes only this worker's elements.
 
     Raises:
-        PlanError: A stage before the shared rows has ``ordered=False``, so workers would have different orders.
+        PlanError: A stage before the rows are shared has ``ordered=False``, so that workers would have different
+            orders.
     """
     if workers == 1:
         return plan
@@ -60,7 +61,7 @@ def for_loader_worker(plan: Node, index: int, workers: int) -> Node:
 
 
 def check_shared(node: InSubprocess) -> None:
-    """Refuse plans in which every worker would skip, count and log the same records.
+    """Raise an error if every worker would skip, count and log the same failed records.
 
     Raises:
         PlanError: An operator that runs in every worker has an error policy.
@@ -77,7 +78,10 @@ def check_shared(node: InSubprocess) -> None:
 
 
 def place_of_sharing(plan: Node) -> Node:
-    """Return the node whose rows the workers share. Every worker runs this node and all nodes below it."""
+    """Return the node whose output rows are divided among the workers.
+
+    Every worker runs this node and all nodes before it.
+    """
     found: list[Node] = []
 
     def note(node: Node, block: int) -> Node:
@@ -93,7 +97,7 @@ def _keeps_rows(node: Node) -> bool:
 
 
 def _gives_each_row_one(node: Node) -> bool:
-    """Return True if a node emits one row per input row; unlike in :func:`_keeps_rows`, in any order."""
+    """Return True if a node emits one row per input row, in any order (:func:`_keeps_rows` requires the same order)."""
     row_wise = isinstance(node, (Map, ParseRows)) and not may_drop(node.on_error)
     return _keeps_rows(node) or row_wise or isinstance(node, InSubprocess)
 
