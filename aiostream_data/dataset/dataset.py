@@ -86,17 +86,18 @@ Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | 
 """One URL, path or glob pattern, a sequence of them, or a dataset of URLs."""
 
 Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
-"""Datasets by number or by name."""
+"""Several datasets: a sequence, or a mapping from names to datasets."""
 
 
 class Dataset(Chain, Generic[T], Hints):
     """Lazy description of a sequence of elements of type ``T``.
 
-    Every operator returns a new dataset. Building a dataset does no I/O and needs no event loop. An invalid argument
-    raises :class:`PlanError` (a ``ValueError``) in the call that received it. Call :meth:`open` to run the dataset.
+    Every operator returns a new dataset. Building a dataset does no I/O and needs no event loop. A method that receives
+    an invalid argument raises :class:`PlanError` (a ``ValueError``) immediately. Call :meth:`open` to start a loader
+    that reads the dataset.
 
     Attributes:
-        plan: Root of the plan, a tree of frozen nodes.
+        plan: Root node of the plan, a tree of immutable nodes.
     """
 
     def __init__(self, plan: Node) -> None:
@@ -123,18 +124,19 @@ class Dataset(Chain, Generic[T], Hints):
 
     @classmethod
     def from_tensors(cls, element: E) -> Dataset[E]:
-        """Return a dataset of one element: the whole structure (tf.data ``from_tensors``)."""
+        """Return a dataset with a single element: the given structure (tf.data ``from_tensors``)."""
         return cls._begin(src.Tensors(element=element))
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any) -> Dataset[Any]:
-        """Return the slices along the first axis of every leaf (tf.data ``from_tensor_slices``).
+        """Return a dataset of slices of the given arrays along their first axis (tf.data ``from_tensor_slices``).
 
-        The structure (dict, tuple, NamedTuple, dataclass) is kept, and lists become arrays. Arrays are not copied, so
-        do not modify them while the dataset is in use. Elements are read-only views.
+        Elements have the structure of ``tensors`` (dict, tuple, NamedTuple, dataclass); lists become arrays. The
+        dataset does not copy arrays, so do not modify the arrays while the dataset is in use. Elements are read-only
+        views.
 
         Raises:
-            PlanError: A leaf has no first axis, or the first axes differ.
+            PlanError: An array has no first axis, or the lengths of the first axes differ.
         """
         return cls._begin(sources.tensor_slices(tensors))
 
@@ -146,32 +148,35 @@ class Dataset(Chain, Generic[T], Hints):
         args: tuple[Any, ...] = (),
         signature: Any = None,
     ) -> Dataset[E]:
-        """Return the items of ``generator(*args)``, which is called again for every epoch (tf.data ``from_generator``).
+        """Return a dataset of the items of ``generator(*args)`` (tf.data ``from_generator``).
 
-        A sync generator runs on a dedicated thread and is always closed at the end of the iteration. An async generator
-        is awaited on the engine's event loop.
+        Every epoch calls ``generator`` again.
+
+        A sync generator runs on a dedicated thread. The loader always closes a sync generator at the end of the
+        iteration. The engine's event loop awaits an async generator.
 
         Args:
             args: Arguments of ``generator``.
-            signature: Structure of :class:`ArraySpec`. If given, every item is checked against it.
+            signature: Structure of :class:`ArraySpec`. If a signature is given, the loader checks every item against
+                this signature.
 
         Raises:
-            PlanError: ``generator`` is not callable (for example a generator object) or does not accept ``args``.
+            PlanError: ``generator`` is not callable (for example, a generator object), or does not accept ``args``.
         """
         return cls._begin(sources.generator(generator, args, signature))
 
     @classmethod
     def from_iterable(cls, iterable: Iterable[E] | AsyncIterable[E]) -> Dataset[E]:
-        """Return the items of a sync or async iterable.
+        """Return a dataset of the items of a sync or async iterable.
 
-        An iterator, such as a generator object or an open file, can be read only once. A plan that would read it twice
-        raises an error when it is built.
+        An iterator, such as a generator object or an open file, can be read only once. A plan that would read an
+        iterator twice raises an error when the plan is built.
         """
         return cls._begin(sources.python_iterable(iterable))
 
     @classmethod
     def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
-        """Return the integers of ``range(start, stop, step)`` (tf.data ``range``)."""
+        """Return a dataset of the integers in ``range(start, stop, step)`` (tf.data ``range``)."""
         return cls._begin(sources.numbers(start, stop, step, dtype))
 
     # -- files
@@ -185,16 +190,16 @@ class Dataset(Chain, Generic[T], Hints):
         index: Url | None = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[str]:
-        """Return the URLs that match one or several glob patterns (tf.data ``list_files``).
+        """Return a dataset of the URLs that match one or several glob patterns (tf.data ``list_files``).
 
         Unlike in tf.data, the URLs are sorted, unless ``seed`` requests a random order.
 
         Args:
-            pattern: One glob pattern, URL or path, or several.
-            seed: Shuffle the URLs with this seed, in a new order every epoch.
-            index: File written by :func:`aiostream_data.write_index`. The URLs come from this file instead of a
-                listing; without a pattern, all of them.
-            storage_options: Options of the store, as in fsspec.
+            pattern: One glob pattern, URL or path, or a sequence of these.
+            seed: Seed for shuffling the URLs. Every epoch has a new order.
+            index: File written by :func:`aiostream_data.write_index`. The URLs come from this index file instead of a
+                listing. Without a pattern, all URLs of the index are used.
+            storage_options: Options of the store (dict), as in fsspec.
 
         Raises (when opened):
             NoMatchError: A pattern matches no file.
@@ -219,28 +224,29 @@ class Dataset(Chain, Generic[T], Hints):
         on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[bytes]:
-        """Return the records of TFRecord files, as bytes (tf.data ``TFRecordDataset``).
+        """Return a dataset of the records in TFRecord files, as bytes (tf.data ``TFRecordDataset``).
 
         Args:
             files: URLs, paths or glob patterns, or a dataset of URLs.
             compression: "auto" (detected from the first bytes), "" (none), "gzip", "zlib" or "zstd".
-            verify: Check the CRC32C of every payload. The CRC32C of every length field is always checked.
+            verify: If True, check the CRC32C of every payload. The reader always checks the CRC32C of every length
+                field.
             cycle_length, block_length: How to interleave the files, as in tf.data's ``interleave``.
-            shuffle_shards: Permute the files in a new order every epoch, using ``seed``.
-            seed: Seed of the permutation; the loader's seed by default.
+            shuffle_shards: If True, read the files in a new random order every epoch, using ``seed``.
+            seed: Seed of the random file order; the loader's seed by default.
             ordered: If False, read from any file whose records are ready.
-            read_ahead: Number of files to open ahead of the current ones.
+            read_ahead: Number of files to open before their rows are needed.
             index: File written by :func:`aiostream_data.write_index`. The file names come from this index instead of a
-                listing. Without ``files``, all files of the index are read, in its order.
-            on_error: Error policy for damaged records and for damaged or missing files: "raise" (the default), "skip",
-                or a policy as for :meth:`map` except Replace. See docs/bad_data.md.
-            storage_options: Options of the store, as in fsspec.
+                listing. Without ``files``, the dataset reads all files of the index, in the order of the index.
+            on_error: Error policy for damaged records, and for damaged or missing files: "raise" (the default), "skip",
+                or a policy object as for :meth:`map`, except Replace. See docs/bad_data.md.
+            storage_options: Options of the store (dict), as in fsspec.
 
         Raises (when opened or iterated):
             NoMatchError, StorageError: The files cannot be found or read.
             IndexFileError: The index is invalid or truncated.
             ErrorBudgetError: The number of lost records exceeds the limit of ``on_error``.
-            CorruptRecordError: A file is damaged. With ``verify``, every delivered record matches its checksum.
+            CorruptRecordError: A file is damaged. With ``verify``, no delivered record differs from its checksum.
         """
         read = Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error)
         return cls._begin(read.node(files, TFRecordFormat(verify=flag("verify", verify)), storage_options, index))
@@ -263,14 +269,15 @@ class Dataset(Chain, Generic[T], Hints):
         on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[str]:
-        r"""Return the lines of text files without their line ends (tf.data ``TextLineDataset``).
+        r"""Return a dataset of the lines in text files, without line ends (tf.data ``TextLineDataset``).
 
-        ``\n`` and ``\r\n`` end a line; the last line needs no line end. Lines are str. With ``encoding=None`` they are
-        bytes, as in tf.data. All other arguments are those of :meth:`from_tfrecord`.
+        ``\n`` and ``\r\n`` end a line; the last line needs no line end. Lines are str. With ``encoding=None``, lines
+        are bytes, as in tf.data. All other arguments are the same as for :meth:`from_tfrecord`.
 
         Args:
-            verify: Check a whole compressed file before delivering any of its lines; this reads and decompresses the
-                file twice. If False, some lines of a damaged file may be delivered before the error.
+            verify: If True, check a complete compressed file before delivering any of its lines. This check reads and
+                decompresses the file one additional time. If False, the loader may deliver some lines of a damaged file
+                before the error.
         """
         read = Reading(
             compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
@@ -297,10 +304,10 @@ class Dataset(Chain, Generic[T], Hints):
         on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[bytes]:
-        """Return records of ``record_nbytes`` bytes each (tf.data ``FixedLengthRecordDataset``).
+        """Return a dataset of records with ``record_nbytes`` bytes each (tf.data ``FixedLengthRecordDataset``).
 
-        The bytes between header and footer must be a whole number of records. ``verify`` is as in :meth:`from_text`;
-        all other arguments are those of :meth:`from_tfrecord`.
+        The number of bytes between header and footer must be a multiple of ``record_nbytes``. ``verify`` is the same as
+        for :meth:`from_text`; all other arguments are the same as for :meth:`from_tfrecord`.
         """
         read = Reading(
             compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
@@ -324,9 +331,9 @@ class Dataset(Chain, Generic[T], Hints):
         on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
-        """Return each whole object as one element ``{"url": str, "data": bytes}``, in order of URL.
+        """Return a dataset with one element ``{"url": str, "data": bytes}`` per object (file), in the order of URLs.
 
-        The arguments are those of :meth:`from_tfrecord`.
+        The arguments are the same as for :meth:`from_tfrecord`.
         """
         read = Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error, False, (WithUrl(),))
         return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
@@ -346,23 +353,24 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[E]:
         """Mix the rows of several datasets in proportion to weights (tf.data ``sample_from_datasets``).
 
-        The proportions hold at every row, not only on average: with constant weights, the row count of each dataset is
-        within one row of its share. Shuffle and repeat the input datasets, not the mixture.
+        The proportions hold at every row, not only on average. With constant weights, the row count of each dataset
+        always differs from its exact share by at most one row. Shuffle and repeat the input datasets, not the mixture.
 
         Args:
-            datasets: A sequence, or a dict whose keys are used as names in reports.
-            weights: One number per dataset; equal by default, and 0 excludes a dataset. A schedule changes the weights
-                by row of the mixture: pass a list of (first row, weights) or a function of the row number. To change
-                the weights of a running loader, call :meth:`Loader.set_weights`.
+            datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
+            weights: One number per dataset; weights are equal by default. The weight 0 excludes a dataset. To change
+                the weights at given rows of the mixture, pass a list of (first row, weights), or a function of the row
+                number. To change the weights of a running loader, call :meth:`Loader.set_weights`.
             seed: Seed for ``random=True``.
             stop: "first" ends the mixture when the next row should come from an exhausted dataset (tf.data
-                ``stop_on_empty_dataset=True``). "all" continues with the remaining datasets until all are exhausted.
-            random: Draw the dataset of every row independently, as tf.data does. The proportions then hold only on
-                average.
+                ``stop_on_empty_dataset=True``). "all" continues with the remaining datasets until all datasets are
+                exhausted.
+            random: If True, choose the dataset of every row randomly and independently, as tf.data does. The
+                proportions then hold only on average.
             schedule_every: Number of rows between two calls of a schedule function.
 
         Raises:
-            PlanError: The weights are invalid, or the element structures differ.
+            PlanError: The weights are invalid, or the element structures of the datasets differ.
         """
         return cls._begin(mixtures.mix(datasets, weights, seed, stop, random, schedule_every))
 
@@ -371,14 +379,15 @@ class Dataset(Chain, Generic[T], Hints):
         """Take each row from the dataset that ``choices`` selects (tf.data ``choose_from_datasets``).
 
         Args:
-            datasets: A sequence, or a dict whose keys are used as names in reports.
-            choices: Dataset of integers: numbers of datasets, from 0, in the given order.
+            datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
+            choices: Dataset of integers. Each integer is the index (from 0) of the dataset that supplies the next row.
             stop: "first" ends when the chosen dataset is exhausted (tf.data ``stop_on_empty_dataset=True``). "all"
-                ignores such a choice and ends when all datasets are exhausted. Both end with the last choice.
+                ignores the choice of an exhausted dataset and ends when all datasets are exhausted. With either value,
+                the result also ends after the last choice.
 
         Raises:
-            PlanError: The choices are not integers, or the element structures differ.
-            ChoiceError (when iterated): A choice is not the number of a dataset.
+            PlanError: The choices are not integers, or the element structures of the datasets differ.
+            ChoiceError (when iterated): A choice is not the index of a dataset.
         """
         return cls._begin(mixtures.choose(datasets, choices, stop))
 
@@ -389,15 +398,16 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[dict[str, Any]]:
         """Parse serialized ``tf.train.Example`` records into dicts of features (tf.io ``parse_example``).
 
-        Native code parses whole chunks. If possible, parsing runs in the same hop as reading.
+        Native code parses several records per call. If possible, parsing runs in the same worker call as splitting a
+        file into records.
 
         Args:
             features: Type and shape of each feature, by name.
-            on_error: Error policy for a record that does not match ``features``; see :meth:`map`.
+            on_error: Error policy for records that do not match ``features``; see :meth:`map`.
 
         Raises (when iterated):
-            ExampleParseError: A record does not match. The error names URL, record and feature, and the expected and
-                the found value.
+            ExampleParseError: A record does not match the features. The error names the URL, record and feature, and
+                the expected and actual values.
         """
         parser = ExampleParser(features)
         policy_of(on_error)
@@ -417,11 +427,11 @@ class Dataset(Chain, Generic[T], Hints):
 
         Args:
             context, sequences: Type and shape of each feature, by name.
-            on_error: Error policy for a record that does not match; see :meth:`map`.
+            on_error: Error policy for records that do not match the features; see :meth:`map`.
 
         Raises (when iterated):
-            ExampleParseError: A record does not match. The error names URL, record and feature, and the expected and
-                the found value.
+            ExampleParseError: A record does not match the features. The error names the URL, record and feature, and
+                the expected and actual values.
         """
         parser = SequenceExampleParser(context, sequences)
         name, features = "parse_sequence_example", (*context, *sequences)
@@ -473,25 +483,25 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[Any]:
         """Apply ``function`` to every element (tf.data ``map``).
 
-        The return value becomes the element, even if it is None. A plain tuple is passed as separate arguments, a dict
-        as one argument. A coroutine function is awaited on the engine's event loop. A parameter named ``rng`` receives
-        a NumPy Generator keyed by seed, epoch and record. Its numbers do not depend on the executor or the number of
-        workers. For a generator function, use :meth:`flat_map`.
+        The return value becomes the element, even if the value is None. A plain tuple is passed as separate arguments,
+        a dict as one argument. The engine's event loop awaits a coroutine function. A parameter named ``rng`` receives
+        a NumPy Generator keyed by seed, epoch and record. The random numbers of ``rng`` do not depend on the executor
+        or the number of workers. For a generator function, use :meth:`flat_map`.
 
         Args:
             executor: "thread", "process", "inline" (one thread), "interpreter" (Python 3.14) or AUTO. AUTO starts with
-                threads and switches to processes if the function holds the GIL. Consecutive maps and filters with the
-                same executor and concurrency run in one hop.
-            concurrency: Number of concurrent calls. AUTO derives it from the measured cost of a call.
-            ordered: If False, emit results as they finish.
-            batched: Pass several rows per call, as arrays whose first axis is the row. The number of rows varies, and
-                the function must return the same number.
-            seed: Seed of ``rng``; the loader's seed by default.
-            init: Function called once on every worker before its first call. Its result is passed to the function as
-                ``state``. No other worker uses the same state.
+                threads, and switches to processes if the function holds the GIL during its calls. Consecutive maps and
+                filters with the same executor and concurrency run together in one worker call.
+            concurrency: Number of concurrent calls. AUTO chooses the concurrency from the measured duration of a call.
+            ordered: If False, emit results in the order in which calls finish.
+            batched: If True, pass several rows per call, as arrays whose first axis is the row. The number of rows per
+                call varies. The function must return as many rows as it receives.
+            seed: Seed of the ``rng`` parameter; the loader's seed by default.
+            init: Function called once on every worker before its first call. The function receives the result of
+                ``init`` in its parameter ``state``. Each worker has its own ``state``.
             timeout: Maximum seconds per call. A longer call fails with
-                :class:`~aiostream_data.errors.RecordTimeoutError`, which is handled like any other error. A call in a
-                process is terminated; a call on a thread continues in the background.
+                :class:`~aiostream_data.errors.RecordTimeoutError`; the error policy also applies to this error. After a
+                timeout, a call in a process is terminated; a call on a thread continues in the background.
             on_error: "raise", "skip", :class:`Retry`, :class:`Skip`, :class:`Replace` or :class:`Quarantine`. None uses
                 ``open(on_error=...)``.
 
@@ -515,12 +525,12 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[T]:
         """Keep the elements for which ``predicate`` returns True, in order (tf.data ``filter``).
 
-        The predicate returns a bool. A coroutine predicate is awaited on the engine's event loop. As in :meth:`map`, a
+        The predicate returns a bool. The engine's event loop awaits a coroutine predicate. As in :meth:`map`, a
         parameter named ``rng`` receives a NumPy Generator keyed by seed, epoch and record.
 
         Args:
-            executor, concurrency, seed, init, timeout, on_error: As in :meth:`map`. The value of ``Replace`` is used as
-                the result of the predicate: True keeps the element.
+            executor, concurrency, seed, init, timeout, on_error: As in :meth:`map`. With ``Replace``, the replacement
+                value is the result of the predicate: True keeps the element.
 
         Raises:
             StageBuildError: The predicate cannot be pickled for a process, or is a generator function.
@@ -532,13 +542,13 @@ class Dataset(Chain, Generic[T], Hints):
     def take_while(self, predicate: Callable[..., bool]) -> Dataset[T]:
         """Emit elements until ``predicate`` returns False for one of them (tf.data ``take_while``).
 
-        The input may be infinite: it is not read beyond the first element that fails the predicate. The predicate is
-        called for one element at a time, in order. It must return a bool, and a tuple is passed as separate arguments.
-        The result must depend only on the element, because a resumed run calls the predicate again for the element that
-        ended the stream.
+        The input may be infinite, because the operator stops reading at the first element for which the predicate
+        returns False. The operator calls the predicate for one element at a time, in order. The predicate must return a
+        bool. A tuple element is passed to the predicate as separate arguments. The predicate's result must depend only
+        on the element, because a resumed run calls the predicate again for the element that ended the stream.
 
         Raises:
-            PlanError: The predicate is not a function, or is a coroutine function.
+            PlanError: The predicate is not callable, or is a coroutine function.
             StageBuildError: The predicate is a generator function, or cannot be called with an element.
         """
         return self._then(TakeWhile, "take_while", predicate=functions.checked_predicate(predicate))
@@ -551,7 +561,7 @@ class Dataset(Chain, Generic[T], Hints):
         The function may also return any sync or async iterable, or be a generator function.
 
         Args:
-            on_error: Error policy for an element for which the function itself raises; see :meth:`map`. The policy does
+            on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
         """
         return self._then(op.Interleave, "flat_map", **functions.interleave_call("flat_map", function, on_error))
@@ -567,14 +577,14 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[U]:
         """Interleave the elements of the datasets that ``function`` returns (tf.data ``interleave``).
 
-        The operator takes up to ``block_length`` elements from each open dataset in turn. It replaces an exhausted
-        dataset when the cycle reaches its place.
+        The operator takes up to ``block_length`` elements from each open dataset in turn. When it is the turn of an
+        exhausted dataset, the operator replaces this dataset with the next one.
 
         Args:
             cycle_length: Number of datasets that are open at once.
             block_length: Number of consecutive elements from one dataset.
-            ordered: If False, read from any dataset whose elements are ready.
-            on_error: Error policy for an element for which the function itself raises; see :meth:`map`. The policy does
+            ordered: If False, take elements from any dataset whose elements are ready.
+            on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
         """
         call = functions.interleave_call("interleave", function, on_error, cycle_length, block_length, ordered)
@@ -634,36 +644,40 @@ class Dataset(Chain, Generic[T], Hints):
         on_too_large: TooLarge = "raise",
         drop_remainder: bool = False,
     ) -> Dataset[Any]:
-        """Stack ``batch_size`` consecutive elements (tf.data ``batch``), or as many as ``max_cost`` allows.
+        """Stack ``batch_size`` consecutive elements (tf.data ``batch``), or as many elements as ``max_cost`` allows.
 
-        Numbers and arrays become arrays whose first axis is the row. Bytes and str become object arrays. VarLen and
-        Ragged features become a :class:`RaggedArray`. Batches own their memory.
+        Numbers and arrays become arrays whose first axis is the row. Bytes and str become object arrays. Features of
+        type VarLen or Ragged become a :class:`RaggedArray`. Batches own their memory.
 
-        With ``max_cost``, a batch ends before the element that would raise its cost above the maximum. Use ``max_cost``
-        if the model's memory depends on the size of the elements, not on their number. Such batches are padded as by
-        :meth:`padded_batch`. The cost of a padded batch is its number of rows times the largest cost of a row.
+        With ``max_cost``, a batch ends before the element that would make the batch's cost exceed ``max_cost``. Use
+        ``max_cost`` if the model's memory depends on the size of the elements, not on their number. With ``max_cost``,
+        batches are padded in the same way as in :meth:`padded_batch`. The cost of a padded batch is the number of rows
+        multiplied by the largest cost of a row.
 
         Args:
-            batch_size: Number of elements in a batch. With ``max_cost``, the maximum number; None means no maximum.
+            batch_size: Number of elements in a batch. With ``max_cost``, the maximum number of elements in a batch;
+                None means no maximum.
             max_cost: Maximum cost of a batch, in the unit of ``cost``. Only ``on_too_large="alone"`` exceeds it.
-            cost: Function that returns the cost of an element as an integer >= 0; it receives a tuple as separate
-                arguments. Alternatively, the name of the leaf whose length is the cost; computing this length is free.
-                The default is the only leaf with a length. If ``padded_shapes`` fixes the length of that leaf, the
-                fixed length is the cost.
-            padded: If False, stack elements without padding; the cost of a batch is then the sum over its rows.
+            cost: Function that returns the cost of an element as an integer >= 0. The function receives a tuple element
+                as separate arguments. Alternatively, the name of the leaf (array) whose length is the cost; computing a
+                length takes no time. By default, the cost is the length of the only leaf that has a length. If
+                ``padded_shapes`` sets a fixed length for that leaf, the cost is this fixed length.
+            padded: If False, stack elements without padding. The cost of a batch is then the sum of the costs of its
+                rows.
             padded_shapes, padding_values: As for :meth:`padded_batch`.
-            on_too_large: Action for a single element that costs more than ``max_cost``: "raise"; "skip" drops and
-                counts it; "alone" emits it as a batch of one row.
-            drop_remainder: Drop the last batch if it is not full. With ``max_cost``, a batch is full if another element
-                of cost 1 would not fit.
+            on_too_large: Action for a single element that costs more than ``max_cost``: "raise" raises an error; "skip"
+                drops and counts the element; "alone" emits the element as a batch of one row.
+            drop_remainder: If True, drop the last batch if this batch is not full. With ``max_cost``, a batch is full
+                if another element of cost 1 would not fit.
 
         Raises:
             PlanError: An argument is invalid, or the cost of an element is undefined.
 
         Raises (when iterated):
-            BatchShapeError: Shapes or structures differ. The error names both records and their shapes.
+            BatchShapeError: The shapes or structures of two elements differ. The error names both records and their
+                shapes.
             BatchCostError: The cost of a single element exceeds ``max_cost``. The error names the record.
-            PlanError: ``cost`` did not return an integer >= 0. A note names the record.
+            PlanError: ``cost`` did not return an integer >= 0. A note on the error names the record.
         """
         for name, value in (("drop_remainder", drop_remainder), ("padded", padded)):
             flag(name, value)
@@ -687,7 +701,7 @@ class Dataset(Chain, Generic[T], Hints):
         )
 
     def unbatch(self) -> Dataset[Any]:
-        """Emit the rows along the first axis of every element (tf.data ``unbatch``)."""
+        """Split every element along its first axis, and emit the rows (tf.data ``unbatch``)."""
         return self._then(op.Unbatch, "unbatch")
 
     # -- windows
@@ -700,24 +714,24 @@ class Dataset(Chain, Generic[T], Hints):
         *,
         drop_remainder: bool = False,
     ) -> Dataset[Any]:
-        """Stack ``batch_size`` consecutive elements and pad shorter ones (tf.data ``padded_batch``).
+        """Stack ``batch_size`` consecutive elements and pad the shorter elements (tf.data ``padded_batch``).
 
         Unlike in tf.data, ``padded_shapes`` is always optional, because NumPy arrays know their number of axes.
 
         Args:
             batch_size: Number of elements in a batch.
-            padded_shapes: A sequence of lengths per leaf, in the structure of the elements. None or -1 as a length
-                means the longest row of the batch. None for a leaf, or for the whole argument, means the longest row in
-                every axis.
-            padding_values: One value for all leaves, or a structure with one value per leaf. The default is 0 or the
-                empty string. A text leaf whose rows are all empty is padded with b"".
-            drop_remainder: Drop the last batch if it is not full.
+            padded_shapes: A sequence of lengths for each leaf (array), in the structure of the elements. None or -1 as
+                a length means the length of the longest row in the batch. None instead of such a sequence, or for the
+                complete argument, means the longest row in every axis.
+            padding_values: One value for all leaves, or a structure with one value per leaf. The default padding value
+                is 0 or the empty string. A text leaf whose rows are all empty is padded with b"".
+            drop_remainder: If True, drop the last batch if this batch is not full.
 
         Raises:
-            PlanError: Shapes or values do not match the known element structure.
+            PlanError: Padded shapes or padding values do not match the known element structure.
 
         Raises (when iterated):
-            BatchShapeError: A row is longer than its padded shape, or rows differ in dtype or number of axes. The error
+            BatchShapeError: A row is larger than its padded shape, or rows differ in dtype or number of axes. The error
                 names the record.
         """
         from aiostream_data.plan.windows import PaddedBatch
@@ -733,11 +747,11 @@ class Dataset(Chain, Generic[T], Hints):
         )
 
     def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = False) -> Dataset[Any]:
-        """Regroup batches into another size: ``unbatch().batch(batch_size)`` (tf.data ``rebatch``).
+        """Change the batch size, like ``unbatch().batch(batch_size)`` (tf.data ``rebatch``).
 
         Args:
-            batch_size: One size, or several sizes that repeat in a cycle.
-            drop_remainder: Drop the last batch if it is not full.
+            batch_size: One batch size, or several batch sizes that repeat in a cycle.
+            drop_remainder: If True, drop the last batch if this batch is not full.
         """
         from aiostream_data.plan.windows import Rebatch
 
@@ -751,17 +765,18 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[Any]:
         """Stack windows of ``size`` elements, ``stride`` apart, that start ``shift`` apart (tf.data ``window``).
 
-        In tf.data, a window is a dataset; here its elements are stacked as in a batch. Elements between two windows are
-        read and discarded, but an error in one of them is still raised.
+        In tf.data, a window is a dataset. In this package, the elements of a window are stacked as in a batch. The
+        operator reads and discards elements between two windows, but still raises errors in these elements.
 
         Args:
             size: Number of elements in a window.
             shift: Distance between the starts of two windows, in elements; ``size`` by default.
-            stride: Distance between two elements of a window.
-            drop_remainder: Drop windows at the end that are not full.
+            stride: Distance between two consecutive elements of a window, counted in input elements.
+            drop_remainder: If True, drop incomplete windows at the end.
 
         Raises (when iterated):
-            BatchShapeError: Shapes or structures in a window differ. The error names both records and their shapes.
+            BatchShapeError: The shapes or structures of two elements in a window differ. The error names both records
+                and their shapes.
         """
         from aiostream_data.plan.windows import Window
 
@@ -788,32 +803,35 @@ class Dataset(Chain, Generic[T], Hints):
         no_padding: bool = False,
         drop_remainder: bool = False,
     ) -> Dataset[Any]:
-        """Batch elements of similar length and pad shorter ones (tf.data ``bucket_by_sequence_length``).
+        """Batch elements of similar length and pad shorter elements (tf.data ``bucket_by_sequence_length``).
 
-        Bucket i holds lengths from ``bucket_boundaries[i - 1]`` to below ``bucket_boundaries[i]``. A batch is emitted
-        when its bucket is full. The remaining batches follow at the end, in the order of the buckets.
+        Bucket i collects elements with lengths from ``bucket_boundaries[i - 1]`` to below ``bucket_boundaries[i]``.
+        When a bucket is full, the operator emits the bucket's elements as a batch. At the end, the operator emits the
+        remaining elements of each bucket as a batch, in the order of the buckets.
 
         Args:
-            element_length: Function that returns the length of an element; it receives a tuple as separate arguments.
-                Alternatively, the name of the leaf whose length counts; computing this length is free.
-            bucket_boundaries: Boundaries of the lengths, in ascending order.
-            bucket_batch_sizes: One batch size per bucket, one more than boundaries. Omit it if you pass ``max_cost``.
-            max_cost: Maximum cost of a batch: its number of rows times the longest row that its bucket allows. The
-                batch size of a bucket is ``max_cost`` divided by its boundary minus 1, rounded down. An element that
-                reaches the last boundary raises.
+            element_length: Function that returns the length of an element. The function receives a tuple element as
+                separate arguments. Alternatively, the name of the leaf (array) whose length is used; computing a length
+                takes no time.
+            bucket_boundaries: Boundaries between the lengths of two buckets, in ascending order.
+            bucket_batch_sizes: One batch size per bucket; the number of buckets is the number of boundaries plus one.
+                Omit this argument if you pass ``max_cost``.
+            max_cost: Maximum cost of a batch. The cost is the number of rows multiplied by the longest row length that
+                the bucket allows. The batch size of a bucket is ``max_cost / (upper boundary - 1)``, rounded down. An
+                element whose length reaches the last boundary raises an error.
             padded_shapes, padding_values: As for :meth:`padded_batch`.
-            pad_to_bucket_boundary: Pad every axis without a fixed length to the bucket's boundary minus 1, not to the
-                longest row. An element that reaches the last boundary raises. Needs ``padded_shapes`` if the element
-                shapes are unknown.
-            no_padding: Stack elements without padding, as ``batch`` does.
-            drop_remainder: Drop the batches at the end that are not full.
+            pad_to_bucket_boundary: If True, pad every axis without a fixed length to the bucket's upper boundary minus
+                1, not to the longest row. An element whose length reaches the last boundary raises an error. This
+                option needs ``padded_shapes`` if the element shapes are unknown.
+            no_padding: If True, stack elements without padding, as ``batch`` does.
+            drop_remainder: If True, drop incomplete batches at the end.
 
         Raises:
             PlanError: An argument is invalid.
 
         Raises (when iterated):
-            BatchShapeError: As for :meth:`padded_batch`; or an element reaches the last boundary although ``max_cost``
-                or ``pad_to_bucket_boundary`` forbids it.
+            BatchShapeError: As for :meth:`padded_batch`. With ``max_cost`` or ``pad_to_bucket_boundary``, also if the
+                length of an element reaches the last boundary.
         """
         from aiostream_data.plan.windows import Bucket
 
@@ -847,23 +865,23 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[dict[str, Any]]:
         """Pack several elements of different lengths into each row of ``max_length`` values, without cutting them.
 
-        Packing reduces padding in training on sequences. Each element goes into the first open row with enough room. If
-        no open row has room, the fullest one is emitted and a new row is opened. tf.data has no such operator; the
-        packing of Grain and T5 produces the same kind of rows.
+        Packing reduces padding in training on sequences. The operator places each element in the first open row with
+        enough free space. If no open row has enough space, the operator emits the fullest row and opens a new row.
+        tf.data has no such operator; Grain and T5 produce similar packed rows.
 
-        Each row is a dict of the packed leaves, with ``max_length`` values each; if elements are not dicts, the leaf is
-        named ``"values"``. ``"segment_ids"`` (int32) numbers the elements of a row from 1; 0 marks padding.
-        ``"positions"`` (int32) is the index of each value in its element. Elements without values are dropped. Further
-        axes of the leaves are kept.
+        Each row is a dict of the packed leaves (arrays) with ``max_length`` values each. If elements are not dicts, the
+        leaf is named ``"values"``. The leaf ``"segment_ids"`` (int32) numbers the elements of a row from 1; the number
+        0 marks padding. The leaf ``"positions"`` (int32) contains the index of each value in its element. The operator
+        drops elements without values. Leaves keep all axes after the first.
 
         Args:
             max_length: Number of values in a row.
-            fields: Names of the leaves to pack; other leaves are dropped. The default is all leaves. The packed leaves
-                of an element must have equal lengths.
-            open_bins: Number of rows that are open at once. More open rows waste less space but buffer more elements. 1
-                keeps the order of the elements.
-            too_long: Action for an element longer than ``max_length``: "error"; "split" into pieces that count as
-                elements; "truncate"; or "drop".
+            fields: Names of the leaves (arrays) to pack; the operator drops other leaves. By default, the operator
+                packs all leaves. The packed leaves of an element must have equal lengths.
+            open_bins: Number of rows that are open at the same time. More open rows waste less space but buffer more
+                elements. With one open row, the elements keep their order.
+            too_long: Action for an element longer than ``max_length``: "error", "split", "truncate" or "drop". With
+                "split", each piece counts as an element.
             padding_values: One value for all leaves, or a dict with one value per leaf; 0 by default.
 
         Raises:
@@ -900,20 +918,22 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[T]:
         """Shuffle the elements (tf.data ``shuffle``).
 
-        The order depends only on the seed, the epoch and the order of the input. With a number, the operator fills a
-        buffer, emits a uniformly chosen element and replaces it with the next one. With AUTO, the method depends on the
-        source, and :meth:`explain` reports which one applies. Arrays, ranges and whole files are permuted completely,
-        without a buffer. For files of records, many files are read at once in random order, through a buffer that emits
-        elements while it grows.
+        The shuffled order depends only on the seed, the epoch and the order of the input. With a number as
+        ``buffer_size``, the operator fills a buffer. Then it repeatedly emits a random element of the buffer and
+        replaces that element with the next input element. With AUTO, the shuffling method depends on the source;
+        :meth:`explain` reports the chosen method. For arrays, ranges and sources with one element per file, AUTO
+        permutes all elements, without a buffer. For files of records, AUTO reads many files at once in random order,
+        through a growing buffer.
 
         Args:
             buffer_size: Number of elements in the buffer. AUTO limits the buffer to 8,192 elements or 128 MiB.
             seed: Seed of this operator; the loader's seed by default.
             reshuffle_each_iteration: If False, use the same order in every epoch.
-            spill: If True, write rows to a temporary file once they exceed one eighth of the loader's ``memory_limit``.
-                A path selects the folder of that file. The order and the saved states do not change. The file has no
-                name, takes up to twice the bytes of the buffered rows, and disappears with the process. With AUTO,
-                spilling allows a buffer of 128 MiB even if ``memory_limit`` is smaller.
+            spill: If True, write buffered rows to a temporary file when these rows exceed one eighth of the loader's
+                ``memory_limit``. A path selects the folder of that file. Spilling does not change the order or the
+                saved states. The spill file has no name, uses up to twice the size of the buffered rows, and is deleted
+                when the process ends. With AUTO, spilling allows a buffer of 128 MiB even if ``memory_limit`` is
+                smaller.
 
         Raises (when opened or iterated):
             SpillError: The folder does not exist, the disk is full, or spilled rows are damaged.
@@ -933,7 +953,7 @@ class Dataset(Chain, Generic[T], Hints):
         The next epoch starts reading before the current one ends, but elements of two epochs never mix.
 
         Raises:
-            StageBuildError: The source can be read only once.
+            StageBuildError: The source of the dataset can be read only once.
         """
         endless = count is None or (isinstance(count, int) and count == -1)
         times = None if endless else at_least("count", count, 0)
@@ -953,7 +973,7 @@ class Dataset(Chain, Generic[T], Hints):
     def shard(self, num_shards: int, index: int) -> Dataset[T]:
         """Keep every ``num_shards``-th element, starting with element ``index`` (tf.data ``shard``).
 
-        Call ``shard`` before ``map`` and ``shuffle``, if possible on the file names.
+        Call ``shard`` before ``map`` and ``shuffle``. If possible, call ``shard`` on a dataset of file names.
 
         Raises:
             PlanError: ``index`` is not below ``num_shards``.
@@ -966,10 +986,12 @@ class Dataset(Chain, Generic[T], Hints):
     # -- several datasets
 
     def zip(*datasets: Any) -> Dataset[Any]:
-        """Combine one element of each dataset per output element; stop at the shortest dataset (tf.data ``zip``).
+        """Combine one element of each dataset into one output element (tf.data ``zip``).
 
-        ``Dataset.zip(a, b)`` and ``a.zip(b)`` emit tuples. ``Dataset.zip({"x": a, "y": b})`` emits dicts; any nested
-        structure works.
+        The shortest dataset ends the output.
+
+        ``Dataset.zip(a, b)`` and ``a.zip(b)`` emit tuples. ``Dataset.zip({"x": a, "y": b})`` emits dicts. Datasets in
+        any nested structure are accepted.
 
         Raises:
             PlanError: An argument is a list or not a dataset.
@@ -982,7 +1004,7 @@ class Dataset(Chain, Generic[T], Hints):
         return Dataset(op.Zip(structure=structure, nodes=nodes))
 
     def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]:
-        """Emit all elements of the first dataset, then those of the next (tf.data ``concatenate``)."""
+        """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``)."""
         return Dataset(op.Concatenate(nodes=tuple(_plan_in("concatenate", dataset) for dataset in datasets)))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
@@ -994,8 +1016,8 @@ class Dataset(Chain, Generic[T], Hints):
     def cache(self) -> Dataset[T]:
         """Keep the elements of the first complete pass in memory (tf.data ``cache``).
 
-        All iterators of this process share the cache; an incomplete pass is discarded. The cached bytes count against
-        the memory limit of the loader that read them.
+        All iterators of this process share the cache. The cache discards the elements of an incomplete pass. The cached
+        elements count against the memory limit of the loader that read these elements.
         """
         return self._then(op.Cache, "cache")
 
@@ -1005,15 +1027,15 @@ class Dataset(Chain, Generic[T], Hints):
         return self._then(op.Prefetch, "prefetch", buffer_size=size)
 
     def in_subprocess(self, workers: int = 1) -> Dataset[T]:
-        """Run the chain up to this call in a separate process, without using the training process's CPU time.
+        """Run all operators before this call in a separate process, without using CPU time of the training process.
 
-        Elements arrive through shared memory as NumPy arrays that the consumer owns. The call does not change order,
-        saved states, stream hash or origins. With several workers, each worker emits every ``workers``-th element.
-        :meth:`explain` reports which part of the chain every worker repeats.
+        Elements arrive through shared memory as NumPy arrays that the consumer owns. ``in_subprocess`` does not change
+        the order of elements, saved states, the stream hash or row origins. With several workers, each worker emits
+        every ``workers``-th element. :meth:`explain` reports the operators that every worker runs on all elements.
 
         Raises:
             StageBuildError: A function or source cannot be pickled for another process.
-            PlanError: ``workers`` exceeds 1 and the chain has ``ordered=False``.
+            PlanError: ``workers`` exceeds 1, and an operator before this call has ``ordered=False``.
         """
         return self._then(in_subprocess, "in_subprocess", workers=workers)
 
@@ -1027,7 +1049,7 @@ class Dataset(Chain, Generic[T], Hints):
         transform: ImageCast | None = None,
         allow_pageable: bool = False,
     ) -> Dataset[Any]:
-        """Copy batches to the memory of a device; must be the last operator.
+        """Copy batches to the memory of a device. This operator must be the last one of the dataset.
 
         Batches are written into ``depth`` reusable slots and copied ahead of the consumer::
 
@@ -1035,16 +1057,18 @@ class Dataset(Chain, Generic[T], Hints):
                 loss = step(batch["image"], batch["label"])  # tensors of your own, on your current stream
 
         Args:
-            device: "cpu", "cuda", "cuda:N", or "auto" (a GPU if the machine has one). "cuda" means the GPU of the
-                environment variable LOCAL_RANK or, without it, CUDA's current device.
+            device: "cpu", "cuda", "cuda:N", or "auto" (a GPU if the machine has one). "cuda" means the GPU with the
+                number in the environment variable LOCAL_RANK. Without LOCAL_RANK, "cuda" means CUDA's current device.
             depth: Maximum number of batches on the device, including copies in progress.
-            handoff: How the consumer receives a batch. "copy" returns new arrays. "lease" returns a
-                :class:`DeviceBatch` whose arrays stay in the slot until you release the batch, without a copy. "into"
-                returns a :class:`DeviceBatch` for :meth:`DeviceBatch.into`, which copies into your own arrays at fixed
-                addresses, as CUDA graphs need.
-            framework: Type of the arrays: "cupy", "torch" or "jax". None means NumPy on "cpu" and CuPy on a GPU.
-            transform: Cast of uint8 images on the device during hand-over; invalid with handoff="lease".
-            allow_pageable: If host memory cannot be page-locked, warn and use pageable memory.
+            handoff: Method by which the consumer receives a batch. "copy" returns new arrays. "lease" returns a
+                :class:`DeviceBatch` without copying: its arrays stay in the slot until you release the batch. "into"
+                returns a :class:`DeviceBatch` whose method :meth:`DeviceBatch.into` copies the batch into your own
+                arrays. CUDA graphs need such arrays, because their addresses are fixed.
+            framework: Type of the returned arrays: "cupy", "torch" or "jax". None means NumPy on "cpu" and CuPy on a
+                GPU.
+            transform: Conversion of uint8 images on the device, before the consumer receives the batch. Invalid with
+                handoff="lease".
+            allow_pageable: If True and host memory cannot be page-locked, emit a warning and use pageable memory.
 
         Raises:
             PlanError: An argument is invalid, or two arguments contradict each other.
@@ -1091,7 +1115,7 @@ class Dataset(Chain, Generic[T], Hints):
 
     @property
     def element_spec(self) -> Any:
-        """Structure of an element, with one :class:`ArraySpec` per leaf; unknown parts stay unspecified."""
+        """Structure of an element, with one :class:`ArraySpec` per leaf (array). Unknown parts are left unspecified."""
         return element_spec(self.plan)
 
     def cardinality(self) -> int:
@@ -1118,10 +1142,10 @@ class Dataset(Chain, Generic[T], Hints):
         memory_limit: int | str | None = None,
         shard_cache: ShardCache | str | os.PathLike[str] | None = None,
     ) -> str:
-        """Describe the plan as it will run, the files it reads, and its worst-case memory. Does no I/O.
+        """Describe the optimized plan, the files that it reads, and its worst-case memory use. Does no I/O.
 
         Args:
-            memory_limit, shard_cache: As for :meth:`open`.
+            memory_limit, shard_cache: The same as for :meth:`open`.
         """
         from aiostream_data.plan.explain import explain
 
@@ -1134,13 +1158,13 @@ class Dataset(Chain, Generic[T], Hints):
         memory_limit: int | str | None = None,
         shard_cache: ShardCache | str | os.PathLike[str] | None = None,
     ) -> MemoryBound:
-        """Return the maximum memory of a loader of this dataset, on the host and on the device. Does no I/O.
+        """Return the maximum memory use of a loader of this dataset, on the host and on the device. Does no I/O.
 
-        ``print(dataset.memory_bound())`` lists the components, and :meth:`open` logs the bound (logger
-        "aiostream_data", level INFO). Memory that user functions allocate is not included.
+        ``print(dataset.memory_bound())`` lists the components of the bound. :meth:`open` logs the bound (logger
+        "aiostream_data", level INFO). The bound does not include memory that user functions allocate.
 
         Args:
-            memory_limit, shard_cache: As for :meth:`open`. A shard cache in memory has a separate limit.
+            memory_limit, shard_cache: The same as for :meth:`open`. A shard cache in memory has its own memory limit.
         """
         from aiostream_data.loading.memory_bound import memory_bound
         from aiostream_data.storage.cache.options import ShardCache
@@ -1149,11 +1173,11 @@ class Dataset(Chain, Generic[T], Hints):
         return memory_bound(self.plan, limit, ShardCache.of(shard_cache))
 
     def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
-        """Read the dataset and measure how well its rows are shuffled; print the result with ``str``.
+        """Read the dataset and measure how well its rows are shuffled. ``str`` of the result is a readable report.
 
         Args:
-            max_rows: Maximum number of rows to read from the beginning; None reads a whole epoch. Only a whole epoch
-                shows how well its end is shuffled.
+            max_rows: Maximum number of rows to read from the beginning; None reads a complete epoch. Only a complete
+                epoch shows how well the last rows are shuffled.
             open_options: Arguments of :meth:`open`, such as ``seed``.
         """
         from aiostream_data.transforms.shuffle_quality import quality_of_elements
@@ -1196,58 +1220,66 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Loader[T]:
         """Start reading and return the running :class:`Loader`.
 
-        Outside an event loop, this call blocks until the files are found, so a wrong file name raises here. Inside an
-        event loop, ``async with`` waits for the files instead.
+        Outside an event loop, ``open`` blocks until the files are found, so ``open`` raises an error for a wrong file
+        name. Inside an event loop, ``async with`` waits until the files are found.
 
         Args:
-            state: Result of :meth:`Loader.state_dict`. The loader emits exactly the remaining elements, in the same
-                order. A list with the states of all ranks also restores their combined stream hash.
-            memory_limit: Maximum bytes ("256MB") that the loader holds. The default is a quarter of the memory of the
-                cgroup or machine.
-            epoch: Number of this pass. Shuffles and ``rng`` draw new random numbers in each epoch.
-            seed: Seed of all operators without a seed. The default is the seed in ``state`` or, without a state,
-                random.
-            deterministic: If False, all stages emit results as they complete: the same elements in the fastest order
-                (tf.data ``options().deterministic``).
-            rank, world_size: Number of this process and count of processes; each process receives different rows. If
-                both are None, the loader detects them (torch.distributed, JAX, Ray Train, launcher variables), unless
-                the chain has a ``shard()``. ``rank=0, world_size=1`` reads all rows.
-            worker: (number, count) of the processes that share the elements of this rank. If None, the loader detects
-                the workers of a PyTorch DataLoader over an IterableDataset; together they emit each element once. With
-                ``(0, 1)``, this process receives all elements of the rank.
+            state: Result of :meth:`Loader.state_dict`. The loader emits exactly the elements that remained when the
+                state was saved, in the same order. A list with the states of all ranks also restores the ranks'
+                combined stream hash.
+            memory_limit: Maximum memory of the loader in bytes, or a string such as "256MB". The default is a quarter
+                of the memory of the cgroup or machine.
+            epoch: Number of this pass over the data. Shuffles and ``rng`` use new random numbers in each epoch.
+            seed: Seed of all operators without their own seed. The default is the seed in ``state``. Without a state,
+                the default is a random seed.
+            deterministic: If False, every operator emits its results in the order of completion. The elements are the
+                same, but their order can differ (tf.data ``options().deterministic``).
+            rank, world_size: Number of this process, and number of processes. Each process receives different rows. If
+                both arguments are None, the loader detects the values (torch.distributed, JAX, Ray Train, launcher
+                variables), unless the dataset uses ``shard()``. With ``rank=0, world_size=1``, the process reads all
+                rows.
+            worker: Number of this worker process and number of workers that share the elements of this rank. If None,
+                the loader detects the workers of a PyTorch DataLoader over an IterableDataset. Each element is then
+                emitted by exactly one worker. With ``(0, 1)``, this process receives all elements of the rank.
             replicate: Number of consecutive ranks that receive the same rows.
-            policy, tail, counts, consensus: How ranks share the rows and end with equal numbers of batches; see
-                :class:`aiostream_data.ranks.Sharing`.
-            broadcast: Function that lets rank 0 list the files for all ranks. Every rank calls it once during opening,
-                on a thread of the loader: rank 0 with a message, other ranks with None. The function must return the
-                message of rank 0.
-            skip: Ranges (first, stop) of elements to read and discard, counted from the start of the stream.
-            block: Rows to exclude: origins, (URL, record index) pairs, and URLs of whole objects.
-            on_error: Error policy of stages without an ``on_error``: "raise", "skip" or a policy object; see
-                :meth:`map`. The policy also applies to damaged and missing files, except that Replace raises for them.
-            dead_letters: Path of a JSON-lines file. Every skipped or replaced record is appended to it once;
-                :meth:`replay` runs those records again.
-            shard_cache: A :class:`ShardCache`, or the path of a cache folder. Data read from remote shards stays there
-                for later passes, other loaders and other processes.
+            policy, tail, counts, consensus: Options that control how ranks share the rows, and how all ranks get equal
+                numbers of batches; see :class:`aiostream_data.ranks.Sharing`.
+            broadcast: Function that lets rank 0 list the files for all ranks. Every rank calls this function one time
+                during opening, on a thread of the loader. Rank 0 passes a message; other ranks pass None. On every
+                rank, the function must return the message of rank 0.
+            skip: Ranges (first, stop) of elements to read and discard. Elements are counted from the start of the
+                stream.
+            block: Rows to exclude. Each entry is a row origin, a pair (URL, record index), or the URL of an object of
+                which all rows are excluded.
+            on_error: Error policy of all operators without their own ``on_error``: "raise", "skip" or a policy object;
+                see :meth:`map`. The policy also applies to damaged and missing files, but with Replace such files raise
+                an error.
+            dead_letters: Path of a JSON-lines file. The loader appends every skipped or replaced record to this file
+                one time. :meth:`replay` processes these records again.
+            shard_cache: A :class:`ShardCache`, or the path of a cache folder. The cache keeps data of remote shards for
+                later passes, other loaders and other processes.
             prices: Store prices for ``stats().cost``: per 1,000 requests ("GET", "HEAD", "LIST") and per 10**9 bytes
-                ("egress"). Pass one table for all stores, or one table per scheme ("s3").
-            force: Accept a state whose plan, seed or shard list differs.
-            allow: Accepted differences between state and dataset, such as "shards" or "shuffle.buffer_size".
-            debug: Compute one element at a time, on the consumer's thread; see :meth:`debug`.
-            stall_after: Seconds of waiting for one element before the logger "aiostream_data" warns, once. The warning
-                names the stuck stage and includes :meth:`Loader.dump`. None disables the warning.
+                ("egress"). Pass one price table for all stores, or one price table per URL scheme ("s3").
+            force: If True, accept a state whose plan, seed or shard list differs from the current one.
+            allow: Accepted differences between the saved state and this dataset, such as "shards" or
+                "shuffle.buffer_size".
+            debug: If True, compute one element at a time, on the consumer's thread; see :meth:`debug`.
+            stall_after: Seconds of waiting for one element before the logger "aiostream_data" emits one warning. The
+                warning names the stuck stage and includes the output of :meth:`Loader.dump`. None disables the warning.
             stage_timeout: Seconds of waiting for one element before the loader fails with a
                 :class:`~aiostream_data.errors.StageTimeoutError` that names the stuck stage. None waits without limit.
                 To limit single function calls, use ``map(timeout=)``.
-            full_tracebacks: Keep the frames of this package and of asyncio in errors of your functions.
-            profile: Measure the duration of every copy to the device, for ``stats().devices``. Profiling has a small
-                cost.
+            full_tracebacks: If True, keep the stack frames of this package and of asyncio in tracebacks of errors in
+                your functions.
+            profile: If True, measure the duration of every copy to the device, for ``stats().devices``. Profiling slows
+                the loader slightly.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: The loader cannot
                 start.
-            StateMismatchError: The plan, seed or shard list differs from the state. The error lists the differences.
-            RankError: The rows cannot be shared among this number of ranks.
+            StateMismatchError: The plan, seed or shard list differs from the saved state. The error lists the
+                differences.
+            RankError: The rows of this dataset cannot be shared among this number of ranks.
         """
         # Imported lazily: these modules account for most of the package's import time.
         from aiostream_data._engine.run_options import Diagnosing, Failing, Resuming, RunOptions
@@ -1302,28 +1334,28 @@ class Dataset(Chain, Generic[T], Hints):
         return loader
 
     def debug(self, state: Any = None, **open_options: Any) -> Loader[T]:
-        """Open the dataset so that it computes one element at a time, on the consumer's thread.
+        """Open the dataset in debug mode: compute one element at a time, on the consumer's thread.
 
-        User functions run inside ``next()``, so ``breakpoint()``, ``print`` and profilers work in them.
-        :meth:`Loader.debug` does the same from the position of a running loader.
+        User functions run inside ``next()``, so ``breakpoint()``, ``print`` and profilers work in user functions.
+        :meth:`Loader.debug` opens the debug mode at the position of a running loader.
 
         Args:
-            state, open_options: As for :meth:`open`.
+            state, open_options: The same as for :meth:`open`.
         """
         return self.open(state, debug=True, **open_options)
 
     def fetch(self, origin: Origin | Mapping[str, Any], *, memory_limit: int | str | None = None) -> Any:
-        """Recompute one row from its origin and return it as it was delivered.
+        """Recompute one row from its origin. Return the row exactly as it was delivered.
 
-        The row is read from its source and passes through the chain, with the same random augmentation. If the chain
-        has a ``batch``, the result is the row before batching; operators on whole batches do not apply.
+        The method reads the row from its source and applies the operators again, with the same random augmentation. If
+        the dataset uses ``batch``, the result is the row before batching. Operators after ``batch`` do not apply.
 
         Args:
-            origin: An entry of :meth:`Loader.origins`, or its ``as_dict()``.
+            origin: An entry of :meth:`Loader.origins`, or the result of the entry's ``as_dict()``.
             memory_limit: As for :meth:`open`.
 
         Raises:
-            StateMismatchError: The plan does not contain this row.
+            StateMismatchError: This dataset does not contain a row with this origin.
         """
         from aiostream_data.loading.fetching import fetch_row
         from aiostream_data.rows.provenance import Origin
@@ -1332,18 +1364,18 @@ class Dataset(Chain, Generic[T], Hints):
         return fetch_row(self.plan, Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
-        """Return a dataset that reprocesses the records of a dead-letter log, starting at the stage that failed.
+        """Return a dataset that reprocesses the records in a dead-letter log, starting at the operator that failed.
 
-        Each record is read again from its source. ``repeat``, ``take``, ``skip`` and ``shard`` do not apply to the
-        replayed records. Without a seed, the replay uses the seed stored in the log. To record further failures, open
-        the returned dataset with an error policy and another log. Records that a source lost are skipped with a
-        warning: repair their files and read the files again.
+        The returned dataset reads each logged record again from its source. ``repeat``, ``take``, ``skip`` and
+        ``shard`` do not apply to the replayed records. Without a seed, the replay uses the seed stored in the log. To
+        log new failures, open the returned dataset with an error policy and another log file. The replay skips, with a
+        warning, records that a source could not read. Repair the files of such records and read the files again.
 
         Args:
             log: File written by ``open(dead_letters=...)`` or :class:`Quarantine` for this dataset or a similar one.
 
         Raises:
-            DeadLetterError: The log is unreadable, empty, or does not match the plan.
+            DeadLetterError: The log is unreadable or empty, or does not match the plan of this dataset.
         """
         from aiostream_data.failing.dead_letter_log import read_entries
         from aiostream_data.plan.replaying import replayed
@@ -1351,16 +1383,19 @@ class Dataset(Chain, Generic[T], Hints):
         return Dataset(replayed(self.plan, read_entries(log)))
 
     def __iter__(self) -> Iterator[T]:
-        """Open the dataset, iterate it and close it. Each iteration over this object is a new epoch, as in tf.data."""
+        """Open a loader, yield its elements and close the loader.
+
+        Each iteration over this dataset is a new epoch, as in tf.data.
+        """
         with self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()) as loader:
             yield from loader
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """Open the dataset and iterate it asynchronously. Dropping the iterator closes the loader."""
+        """Open a loader and return an async iterator over its elements. Deleting the iterator closes the loader."""
         return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()))
 
     def _seed_of_iterations(self) -> int | None:
-        """Return the seed shared by all iterations of this object, or None if other processes must share the seed."""
+        """Return the seed for all iterations over this dataset, or None if other processes must use the same seed."""
         from aiostream_data.loading.opening import is_shared
         from aiostream_data.plan.replaying import replayed_seed
 
@@ -1392,7 +1427,7 @@ class Dataset(Chain, Generic[T], Hints):
 
 
 class _AsyncIteration(Generic[T]):
-    """Async iterator over a loader that closes the loader at the end of the stream or on an error."""
+    """Async iterator over a loader. The iterator closes the loader at the end of the stream or on an error."""
 
     def __init__(self, loader: Loader[T]) -> None:
         self._loader = loader

@@ -1,12 +1,13 @@
-"""The protocol between the device stage and a device: memory, streams, copies and marks.
+"""Protocol (interface) between the device stage and a device: memory, streams, copies and marks.
 
-The caller *enqueues* work on a stream. The device runs the work of one stream in order; it does not order two streams.
-A **mark** is a recorded point in a stream. ``order_after`` makes another *stream* wait for a mark and returns at once.
-``join`` blocks the calling *thread* until the device has passed the mark.
+The caller *enqueues* work on a stream. The device runs the work of one stream in order. The device does not order the
+work of different streams. A **mark** is a recorded point in a stream, like a CUDA event. ``order_after`` makes another
+*stream* wait for a mark, and returns immediately. ``join`` blocks the calling *thread* until the device has passed the
+mark.
 
-Three classes implement the protocol: :class:`~aiostream_data.device.host.HostBackend` (NumPy, runs at once),
-``CupyBackend`` in ``cuda.py``, and ``testing.adversarial.AdversarialBackend``. The adversarial backend runs enqueued
-work as late and as interleaved as the protocol allows.
+Three classes implement the protocol: :class:`~aiostream_data.device.host.HostBackend` (NumPy, runs work immediately),
+``CupyBackend`` in ``cuda.py``, and ``testing.adversarial.AdversarialBackend``. For tests, the adversarial backend
+delays and interleaves enqueued work as much as the protocol allows.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from aiostream_data.device.batch_layout import CastPlan
 
 NativeArray: TypeAlias = Any
-"""``numpy.ndarray`` on ``cpu``, ``cupy.ndarray`` on ``cuda``. The alias is Any because CuPy may not be installed."""
+"""Array type of a device: ``numpy.ndarray`` on ``cpu``, ``cupy.ndarray`` on ``cuda``.
+
+The type alias is Any because CuPy may not be installed.
+"""
 
 ALIGNMENT = 256
-"""Alignment in bytes of every block and of every array in a block, equal to the alignment of cudaMalloc."""
+"""Alignment in bytes of every memory block and of every array in a block. cudaMalloc uses the same alignment."""
 
 NO_STREAM = -1
-"""DLPack's stream number for an importer that asks for no stream ordering."""
+"""Stream number with which a DLPack importer requests no stream ordering."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +39,10 @@ class HostBlock:
     """Host memory that the device can copy from directly (page-locked on a GPU).
 
     Attributes:
-        bytes: uint8, shape (nbytes,), starting on an :data:`ALIGNMENT` boundary. The array and its views keep the block
-            alive.
-        pinned: True if the memory is page-locked. Copies from other memory are correct but slower, and partly block the
-            enqueueing thread.
+        bytes: Memory of the block, as a uint8 array of shape (nbytes,) that starts on an :data:`ALIGNMENT` boundary.
+            The array and its views keep the memory alive.
+        pinned: True if the memory is page-locked. Copies from memory that is not page-locked are correct but slower,
+            and partly block the enqueueing thread.
     """
 
     bytes: NDArray[np.uint8]
@@ -51,11 +55,11 @@ class HostBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceBlock:
-    """Device memory, starting on an :data:`ALIGNMENT` boundary.
+    """Block of device memory that starts on an :data:`ALIGNMENT` boundary.
 
     Attributes:
         nbytes: Size of the block in bytes.
-        memory: The backend's memory object. Dropping its last reference frees the memory.
+        memory: The backend's memory object. Deleting the last reference to this object frees the memory.
     """
 
     nbytes: int
@@ -77,12 +81,13 @@ class StreamRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """A recorded point in a stream. Only a :class:`DeviceBackend` creates marks, so every mark is recorded.
+    """A recorded point in a stream of device work. Only a :class:`DeviceBackend` creates marks.
 
-    A mark has one owner. The owner passes it to :meth:`DeviceBackend.retire` when no thread or stream will wait for it.
+    A mark has one owner. When no thread or stream will wait for the mark, the owner passes the mark to
+    :meth:`DeviceBackend.retire`.
 
     Attributes:
-        event: The backend's event object.
+        event: Event object of the backend.
         timed: True if :meth:`DeviceBackend.timed_mark` recorded the mark.
     """
 
@@ -91,7 +96,7 @@ class Mark:
 
 
 class DeviceBackend(Protocol):
-    """Interface of one device. Any thread may call the methods, but coroutines on an event loop must not.
+    """Interface of one device. Any thread may call the methods. Coroutines on an event loop must not call them.
 
     Every method raises :class:`~aiostream_data.errors.DeviceError` when the device has failed.
     """
@@ -102,126 +107,150 @@ class DeviceBackend(Protocol):
 
     @property
     def keeps_objects(self) -> bool:
-        """True if a batch may contain non-numeric leaves, which then stay outside the slot."""
+        """True if a batch may contain non-numeric leaves. The batch's memory slot does not store such leaves."""
 
     def host_block(self, nbytes: int) -> HostBlock:
         """Allocate uninitialized host memory for copies to the device.
 
         Raises:
-            PinningError: The memory cannot be allocated or page-locked.
+            PinningError: The host memory cannot be allocated or page-locked.
         """
 
     def adopt_shared(self, memory: NDArray[np.uint8]) -> HostBlock:
-        """Page-lock memory that another process also writes, so that the device copies from it directly.
+        """Page-lock shared memory that another process also writes, so that the device can copy from it directly.
 
-        The memory stays page-locked until :meth:`disown_shared`, and must stay mapped until then. The caller must
-        disown it before :meth:`close`, because it can never be unlocked afterwards.
+        The memory stays page-locked until :meth:`disown_shared` is called, and must stay mapped until then. The caller
+        must call :meth:`disown_shared` before :meth:`close`, because page-locked memory cannot be unlocked after
+        :meth:`close`.
 
         Args:
-            memory: All bytes of one mapping. An empty array is accepted and page-locks nothing.
+            memory: All bytes of one memory mapping. For an empty array, the method page-locks nothing.
 
         Raises:
             PinningError: The system refused to page-lock the memory.
         """
 
     def disown_shared(self, block: HostBlock) -> None:
-        """Undo :meth:`adopt_shared`. All enqueued copies that read the block must have finished."""
+        """Undo :meth:`adopt_shared`. Before this call, all enqueued copies that read the block must have finished."""
 
     def device_block(self, nbytes: int) -> DeviceBlock:
-        """Allocate uninitialized device memory outside every memory pool.
+        """Allocate uninitialized device memory directly, without a memory pool.
 
         Raises:
-            DeviceMemoryError: The device has not enough free memory.
+            DeviceMemoryError: The device does not have enough free memory.
         """
 
     def consumer_block(self, nbytes: int) -> DeviceBlock:
-        """Allocate device memory for the consumer, usable on the calling thread's current stream.
+        """Allocate device memory for the consumer. The memory is usable on the calling thread's current stream.
 
         Raises:
-            DeviceMemoryError: The device has not enough free memory.
+            DeviceMemoryError: The device does not have enough free memory.
         """
 
     def stream(self) -> StreamRef:
-        """Create a stream that is not ordered after any other stream. Closing the backend closes the stream."""
+        """Create a stream whose work is not ordered after any other stream.
+
+        :meth:`close` also closes the stream.
+        """
 
     def current_stream(self) -> StreamRef:
         """Return the calling thread's current stream."""
 
     def same_in_all_threads(self, stream: StreamRef) -> bool:
-        """Return True if the handle of ``stream`` names the same stream in every thread."""
+        """Return True if the handle of ``stream`` refers to the same stream in every thread."""
 
     def capturing(self, stream: StreamRef) -> bool:
-        """Return True if ``stream`` records enqueued work into a CUDA graph instead of running it."""
+        """Return True if ``stream`` records enqueued work in a CUDA graph instead of running the work."""
 
     def h2d(
         self, dst: DeviceBlock, src: HostBlock, nbytes: int, stream: StreamRef, at: int = 0, offset: int = 0
     ) -> None:
         """Enqueue a copy of ``nbytes`` bytes of host memory to the device.
 
-        The copy reads ``src`` from byte ``offset`` and writes ``dst`` from byte ``at``. Both blocks must live until the
-        copy has run.
+        The copy reads ``src`` from byte ``offset`` and writes ``dst`` from byte ``at``. Both memory blocks must exist
+        until the copy has finished.
         """
 
     def d2d(self, dst: DeviceBlock, src: DeviceBlock, nbytes: int, stream: StreamRef, offset: int = 0) -> None:
-        """Enqueue a copy of ``nbytes`` bytes of ``src``, from byte ``offset``, to ``dst``. Both blocks must outlive the
-        copy."""
+        """Enqueue a copy of ``nbytes`` bytes of ``src``, from byte ``offset``, to ``dst``.
+
+        Both memory blocks must exist until the copy has finished.
+        """
 
     def prepare_cast(self) -> None:
-        """Compile the kernels that :meth:`cast` needs. Can take seconds, so call it before the first cast.
+        """Compile the kernels that :meth:`cast` needs.
+
+        Compiling can take several seconds, so call this method before the first cast.
 
         Raises:
-            DeviceUnavailableError: The kernels cannot be compiled or loaded.
+            DeviceUnavailableError: The cast kernels cannot be compiled or loaded.
         """
 
     def cast(self, dst: DeviceBlock, src: DeviceBlock, plan: CastPlan, stream: StreamRef) -> None:
-        """Enqueue the cast of a batch of images from ``src`` to ``dst``. Both blocks must outlive the cast."""
+        """Enqueue the cast (conversion) of a batch of images from ``src`` to ``dst``.
+
+        Both memory blocks must exist until the cast has finished.
+        """
 
     def mark(self, stream: StreamRef) -> Mark:
-        """Record a mark after everything enqueued on ``stream`` so far."""
+        """Record a mark after all work that was enqueued on ``stream`` so far."""
 
     def timed_mark(self, stream: StreamRef) -> Mark:
-        """Record a mark that stores when the device passes it. Slower than :meth:`mark`: use it for profiles only."""
+        """Record a mark that stores the time at which the device passes the mark.
+
+        This method is slower than :meth:`mark`, so use it for profiling only.
+        """
 
     def elapsed_s(self, first: Mark, then: Mark) -> float:
-        """Return the seconds between two timed marks. The device must have passed both marks."""
+        """Return the time between two timed marks, in seconds. The device must have passed both marks."""
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
-        """Make work enqueued on ``stream`` after this call wait for ``mark``. Does not block the calling thread."""
+        """Make all work enqueued on ``stream`` after this call wait for ``mark``.
+
+        This method does not block the calling thread.
+        """
 
     def join(self, mark: Mark) -> None:
         """Block the calling thread, with the GIL released, until the device has passed ``mark``."""
 
     def finished(self, mark: Mark) -> bool:
-        """Return True if the device has passed ``mark``. May hold the GIL: use it for closing and in tests only."""
+        """Return True if the device has passed ``mark``.
+
+        This method may hold the GIL, so use it only for closing and in tests.
+        """
 
     def retire(self, mark: Mark) -> None:
-        """Return a mark to the backend for reuse. No thread or stream may wait for the mark afterwards."""
+        """Return a mark to the backend for reuse. After this call, no thread or stream may wait for the mark."""
 
     def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NativeArray:
-        """Return the bytes of ``block`` from byte ``offset`` as a C-ordered array that keeps the block alive."""
+        """Return a C-ordered array of the memory in ``block`` from byte ``offset``. The array keeps the block alive."""
 
     def address(self, block: DeviceBlock) -> int:
         """Return the address of the first byte of ``block``."""
 
     def block_at(self, address: int, nbytes: int, owner: object) -> DeviceBlock:
-        """Wrap memory owned by ``owner`` as a block. The block and every view of it keep ``owner`` alive."""
+        """Wrap memory owned by ``owner`` as a block. The block and every view of the block keep ``owner`` alive."""
 
     def block_of(self, array: NativeArray) -> DeviceBlock:
-        """Return the memory of a C-ordered array of the device's own library as a block that keeps the array alive.
+        """Return the memory of a C-ordered NumPy or CuPy array as a block. The block keeps the array alive.
 
         Raises:
             TypeError: The array is not a writable NumPy array on ``cpu``, or not a CuPy array on this ``cuda`` device.
         """
 
     def dlpack_device(self, array: NativeArray) -> tuple[int, int]:
-        """Return the DLPack device type and device index of an array of the device's own library."""
+        """Return the DLPack device type and device index of a NumPy or CuPy array of this device."""
 
     def dlpack(self, array: NativeArray, **asked: Any) -> Any:
-        """Return a DLPack capsule of an array of the device's own library, without ordering any stream.
+        """Return a DLPack capsule of a NumPy or CuPy array of this device. The method orders no stream.
 
         Args:
-            asked: Further keyword arguments of the DLPack protocol, passed to the array's ``__dlpack__``.
+            asked: Additional keyword arguments of the DLPack protocol. The method passes them to the array's
+                ``__dlpack__``.
         """
 
     def close(self) -> None:
-        """Drop streams and marks. Idempotent. Blocks live until their last reference is dropped."""
+        """Close all streams and delete all marks. Idempotent.
+
+        Memory blocks exist until the last reference to the block is deleted.
+        """

@@ -1,6 +1,7 @@
-"""Data classes for the layout of a batch in a slot, and for casting images when a batch leaves its slot.
+"""Data classes for the layout of a batch in a memory slot, and for converting (casting) images on copy from the slot.
 
-All offsets are in bytes. :mod:`.layout` computes the array offsets; :mod:`.cast_plan` plans the casts.
+All offsets are in bytes. :mod:`.layout` computes the offsets of arrays in a slot; :mod:`.cast_plan` plans the casts
+(image conversions).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ LeafKind = Literal["dense", "ragged", "object"]
 
 @dataclass(frozen=True, slots=True)
 class SlotArray:
-    """One array in a slot.
+    """Description of one array in a memory slot.
 
     Attributes:
-        path: Name of the leaf, for error messages.
-        shape, dtype: Shape and dtype of the array, which is C-ordered.
-        offset: First byte of the array in the slot, a multiple of :data:`~.backend.ALIGNMENT`.
+        path: Name of the leaf to which the array belongs, for error messages.
+        shape, dtype: Shape and dtype of the array. The array is C-ordered.
+        offset: Offset in bytes of the array in the slot, a multiple of :data:`~.backend.ALIGNMENT`.
     """
 
     path: str
@@ -40,15 +41,15 @@ class SlotArray:
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """Positions of a batch's arrays in a block, and the structure needed to rebuild the batch.
+    """Positions of a batch's arrays in a memory block, and the structure for rebuilding the batch.
 
     Attributes:
         structure: Structure of the batch.
-        kinds: Kind of each leaf.
-        arrays: One entry per dense leaf and two per ragged leaf (values, row splits), in leaf order. Arrays for the
-            cast come last.
-        nbytes: Bytes a slot must hold; at least 1, so that every batch has a block.
-        cast: Plan for casting the images; None if all arrays are copied unchanged.
+        kinds: Kind of each leaf: "dense", "ragged" or "object".
+        arrays: One entry per dense leaf and two entries per ragged leaf (values, row splits), in leaf order. The arrays
+            for the image cast come last.
+        nbytes: Size in bytes that a slot must have for the batch; at least 1, so that every batch has a memory block.
+        cast: Plan for casting (converting) the images; None if all arrays are copied unchanged.
     """
 
     structure: Structure
@@ -59,12 +60,11 @@ class BatchLayout:
 
     @property
     def outside(self) -> BatchLayout:
-        """Layout of the consumer's block, into which the batch is copied or cast."""
+        """Layout of the consumer's memory block. The batch is copied or cast into this block."""
         return self if self.cast is None else self.cast.target
 
     def rebuild(self, arrays: Iterable[Any], kept: Iterable[Any]) -> Any:
-        """Rebuild the batch from ``arrays`` (in layout order) and the object leaves that :func:`take_apart` returned as
-        ``kept``."""
+        """Rebuild a batch from ``arrays`` (in layout order) and ``kept`` (object leaves of :func:`take_apart`)."""
         arrays, kept = iter(arrays), iter(kept)
         leaves: list[Any] = []
         for kind in self.kinds:
@@ -79,11 +79,11 @@ class BatchLayout:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Consecutive bytes of a slot that are copied unchanged to the consumer's block.
+    """Consecutive bytes of a slot that are copied unchanged to the consumer's memory block.
 
     Attributes:
-        source: First byte in the slot.
-        target: First byte in the consumer's block.
+        source: Offset in bytes of the copied bytes in the slot.
+        target: Offset in bytes of the copied bytes in the consumer's block.
         nbytes: Number of bytes.
     """
 
@@ -94,14 +94,16 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Images that are cast while they are copied out of the slot.
+    """Images that are cast (converted) while they are copied from the slot to the consumer's memory block.
 
     Attributes:
-        images: uint8 (rows, height, width, channels), in the slot.
-        factors: float32 (2, channels), in the slot: the gain and the bias of each channel.
-        places: int32 (rows, 3), in the slot: the top line and left column of the crop, and 1 if the image is mirrored.
-        target: The result, in the consumer's block.
-        planar: True if the result is (rows, channels, height, width), False if it is (rows, height, width, channels).
+        images: Input images in the slot: uint8 array of shape (rows, height, width, channels).
+        factors: float32 array of shape (2, channels) in the slot, with the gain and the bias of each channel.
+        places: int32 array of shape (rows, 3) in the slot: top line of the crop, left column of the crop, and 1 if the
+            image is mirrored.
+        target: Array of the converted images, in the consumer's memory block.
+        planar: True if the result has the shape (rows, channels, height, width), False for (rows, height, width,
+            channels).
     """
 
     images: SlotArray
@@ -112,18 +114,18 @@ class Cast:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of the result."""
+        """Height and width of the converted images."""
         shape = self.target.shape
         return (shape[2], shape[3]) if self.planar else (shape[1], shape[2])
 
 
 @dataclass(frozen=True, slots=True)
 class CastPlan:
-    """Copies and casts that move one batch out of its slot.
+    """Copies and casts (image conversions) that transfer one batch from its slot to the consumer.
 
     Attributes:
-        copies, casts: The copies and casts, in any order, because they write to disjoint bytes.
-        target: Layout of the consumer's block.
+        copies, casts: The copies and the casts. They write to disjoint bytes, so they can run in any order.
+        target: Layout of the batch in the consumer's memory block.
     """
 
     copies: tuple[Copy, ...]
@@ -131,7 +133,7 @@ class CastPlan:
     target: BatchLayout
 
     def alone(self, number: int) -> CastPlan:
-        """Return the plan that copies or casts only array ``number``, to the start of a separate block."""
+        """Return a plan that copies or casts only array ``number``, to the start of a separate memory block."""
         array = self.target.arrays[number]
         target = replace(self.target, arrays=(replace(array, offset=0),), nbytes=max(array.nbytes, 1))
         casts = tuple(replace(cast, target=target.arrays[0]) for cast in self.casts if cast.target is array)

@@ -1,9 +1,12 @@
-"""Cast images with NumPy: the implementation for ``cpu``, and the reference for tests of the CUDA kernel.
+"""Cast (convert) images with NumPy.
 
-A pixel has 256 possible values, so a lookup table per channel holds the result for each value. The table is computed in
-float32 with the rounding steps of the kernel, so both give identical bits. Tests check this for the kernel compiled for
-the host; ``tests/gpu`` checks it on a GPU. Pixels are looked up one channel of one image at a time, because NumPy looks
-a float16 up faster than it computes one.
+This module implements casts on ``cpu``, and is the reference in tests of the CUDA kernel.
+
+A pixel has 256 possible values, so one lookup table per channel contains the result for each value. The table is
+computed in float32 with the rounding steps of the CUDA kernel. The results of this module and of the kernel are
+therefore identical in every bit. Tests compare the results with those of the kernel compiled for the host;
+``tests/gpu`` compares the results on a GPU. The module looks up the pixels of one channel of one image at a time,
+because in NumPy a float16 lookup is faster than a float16 computation.
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ from aiostream_data.device.cast_plan import MIRRORED
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[Memory, Memory], None]
-"""Function called with the consumer's block and the slot."""
+"""Function that copies or casts data. Its arguments are the consumer's memory block and the slot."""
 
 
 def cast_batch(target: Memory, slot: Memory, plan: CastPlan) -> None:
-    """Copy and cast a batch from ``slot`` to ``target``. Each must be at least as large as its layout."""
+    """Copy and cast a batch from ``slot`` to ``target``.
+
+    ``slot`` and ``target`` must be at least as large as their layouts.
+    """
     for work in pieces(plan, lambda count: ()):
         work(target, slot)
 
@@ -33,7 +39,7 @@ def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Wor
     """Yield the copies and casts of ``plan``, split into pieces that may run in any order.
 
     Args:
-        cuts: Maps a number of bytes or rows to the ascending positions at which to split them.
+        cuts: Function that receives a number of bytes or rows, and returns the ascending positions at which to split.
     """
     for copy in plan.copies:
         for start, stop in _spans(copy.nbytes, cuts):
@@ -44,7 +50,10 @@ def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Wor
 
 
 def reads_within(plan: CastPlan, slot: Memory) -> bool:
-    """Return True if every crop lies within its image. Crops can lie outside when the slot does not hold the batch."""
+    """Return True if every crop is inside its image.
+
+    A crop can be outside its image if the slot does not contain the batch.
+    """
     return all(_reads_within(cast, _array(slot, cast.places)) for cast in plan.casts)
 
 
@@ -83,7 +92,7 @@ def _cast_rows(cast: Cast, start: int, stop: int, target: Memory, slot: Memory) 
 
 
 def _tables(cast: Cast, slot: Memory) -> NDArray[Any]:
-    """Return a lookup table per channel for pixels 0 to 255: shape (channels, 256), with the dtype of the result."""
+    """Return one lookup table per channel for pixel values 0 to 255, as an array of shape (channels, 256)."""
     gain, bias = _array(slot, cast.factors)[..., np.newaxis]
     with np.errstate(over="ignore", invalid="ignore"):  # the kernel does not report overflow either
         exact: NDArray[np.float32] = np.arange(256, dtype=np.float32) * gain + bias

@@ -1,9 +1,10 @@
-"""Plan how a batch of images leaves its slot: array offsets before and after the cast, and random crops and flips.
+"""Plan the cast (conversion) of a batch of images: array offsets before and after the cast, random crops and flips.
 
-A batch that is cast has one layout in its slot and another in the consumer's block. Each array of images needs one
-**cast**. Runs of other arrays between them are copied unchanged, with one **copy** per run. Crop positions and flips
-per row, and gain and bias per channel, are two small arrays behind the batch's arrays in the slot. So one copy to the
-device transfers everything, and only the consumer's block is allocated. This module touches no device.
+A batch of cast images has one layout in its slot and another layout in the consumer's memory block. Each array of
+images needs one **cast**. Consecutive other arrays are copied unchanged, with one **copy** per sequence of arrays. The
+slot stores two small arrays after the batch's arrays: crop positions and flips per row, and gain and bias per channel.
+One copy to the device therefore transfers the batch and all parameters, and only the consumer's memory block must be
+allocated. This module does not access a device.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from aiostream_data.device.layout import TakenApart, place
 from aiostream_data.errors import ImageCastError
 
 RowKeys: TypeAlias = NDArray[np.uint64]
-"""uint64 (rows,): one random key per row, the same in every run for the same row, source and epoch."""
+"""Random keys: one uint64 per row. A row has the same key in every run with the same source and epoch."""
 
 TOP, LEFT, MIRRORED = range(3)
-"""Column numbers of the ``places`` array: top line, left column, and whether the image is mirrored."""
+"""Column numbers of the ``places`` array: top line of the crop, left column of the crop, and mirror flag."""
 
 _DRAW_TOP, _DRAW_LEFT, _DRAW_MIRRORED = range(3)
 _MOST: Final = 2**30
 
 
 def with_cast(parts: TakenApart, cast: ImageCast, keys: RowKeys | None) -> TakenApart:
-    """Add the arrays and the cast plan that ``cast`` needs to a batch. The returned layout holds the plan.
+    """Add the arrays and the cast plan that ``cast`` needs to a batch. The returned layout contains the cast plan.
 
     Args:
-        keys: Random keys of the batch's rows; required if ``cast.draws``. If the numbers of keys and rows differ, as
-            for unbatched elements, row keys derive from the first key and the row number.
+        keys: Random keys of the batch's rows; required if ``cast.draws`` is True. If the number of keys differs from
+            the number of rows (unbatched elements), the row keys are computed from the first key and the row numbers.
 
     Raises:
         ImageCastError: The batch has no images, or its images do not match the cast.
@@ -62,7 +63,10 @@ def with_cast(parts: TakenApart, cast: ImageCast, keys: RowKeys | None) -> Taken
 
 
 def _facts(layout: BatchLayout) -> list[LeafFacts]:
-    """Return the known shape and dtype of every array. Arrays of ragged leaves are not dense."""
+    """Return the known shape and dtype of every array, and whether the array is dense.
+
+    Arrays of ragged leaves are not dense.
+    """
     dense = [kind == "dense" for kind in layout.kinds for _ in range(_ARRAYS_OF[kind])]
     return [LeafFacts(*_of(array), is_dense) for array, is_dense in zip(layout.arrays, dense, strict=True)]
 
@@ -88,7 +92,7 @@ def _size(leaf: LeafFacts, cast: ImageCast) -> tuple[int, int]:
 def _beside(
     images: SlotArray, size: tuple[int, int], cast: ImageCast, keys: RowKeys | None
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Return the factors and places for one array of images; see :class:`Cast`."""
+    """Return the ``factors`` and ``places`` arrays for one array of images; see :class:`Cast`."""
     rows, height, width, channels = images.shape
     if max(rows, height * width * channels) > _MOST:
         raise ImageCastError(
@@ -98,11 +102,11 @@ def _beside(
 
 
 def places(cast: ImageCast, keys: RowKeys | None, rows: int, room: tuple[int, int]) -> NDArray[np.int32]:
-    """Return crop positions and flips: int32 (rows, 3), with columns :data:`TOP`, LEFT and MIRRORED.
+    """Return crop positions and flips: int32 of shape (rows, 3) with columns :data:`TOP`, LEFT and MIRRORED.
 
     Args:
         keys: As for :func:`with_cast`.
-        room: Pixels that the crop removes, as (height, width).
+        room: Number of pixels that the crop removes, as (height, width).
     """
     found = np.zeros((rows, 3), np.int32)
     found[:, TOP], found[:, LEFT] = room[0] // 2, room[1] // 2
@@ -119,19 +123,22 @@ def places(cast: ImageCast, keys: RowKeys | None, rows: int, room: tuple[int, in
 
 
 def _words_of(keys: RowKeys, rows: int) -> RowKeys:
-    """Derive one key per row from the first key, for an element that was not batched."""
+    """Compute one key per row from the first key, for an element that was not batched."""
     first = int(keys[0]) if len(keys) else 0
     return np.arange(rows, dtype=np.uint64) * np.uint64(WEYL) + np.uint64(first)
 
 
 def _below(keys: RowKeys, draw: int, bound: int) -> NDArray[np.int64]:
-    """Return one uniform draw per key from 0 to ``bound`` (excluded). ``bound`` must be below 2**32."""
+    """Return one uniform random number per key, from 0 to ``bound`` (excluded). ``bound`` must be below 2**32."""
     words = mixed(mixed(keys.copy()) + np.uint64((draw + 1) * WEYL % 2**64))
     return ((words >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32)).astype(np.int64)
 
 
 def _copies(slot: Sequence[SlotArray], outside: Sequence[SlotArray], chosen: Sequence[int]) -> Iterator[Copy]:
-    """Yield one copy per run of consecutive arrays that are not cast. Arrays of a run keep their relative offsets."""
+    """Yield one copy for each sequence of consecutive arrays that are not cast.
+
+    The arrays of one sequence keep their relative offsets.
+    """
     for is_cast, run in groupby(range(len(outside)), key=lambda number: number in chosen):
         numbers = list(run)
         first, last = slot[numbers[0]], slot[numbers[-1]]
