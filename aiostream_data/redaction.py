@@ -115,7 +115,7 @@ class Secrets:
 class hiding:
     """Context manager that removes the secrets of ``options`` and ``urls`` from errors raised in its block.
 
-    This is a class, because every request creates an instance and a generator-based context manager is slower.
+    ``hiding`` is a class, because every request creates an instance and a generator-based context manager is slower.
     """
 
     __slots__ = ("_options", "_urls")

@@ -61,7 +61,7 @@ _IN_PATH: Final = re.compile(
 _ENCODED_URL: Final = re.compile(r"(?<=/)[^/]*%3a(?:/|%2f){2}.*", re.IGNORECASE | re.DOTALL)
 _PATH_PARAMETERS: Final = re.compile(r";[^/]*")
 _UNCLEAR: Final = re.compile(r"(\\|%(?:25)*3f).+", re.IGNORECASE | re.DOTALL)
-"""Text after a backslash or after an encoded ``?``. URL parsers disagree whether it is a password or a query."""
+"""Text after a backslash may be a password, and text after an encoded ``?`` may be a query. URL parsers disagree."""
 
 # Patterns to find secrets inside longer texts. Every repetition is bounded, so the search takes linear time.
 _URL_IN_TEXT: Final = re.compile(

@@ -10,7 +10,8 @@ from aiostream_data.errors import PlanError, RankError
 from aiostream_data.ranks.world import Ranks
 
 TORCHRUN_MARKS: Final = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-"""Variables set by torchrun. Workers of torchrun often inherit the variables of another launcher, such as SLURM."""
+"""Environment variables set by torchrun. Workers of torchrun often inherit the variables of another launcher, such as
+SLURM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def ranks_from_environment(environ: Mapping[str, str]) -> Ranks | None:
     launcher reports a larger world size.
 
     Raises:
-        RankError: The variables of one launcher are incomplete or invalid, or two launchers disagree.
+        RankError: The variables of one launcher are incomplete or invalid, or two launchers report different ranks.
     """
     if any(mark in environ for mark in TORCHRUN_MARKS):
         own = TORCHRUN.read(environ)

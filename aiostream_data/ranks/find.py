@@ -19,8 +19,8 @@ def find_ranks(
 ) -> Ranks:
     """Detect the rank of this process.
 
-    The search starts with torch.distributed, JAX and Ray Train, if these libraries are loaded and initialized. Then it
-    reads the environment variables of torchrun, JAX, Open MPI, PMI and SLURM. The default is rank 0 of 1.
+    The search starts with torch.distributed, JAX and Ray Train, if these libraries are loaded and initialized. Then the
+    function reads the environment variables of torchrun, JAX, Open MPI, PMI and SLURM. The default is rank 0 of 1.
 
     Args:
         environ: Environment variables. Default: the variables of this process.

@@ -121,7 +121,7 @@ class Sharing:
 
 
 def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
-    """Return the number of rows per rank when ``world_size`` ranks share ``rows``. All ranks get the same number."""
+    """Return the number of rows per rank when ``world_size`` ranks share ``rows``. The number is equal on all ranks."""
     return rows // world_size if tail == "drop" else -(-rows // world_size)
 
 

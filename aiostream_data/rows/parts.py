@@ -42,11 +42,11 @@ class Parts:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def write_to(self, memory: NDArray[np.uint8]) -> None:
-        """Write the bytes of the whole array, in C order, to memory of the same size. Releases the GIL."""
+        """Write the bytes of the array, in C order, to memory of equal size. Releases the GIL."""
         self.write_into(np.ndarray(self.shape, self.dtype, memory.data))
 
     def write_into(self, target: NDArray[Any]) -> None:
-        """Copy the whole array to ``target``, which has the same shape and dtype. Releases the GIL."""
+        """Copy the array to ``target``, which must have an equal shape and dtype. Releases the GIL."""
         start = 0
         for piece in self.pieces:
             np.copyto(target[start : start + len(piece)], piece, casting="no")

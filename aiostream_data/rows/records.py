@@ -3,13 +3,13 @@
 A chunk is a run of consecutive elements. A chunk has one of two classes:
 
 * :class:`Columns`: the structure of an element, and one column per leaf. The first axis of a column is the row. A
-  column is a NumPy array, or a :class:`VarColumn` if rows differ in length. *Records* that are not parsed yet are
-  Columns with a single ``bytes`` column: buffer, starts, lengths.
+  column is a NumPy array, or a :class:`VarColumn` if rows differ in length. Records that are not parsed yet are stored
+  in one ``bytes`` column (buffer, starts and lengths).
 * :class:`Items`: a Python list, for results of user functions.
 
-The ``ids`` of a chunk are one row id per row, which identifies the source row of the element. Operators that combine
-rows extend the ids (:mod:`aiostream_data.rows.lineage`). For an element that combines several rows, such as a batch,
-``made_of`` lists the combined rows.
+Each chunk has ``ids``, with one row id per row. A row id identifies the source row of an element. Operators that
+combine rows extend the ids (:mod:`aiostream_data.rows.lineage`). For an element that combines several rows, such as a
+batch, ``made_of`` lists the combined rows.
 
 Chunks are immutable by convention: only the creator of an array writes to the array. A slice shares the memory and the
 ``lease`` of its chunk.
@@ -305,7 +305,7 @@ def largest_row_nbytes(chunk: Chunk) -> int:
 
 
 def records_chunk(column: VarColumn, ids: RowIds) -> Columns:
-    """Wrap framed records (one variable column) as a chunk whose elements are bytes or str."""
+    """Wrap unparsed records (one column of variable length) as a chunk whose elements are bytes or str."""
     return Columns(LEAF, (column,), ids)
 
 

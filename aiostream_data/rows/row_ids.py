@@ -6,9 +6,9 @@ row's index in its element. ``zip()`` and ``interleave()`` append the complete i
 width of this id.
 
 **An id is canonical.** An id depends only on plan, seed and epoch. Chunk size, memory limit, concurrency, debug mode,
-number of workers, and the point of resume do not affect ids. :class:`RowIds` stores the ids of many rows in one array
-and pads shorter ids on the right. Padding is not part of an id and is not copied to new ids. The class supports
-neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
+number of workers, and the point of resume do not affect ids. The class :class:`RowIds` stores the ids of many rows in
+one array and pads shorter ids on the right. Padding is not part of an id and is not copied to new ids. ``RowIds``
+supports neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Mask = NDArray[np.bool_]
 
 
 class Pairs(NamedTuple):
-    """The n-th pair in the ids of several rows, for one n.
+    """The n-th pairs of the ids of several rows, for one n.
 
     Attributes:
         splits: First number of each pair, int64 of shape (rows,); undefined where ``exists`` is False.
@@ -166,7 +166,7 @@ class RowIds:
         return RowIds(np.repeat(self._pairs, times, axis=0))
 
     def copy(self) -> RowIds:
-        """Return a copy of the ids that shares no memory with them."""
+        """Return a copy of the ids that has its own memory."""
         return RowIds(self._pairs.copy())
 
     # -- comparing ids

@@ -1,9 +1,10 @@
 """Limit concurrent requests by additive increase and multiplicative decrease (AIMD), based on the store's answers.
 
 As in TCP, the limit doubles with every round of answers until its first reduction. Then the limit grows by one per
-round. A throttling answer halves the limit. A store often slows down before it throttles, so slow answers reduce the
-limit by a tenth. The limit is reduced at most once per round. This module does no I/O and reads no clock: callers pass
-all times.
+round of answers. A throttling answer halves the limit. A store often slows down before it throttles, so slow answers
+reduce the
+limit by a tenth. The limit is reduced at most once per round of answers. This module does no I/O and reads no clock,
+because callers pass all times.
 References: Chiu and Jain (1989), Jacobson (1988).
 """
 

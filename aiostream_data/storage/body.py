@@ -1,7 +1,7 @@
 """Check the answer to a range request, and stream its body into the caller's buffer.
 
-:func:`check_range_answer` computes how many bytes of the response body precede the requested range, from status and
-headers. :func:`fill_buffer` then copies each network chunk once, directly to its position in the buffer.
+The function :func:`check_range_answer` computes how many bytes of the response body precede the requested range, from
+status and headers. Then :func:`fill_buffer` copies each network chunk once, directly to its position in the buffer.
 """
 
 from __future__ import annotations

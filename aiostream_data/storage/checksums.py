@@ -5,8 +5,8 @@ in answers to HEAD requests and to GET requests for a complete object. Reported 
 version. A checksum is verified when its object was read completely, in one piece or range by range from the start.
 
 For multipart uploads, S3 also reports composite checksums, which are checksums of the parts' checksums. Composite
-checksums cannot be verified. S3 marks them in answers for whole objects but not in answers for ranges. So checksums in
-S3's answers to range requests are ignored.
+checksums cannot be verified. S3 marks composite checksums in answers for complete objects, but not in answers for
+ranges. So checksums in S3's answers to range requests are ignored.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ INLINE_OTHERS_NBYTES: Final = 64 << 10
 
 
 class StoredChecksum(NamedTuple):
-    """Checksum of a whole object as reported by its store.
+    """Checksum of a complete object, reported by its store.
 
     Attributes:
         algorithm: crc32c, crc32, crc64nvme, md5, sha1 or sha256.
@@ -175,7 +175,7 @@ def check_whole(shard: ShardRef, told: StoredChecksum, data: memoryview) -> None
 class RunningCheck:
     """Incremental checksum verification of an object that is read range by range from its start.
 
-    Create and close an instance on the event loop. :meth:`take` may run on any thread, for one range at a time.
+    Create and close an instance on the event loop. Any thread may call :meth:`take`, for one range at a time.
     """
 
     def __init__(self, shard: ShardRef, checksums: Checksums, counters: StorageCounters) -> None:
@@ -222,7 +222,7 @@ def _compare(shard: ShardRef, told: StoredChecksum, found: bytes) -> None:
 def take_verify(options: MutableMapping[str, Any]) -> bool:
     """Remove the option ``verify`` from ``storage_options``.
 
-    Return its value: True to verify checksums. The default is True.
+    Return the option's value: True to verify checksums. The default is True.
 
     Raises:
         PlanError: ``verify`` is neither True nor False.

@@ -18,7 +18,7 @@ class _OpenFile:
 
 
 class DescriptorCache:
-    """Least-recently-used cache of open files. Thread-safe; the lock is never held during a system call.
+    """Least-recently-used cache of open files. Thread-safe; no thread holds the lock during a system call.
 
     If a file is evicted during use, its last user closes the file.
 
@@ -109,7 +109,7 @@ class DescriptorCache:
         return file
 
     def _evict_down_to(self, count: int) -> list[int]:
-        """Evict the least recently used files and return the descriptors of unused ones.
+        """Evict the least recently used files. Return the descriptors of evicted files that are not in use.
 
         The caller must hold the lock.
         """

@@ -24,7 +24,7 @@ _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
 class DirectReads:
     """Read open files with O_DIRECT. Thread-safe.
 
-    If a file system refuses direct reads, one warning is logged, and the page cache is used for its files.
+    If a file system refuses direct reads, one warning is logged, and its files are read through the page cache.
     """
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ class FileReader:
         """Perform reads one after another. For each read, return its error, or None if the read succeeded.
 
         Disks are faster with several requests in their queue, so the kernel is informed of all later reads in advance.
-        This step is skipped if the first range is in the page cache, because then the other ranges are probably cached.
+        The kernel is not informed if the first range is in the page cache: the other ranges are then probably cached.
         """
         if len(reads) > 1 and self._direct is None and not self._ends_in_cache(reads[0]):
             for read in reads[1:]:
@@ -180,7 +180,10 @@ class FileReader:
         return descriptor
 
     def _ends_in_cache(self, read: FileRead) -> bool:
-        """Return True if the last byte of a read is in the page cache, and False if not or if this is unknown."""
+        """Return True if the last byte of a read is in the page cache.
+
+        Return False if the byte is missing or on errors.
+        """
         if _AT_ONCE is None or not read.buffer:
             return False
         try:

@@ -76,7 +76,7 @@ class GcsStore:
     - ``connect_timeout``, ``first_byte_timeout``, ``total_timeout``: time limits in seconds.
     - ``read_timeout``: longest pause between two received chunks, in seconds.
     - ``max_connections``: limit on concurrent requests.
-    - ``verify``: whether to verify the checksums of whole objects.
+    - ``verify``: whether to verify the checksums of complete objects.
     - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses the session of gcsfs.
       ``"auto"`` uses plain GET requests unless a proxy or an option requires the library.
     """

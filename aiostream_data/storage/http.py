@@ -141,7 +141,8 @@ class HttpStore:
     async def _info_by_range(self, url: str) -> ShardRef:
         """Request the first byte of an object and return the object's size from the answer.
 
-        This is used if HEAD reports no size or 0. Some servers report 0 for content that they generate on request.
+        This method is used if HEAD reports no size or 0. Some servers report size 0 for content that they generate on
+        request.
         """
         self.counters.sent("GET")
         async with self._route.asking(url), self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
@@ -218,7 +219,7 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
 
 
 def _with_secrets(settings: dict[str, Any]) -> dict[str, str]:
-    """Remove ``auth`` and ``cookies`` from the session settings. Return the session's headers with both added.
+    """Remove ``auth`` and ``cookies`` from the session settings. Return the session's headers with these secrets.
 
     aiohttp would send ``auth`` and ``cookies`` to the target of every redirect. The redirect guard removes headers that
     contain secrets.

@@ -16,7 +16,7 @@ MOST_PREFIXES = 16
 """Maximum number of prefixes into which character sets such as ``[0-9]`` are expanded."""
 
 FLAT_ABOVE = 16
-"""Number of directories in one page of keys above which listing continues without folding into directories.
+"""Maximum number of directories in one page of keys for which later listings are folded into directories.
 
 If one page contains many directories, each directory has few keys. One flat listing then needs fewer requests than a
 listing of each directory."""

@@ -58,7 +58,7 @@ ListPage: TypeAlias = Callable[[PageRequest], Awaitable[Page]]
 
 
 class KeySearch:
-    """Key search in the buckets of one store. Used from one event loop.
+    """Key search in the buckets of one store. Use each instance from one event loop.
 
     Received pages are kept until a search succeeds. So the retry of a failed search requests only the missing pages,
     and long listings succeed even if single requests fail.

@@ -1,8 +1,9 @@
-"""Lanes: request limiters for parts of a store, shared by all loaders of this process.
+"""Lanes: request limiters for one host or bucket prefix each, shared by all loaders of this process.
 
-A lane covers one host, or one bucket and the first part of its keys, because stores limit requests by these units.
-Each loader has its own event loop and thread, so a lane is a plain object protected by a lock. A waiting request awaits
-a future on its own event loop. The thread that frees capacity resolves the future.
+A lane limits the requests to one host, or to one bucket and the first part of its keys. Stores limit requests per host,
+or per bucket and beginning of the key. Each loader has its own event loop and thread, so a lane is a plain object
+protected by a lock. A request waits for a future on the event loop of its loader. The thread in which another request
+ends resolves the future.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.part_size import PartSize
 
 MAX_LANES: Final = 4096
-"""Maximum number of lanes to keep. The least recently used lanes are discarded."""
+"""Maximum number of lanes (request limiters) to keep. The least recently used lanes are discarded."""
 
 _Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 
 
 class Lane:
-    """Request limiter for one host, with the range size learned for it. Thread-safe.
+    """Request limiter for one host or bucket prefix, and the range size learned from its answers. Thread-safe.
 
     Attributes:
         aimd: Limit on concurrent requests.
@@ -51,15 +52,15 @@ class Lane:
             self.leave()
 
     async def enter(self) -> None:
-        """Wait until another request may be sent. The request counts as in flight until :meth:`leave`.
+        """Wait until another request may be sent. The request counts as in flight until :meth:`leave` is called.
 
-        After a cancellation, the request is not counted.
+        If the wait is cancelled, the request is not counted.
         """
         if not self.enter_at_once():
             await self._wait_in_line()
 
     def enter_at_once(self) -> bool:
-        """Return True and count a request until :meth:`leave`, or return False if it would have to wait."""
+        """Count a request as in flight and return True. Return False if the request would have to wait."""
         with self._lock:
             if self._line or not self._is_open():
                 return False
@@ -67,7 +68,7 @@ class Lane:
             return True
 
     def leave(self) -> None:
-        """Record the end of a request."""
+        """Record the end of a request, which no longer counts as in flight."""
         with self._lock:
             self.in_flight -= 1
             is_awaited = bool(self._line)
@@ -80,7 +81,7 @@ class Lane:
         Args:
             first_byte_s: Seconds from the request to the first byte.
             body_s: Seconds from the first byte to the last.
-            nbytes: Object bytes in the body; 0 for other answers.
+            nbytes: Object bytes in the body; 0 for answers without object data.
         """
         with self._lock:
             self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
@@ -121,7 +122,7 @@ class Lane:
                     self._line.remove(waiter)
 
     def _wake(self) -> None:
-        """Wake as many waiting requests as the limit allows."""
+        """Wake as many waiting requests as the concurrency limit allows."""
         with self._lock:
             room = int(self.aimd.limit) - self.in_flight
             woken = [self._line.popleft() for _ in range(min(room, len(self._line)))]
@@ -139,16 +140,16 @@ _lanes = OfProcess(Lane, MAX_LANES)
 
 
 def lane_of(url: str, endpoint: str) -> Lane:
-    """Return the lane of a URL. All loaders of this process share the lane.
+    """Return the lane (request limiter) of a URL. All loaders of this process share the lane.
 
     Args:
-        endpoint: Custom endpoint of the store; "" for the default one.
+        endpoint: Custom endpoint of the store; "" for the default endpoint.
     """
     return _lanes.named(lane_key(url, endpoint))
 
 
 def lane_key(url: str, endpoint: str) -> str:
-    """Return the key of a URL's lane: the host, or the bucket and the first part of the object key."""
+    """Return the name of a URL's lane: its host, or its bucket and the first part of the object key."""
     host, path = _host_and_path(url, endpoint)
     if host.startswith(("http://", "https://")):
         return host
@@ -162,7 +163,10 @@ def host_key(url: str, endpoint: str) -> str:
 
 
 def _host_and_path(url: str, endpoint: str) -> tuple[str, str]:
-    """Split a URL into host and path. Called for every request; ``urlsplit`` takes longer than signing a request."""
+    """Split a URL into host and path.
+
+    Every request calls this function, and ``urlsplit`` is slower than signing a request.
+    """
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()
     place, _, path = rest.partition("/")

@@ -17,7 +17,7 @@ from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
 
 INLINE_NBYTES = 256 << 10
-"""Largest read to try on the event loop, in bytes. Copying this from the page cache takes 50 us, less than waking a
+"""Largest read to try on the event loop, in bytes. Copying 256 KiB from the page cache takes 50 us, less than waking a
 thread."""
 
 INLINE_NBYTES_PER_STEP = 1 << 20
@@ -27,13 +27,14 @@ INLINE_NBYTES_PER_STEP = 1 << 20
 class LocalStore:
     """Store for local files.
 
-    Small reads of open, cached files run on the event loop. Other reads run on worker threads, several per hop. Shards
-    are named by plain paths: ``file://`` and ``~`` are resolved, and relative paths stay relative. The version of a
-    file consists of its modification time and size. Files that are replaced while they are read are detected.
+    Small reads of open, cached files run on the event loop. Other reads run on worker threads, with several reads per
+    call. The URL of a shard is a plain path: ``file://`` and ``~`` are resolved, and relative paths stay relative. The
+    version of a file consists of its modification time and size. Files that are replaced while they are read are
+    detected.
 
     Args:
         run_blocking: Runs blocking calls on a worker thread.
-        direct: Bypass the page cache (O_DIRECT). If a file system refuses, one warning is logged.
+        direct: Bypass the page cache (O_DIRECT). If a file system does not support O_DIRECT, one warning is logged.
     """
 
     def __init__(self, run_blocking: RunBlocking, *, direct: bool = False) -> None:
@@ -74,7 +75,7 @@ class LocalStore:
         self._reader.close()
 
     def _read_cached(self, read: FileRead) -> int:
-        """Copy the bytes that are available without waiting. Return their number."""
+        """Copy the bytes that can be read without waiting. Return the number of copied bytes."""
         nbytes = len(read.buffer)
         if nbytes > INLINE_NBYTES or nbytes + self._copied_in_step > INLINE_NBYTES_PER_STEP:
             return 0

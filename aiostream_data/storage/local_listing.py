@@ -16,7 +16,7 @@ from aiostream_data.storage.near_names import nearest_names
 from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
 
 NAMED_FILES: Final = 5
-"""Number of files of the folder that a NoMatchError names."""
+"""Number of existing files in the folder that the message of a NoMatchError lists."""
 
 LISTED_FILES: Final = 10_000
 """Maximum number of directory entries read for a NoMatchError message. A folder may contain millions."""
@@ -48,12 +48,12 @@ def check_regular(path: str, status: os.stat_result) -> None:
 
 
 def file_version(status: os.stat_result) -> str:
-    """Return the version of a file: its modification time and size. Copies that keep the time have the same version."""
+    """Return the version of a file: its modification time and size. Copies with an equal time have an equal version."""
     return f"{status.st_mtime_ns:x}-{status.st_size:x}"
 
 
 def match_files(pattern: str) -> list[ShardRef]:
-    """Return the regular files matching ``pattern``, sorted by path. Wildcards do not match hidden names."""
+    """Return the regular files matching ``pattern``, sorted by path. Wildcards do not match names of hidden files."""
     root = plan_listing(pattern).prefix.rpartition("/")[0]
     root = root or ("/" if pattern.startswith("/") else "")
     below = pattern[len(root) :].lstrip("/").split("/")
@@ -65,12 +65,12 @@ def match_files(pattern: str) -> list[ShardRef]:
 
 
 def why_missing(path: str) -> str:
-    """Return an error clause that explains why a path without wildcards was not found; "" if the path exists."""
+    """Explain why a path without wildcards was not found, for an error message. Return "" if the path exists."""
     return "" if os.path.exists(path) else why_no_match(path)
 
 
 def why_no_match(pattern: str) -> str:
-    """Return an error clause that explains why no file matches a pattern, or "" if unknown."""
+    """Explain why no file matches a pattern, for an error message. Return "" if the reason is unknown."""
     if os.path.exists(pattern):
         return f"; a file with this exact name exists: escape its wildcards *, ? and [ as {escaped(pattern)}"
     root = plan_listing(pattern).prefix.rpartition("/")[0]
@@ -81,7 +81,7 @@ def why_no_match(pattern: str) -> str:
 
 
 def _holds(folder: str, wanted: str) -> str:
-    """Return an error clause with the folder's file names most similar to ``wanted`` and the number of other files."""
+    """For an error message, list the folder's file names most similar to ``wanted``, and count the other files."""
     try:
         with os.scandir(folder) as listing:
             names = [entry.name + "/" * entry.is_dir() for entry in islice(listing, LISTED_FILES)]
@@ -100,7 +100,7 @@ def _shard(path: str, status: os.stat_result) -> ShardRef:
 
 
 def _descend(directory: str, segments: list[re.Pattern[str]]) -> Iterator[ShardRef]:
-    """Yield the matching files level by level, entering only directories whose names match."""
+    """Yield the matching files, one directory level after another. Only directories with matching names are scanned."""
     first, rest = segments[0], segments[1:]
     for path, entry in _entries(directory):
         if not first.fullmatch(entry.name):
@@ -113,7 +113,7 @@ def _descend(directory: str, segments: list[re.Pattern[str]]) -> Iterator[ShardR
 
 
 def _walk(directory: str, matches: re.Pattern[str]) -> Iterator[ShardRef]:
-    """Yield the matching files of a directory tree. Links to directories are not followed: they may form cycles."""
+    """Yield the matching files of a directory tree. Links to directories may form cycles and are not followed."""
     for path, entry in _entries(directory):
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(path, matches)

@@ -17,7 +17,7 @@ class _Object(NamedTuple):
 
 
 _objects: dict[str, _Object] = {}
-"""Stored objects, keyed by path without scheme. All stores of the process share them."""
+"""Stored objects, keyed by path without scheme. All stores of the process share these objects."""
 _generations = itertools.count(1)
 
 
@@ -32,7 +32,10 @@ def clear() -> None:
 
 
 class MemoryStore:
-    """Store that reads objects stored by :func:`put`. Reads never wait, so they cannot be cancelled halfway."""
+    """Store that reads objects stored by :func:`put`.
+
+    A read never waits, so a read cannot be interrupted by a cancellation.
+    """
 
     async def info(self, url: str) -> ShardRef:
         data, version = _find(url)

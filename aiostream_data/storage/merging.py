@@ -8,19 +8,19 @@ from typing import Final, NamedTuple
 from aiostream_data.rows.records import ByteRange
 
 MAX_GAP_NBYTES: Final = 256 << 10
-"""Largest gap between merged ranges, in bytes: about the amount a connection transfers during one request latency."""
+"""Largest gap between merged ranges, in bytes. A connection transfers about 256 KiB during one request latency."""
 
 MAX_WASTE: Final = 0.5
 """Maximum ratio of unneeded bytes to needed bytes in a merged range."""
 
 
 class MergedRange(NamedTuple):
-    """Range to request, with the wanted ranges that lie in it.
+    """Byte range to request, with the numbers of the wanted ranges that it contains.
 
     Attributes:
         start: Offset of the first byte.
         stop: Offset after the last byte.
-        numbers: Indices of the wanted ranges in it, ordered by their start.
+        numbers: Indices of the wanted ranges in the merged range, ordered by the start of the ranges.
     """
 
     start: int
@@ -32,7 +32,7 @@ class MergedRange(NamedTuple):
         return self.stop - self.start
 
     def cut(self, answer: memoryview, wanted: Sequence[ByteRange]) -> Iterator[tuple[int, memoryview]]:
-        """Yield the index and the bytes of every wanted range. The bytes are views into ``answer``."""
+        """Yield the index and the bytes of every wanted range. The yielded bytes are views into ``answer``."""
         for number in self.numbers:
             part = wanted[number]
             yield number, answer[part.start - self.start : part.stop - self.start]
@@ -44,13 +44,13 @@ def merged_ranges(
     max_waste: float = MAX_WASTE,
     max_nbytes: int = 4 << 20,
 ) -> list[MergedRange]:
-    """Return the ranges to request, in ascending order. Each wanted range lies within one of them.
+    """Return the ranges to request, in ascending order. Each wanted range lies within one requested range.
 
     Args:
-        ranges: Wanted ranges in any order. They may overlap or be empty.
+        ranges: Wanted ranges in any order. The ranges may overlap or be empty.
         max_gap: Largest gap between merged ranges, in bytes.
         max_waste: Maximum ratio of unneeded to needed bytes in a merged range.
-        max_nbytes: Maximum size of a merged range. Larger wanted ranges are not merged.
+        max_nbytes: Maximum size of a merged range. Wanted ranges above this size are not merged.
     """
     merged: list[MergedRange] = []
     useful = 0  # wanted bytes in the last merged range

@@ -1,8 +1,8 @@
-"""Meters: enforce the user's rate and connection limits per host or bucket, for all loaders of this process.
+"""Meters: objects that enforce the user's rate and connection limits per host or bucket, for all loaders of a process.
 
 Each loader has its own event loop and thread, so a meter is a plain object protected by a lock. Every loader waits
-according to its own limits, and its requests count toward the limits of all loaders. Loaders without limits neither
-wait nor count.
+according to its own limits, and its requests count toward the limits of all loaders. Loaders without limits do not
+wait, and their requests are not counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.token_bucket import TokenBucket
 
 MAX_METERS: Final = 1024
-"""Maximum number of meters to keep. The least recently used meters are discarded."""
+"""Maximum number of meters (rate limiters) to keep. The least recently used meters are discarded."""
 
 
 class _Waiter(NamedTuple):
@@ -44,9 +44,11 @@ class Meter:
         self._line: deque[_Waiter] = deque()
 
     async def enter(self, caps: Caps, nbytes: int) -> None:
-        """Wait until a request for ``nbytes`` may be sent. The request counts as in flight until :meth:`leave`.
+        """Wait until a request for ``nbytes`` may be sent.
 
-        After a cancellation, the request is not counted.
+        The request counts as in flight until :meth:`leave` is called.
+
+        If the wait is cancelled, the request is not counted.
         """
         with self._lock:
             wait_s = self._reserve(caps, nbytes)
@@ -64,7 +66,8 @@ class Meter:
     async def passage(self, caps: Caps, nbytes: int) -> AsyncIterator[None]:
         """Wait until a request for ``nbytes`` may be sent, then enter the block that sends it.
 
-        If the block raises a StorageError, its ``waited_s`` is set to the waiting time. Retries do not count that time.
+        If the block raises a StorageError, the error's ``waited_s`` is set to the waiting time. The time limit of
+        retries does not include this time.
         """
         asked = self._clock()
         with paused_deadline():
@@ -79,7 +82,7 @@ class Meter:
             self.leave(caps)
 
     def leave(self, caps: Caps) -> None:
-        """Record the end of a request."""
+        """Record the end of a request, which no longer counts as in flight."""
         if caps.connections is not None:
             with self._lock:
                 self.in_flight -= 1
@@ -115,7 +118,7 @@ class Meter:
             raise
 
     def _step_out(self, waiter: _Waiter) -> None:
-        """Remove a waiter from the queue, or release its slot if it was woken just before it stopped waiting."""
+        """Remove a waiting request from the queue. If the request was already woken, release its connection slot."""
         with self._lock:
             if waiter in self._line:
                 self._line.remove(waiter)
@@ -124,7 +127,7 @@ class Meter:
         self._wake()
 
     def _wake(self) -> None:
-        """Assign free slots to the first waiters in the queue and wake them."""
+        """Assign free connection slots to the first requests in the queue, and wake these requests."""
         gone: list[_Waiter] = []
         with self._lock:
             while self._line and self.in_flight < self._line[0].most:
@@ -146,9 +149,9 @@ _meters = OfProcess(Meter, MAX_METERS)
 
 
 def meter_of(url: str, endpoint: str) -> Meter:
-    """Return the meter of a URL's host or bucket. All loaders of this process share the meter.
+    """Return the meter (rate limiter) of a URL's host or bucket. All loaders of this process share the meter.
 
     Args:
-        endpoint: Custom endpoint of the store; "" for the default one.
+        endpoint: Custom endpoint of the store; "" for the default endpoint.
     """
     return _meters.named(host_key(url, endpoint))

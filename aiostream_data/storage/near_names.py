@@ -9,13 +9,15 @@ from os.path import commonprefix
 from typing import Final
 
 COMPARED: Final = 100
-"""Maximum number of names compared in full, at 50 us each: those with the longest common prefix and suffix."""
+"""Maximum number of names to compare fully (50 us per name). Names with the longest common prefix and suffix are
+chosen."""
 
 
 def nearest_names(wanted: str, names: Collection[str], most: int) -> list[str]:
     """Return at most ``most`` names, most similar to ``wanted`` first. Equally similar names are sorted.
 
-    If none of them is a folder, the most similar folder takes the last place: the pattern may lack a folder level.
+    If none of these names is a folder, the last name is replaced by the most similar folder. The pattern may lack a
+        folder level.
 
     Args:
         names: Names in one folder. Names of subfolders end with a slash.

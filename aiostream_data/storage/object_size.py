@@ -1,4 +1,4 @@
-"""Validate object sizes reported by a store before memory is reserved or ranges are requested."""
+"""Validate object sizes reported by a store, before reserving memory or requesting ranges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DECIMAL: Final = re.compile(r"[0-9]{1,16}")
 
 
 def as_object_nbytes(url: str, told: object) -> int:
-    """Convert a reported size, an integer or decimal digits, to an int.
+    """Convert an object size reported by a store (an integer or decimal digits) to an int.
 
     Args:
         url: URL of the object or of its listing, for the error message.
@@ -35,7 +35,7 @@ def as_object_nbytes(url: str, told: object) -> int:
 
 
 def check_sizes(shards: Iterable[ShardRef]) -> None:
-    """Check all known object sizes.
+    """Check all known object sizes in a list of shards.
 
     Raises:
         WrongAnswerError: A size is negative or larger than `MOST_NBYTES`.

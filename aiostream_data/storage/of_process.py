@@ -1,4 +1,5 @@
-"""Process-wide registry of shared objects by name. Objects are created on first use; a forked child starts empty."""
+"""Process-wide registry of shared objects by name. Objects are created on first use. A forked child process starts with
+an empty registry."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class OfProcess(Generic[T]):
             os.register_at_fork(after_in_child=self._begin_anew)
 
     def named(self, name: str) -> T:
-        """Return the object registered under a name. Create it if it does not exist."""
+        """Return the object registered under a name. Create the object if it does not exist."""
         with self._lock:
             found = self._known.get(name)
             if found is not None:

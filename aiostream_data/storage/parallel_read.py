@@ -1,4 +1,4 @@
-"""Fill one buffer with several concurrent requests. Each request writes directly to its place in the buffer."""
+"""Fill one buffer with several concurrent requests. Each request writes directly to its part of the buffer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReadsInto(Protocol):
 
 
 def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None) -> list[ByteRange]:
-    """Return the parts in which to request the first ``nbytes`` of an object. An empty object has no parts.
+    """Split the first ``nbytes`` bytes of an object into parts to request. An empty object has no parts.
 
     Small objects are requested as one part. Objects without a known version are also requested as one part, because a
     mix of parts from two versions could not be detected.
@@ -39,14 +39,14 @@ async def read_parts(
 ) -> None:
     """Read parts of an object into the buffer, each at its offset in the object.
 
-    No request writes to the buffer after this coroutine has returned, raised or been cancelled.
+    After this coroutine has returned, raised or been cancelled, no request writes to the buffer.
 
     Args:
         buffer: Memory for the object, owned by the caller.
         at_once: Maximum number of concurrent requests.
 
     Raises:
-        StorageError: A part cannot be read. The error is that of the first failed part.
+        StorageError: A part cannot be read. The error of the first failed part is raised.
     """
     if len(parts) < 2:
         for part in parts:

@@ -1,11 +1,11 @@
-"""Learn a good range size for one lane from the latency and throughput of recent answers.
+"""Choose the size of range requests to one host or bucket, from the latency and throughput of recent answers.
 
-Each request has a latency, independent of its size, during which its connection is idle. Ranges are sized so that this
-latency is about a quarter of the total time of a range. Low-latency stores get small ranges, which arrive quickly and
-stay in the processor's cache. Distant stores with high throughput get large ranges. A smaller latency share would not
-pay off: other requests use the bandwidth meanwhile, and large ranges need more new memory. Sizes are powers of two and
-change by one step per answer, so that memory blocks can be reused. This module does no I/O and reads no clock: callers
-pass all times.
+Each request has a latency, independent of its size, during which the connection is idle. Range sizes are chosen so that
+the latency is about a quarter of the time of a request. For stores with low latency, ranges are small: small ranges
+arrive quickly and stay in the processor's cache. For distant stores with high throughput, ranges are large. A smaller
+latency share has no benefit: other requests use the bandwidth during the latency, and larger ranges need more memory.
+Range sizes are powers of two, and an answer doubles or halves the size at most, so that memory blocks can be reused.
+This module does no I/O and reads no clock, because callers pass all times.
 """
 
 from __future__ import annotations
@@ -14,32 +14,34 @@ from dataclasses import dataclass
 from typing import Final
 
 START: Final = 4 << 20
-"""Initial range size. At 20 ms latency and 80 MB/s, it reaches 90 % of the throughput of larger ranges."""
+"""Initial range size. At 20 ms latency and 80 MB/s, this size reaches 90 % of the throughput of larger ranges."""
 
 LEAST: Final = 1 << 20
 MOST: Final = 32 << 20
 
 WAIT_SHARE: Final = 1 / 4
-"""Target ratio of latency to the total time of a range."""
+"""Target ratio of the latency of a request to its total time."""
 
 TELLING_NBYTES: Final = 256 << 10
-"""Minimum body size for a throughput sample. Smaller bodies arrive together with their first byte."""
+"""Minimum size in bytes of a body from which throughput is measured. Smaller bodies arrive at once with their first
+byte."""
 
 TOO_SMALL: Final = 1.5
 TOO_LARGE: Final = 1 / 3
-"""The range size changes if its target is above `TOO_SMALL` times or below `TOO_LARGE` times the current size."""
+"""The range size changes if the target is above `TOO_SMALL` times or below `TOO_LARGE` times the current size."""
 
 _KEPT: Final = 0.8
-"""Weight of the previous throughput samples when an answer is added."""
+"""Factor by which earlier throughput measurements are multiplied when an answer is added."""
 
 _NEARER: Final = 0.5
 _FARTHER: Final = 0.25
-"""Weights of one answer in the latency estimate: `_NEARER` lowers the estimate, `_FARTHER` raises it."""
+"""Weight of one answer in the latency estimate: `_NEARER` if the answer lowers the estimate, `_FARTHER` if it raises
+it."""
 
 
 @dataclass(slots=True)
 class PartSize:
-    """Range size of one lane.
+    """Range size for requests to one host or bucket.
 
     Attributes:
         nbytes: Recommended range size in bytes.
@@ -57,8 +59,8 @@ class PartSize:
             nbytes: Size of the body.
             first_byte_s: Seconds from the request to the first byte.
             body_s: Seconds from the first byte to the last.
-            in_flight: Number of requests in flight, including this one. A late answer among many counts less, because
-                it also waited for the others.
+            in_flight: Number of requests in flight, including this one. With many requests in flight, a late answer has
+                less weight, because this answer also waited for other answers.
         """
         self._learn_wait(first_byte_s, in_flight)
         if nbytes < TELLING_NBYTES:
@@ -80,7 +82,7 @@ class PartSize:
         return MOST if wait_s * self._body_nbytes >= MOST * self._body_s else wait_s * self._body_nbytes / self._body_s
 
     def _step(self, wanted: float) -> None:
-        """Change the size by one power of two if it is far from ``wanted``."""
+        """Double or halve the range size if the size differs much from ``wanted``."""
         if wanted > TOO_SMALL * self.nbytes:
             self.nbytes = min(MOST, 2 * self.nbytes)
         elif wanted < TOO_LARGE * self.nbytes:

@@ -1,4 +1,4 @@
-"""Compile glob patterns to regular expressions, and plan the listings that find their matches.
+"""Compile glob patterns to regular expressions, and plan the listings of a store that find all matches.
 
 Wildcards are those of :mod:`glob`: ``*`` and ``?`` stay within one path segment, ``[..]`` is a set of
 characters, and a segment ``**`` matches zero or more segments.
@@ -13,7 +13,7 @@ _FIRST_MAGIC = re.compile(r"[*?\[]")
 
 
 class Listing(NamedTuple):
-    """Listing of a flat key space that contains every match of a pattern.
+    """Listing of object keys that contains every match of a pattern.
 
     Attributes:
         prefix: Common prefix of all matches.
@@ -38,7 +38,7 @@ def compile_pattern(pattern: str, *, skip_hidden: bool = False) -> re.Pattern[st
 
     Args:
         pattern: Segments joined by ``/``.
-        skip_hidden: Do not match a leading dot of a segment with a wildcard, as in shells.
+        skip_hidden: If True, a wildcard at the beginning of a segment does not match a dot, as in shells.
     """
     guard = r"(?!\.)" if skip_hidden else ""
     parts: list[str] = []
@@ -59,7 +59,7 @@ def escaped(name: str) -> str:
 
 
 def hint_of(pattern: str) -> str:
-    """Return an error clause that explains brackets if ``pattern`` contains "[", else ""."""
+    """If ``pattern`` contains "[", return a hint about brackets for an error message, else ""."""
     return "; [ starts a character set: write [[] to match the character [" if "[" in pattern else ""
 
 
@@ -84,7 +84,7 @@ def _segment_regex(segment: str) -> str:
 
 
 def _read_set(segment: str, position: int) -> tuple[str, int]:
-    """Return the regex of the set whose "[" precedes ``position``, and the position after the set."""
+    """Convert the character set whose "[" precedes ``position`` to a regex. Also return the position after the set."""
     negated = segment[position : position + 1] in ("!", "^")
     start = position + negated
     stop = segment.find("]", start + 1)
@@ -101,5 +101,5 @@ def _read_set(segment: str, position: int) -> tuple[str, int]:
 
 
 def _has_backward_range(members: str) -> bool:
-    """Return True for a range such as ``z-a``. It matches nothing, and ``re`` would raise an error for it."""
+    """Return True for a range such as ``z-a``. Such a range matches nothing, and ``re`` would raise an error."""
     return any(members[i] == "-" and members[i - 1] > members[i + 1] for i in range(1, len(members) - 1))

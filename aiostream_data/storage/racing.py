@@ -1,8 +1,8 @@
-"""Await an operation in the caller's task, start a second one if it is late, and use the first result.
+"""Await an operation in the caller's task, start a second operation if the first is late, and use the first result.
 
-Nearly always the first operation finishes in time. So it runs without a task of its own, and only an alarm is set. If
-the second operation finishes first, it cancels the caller's task, as :func:`asyncio.timeout` does. This module then
-undoes that cancellation. Cancellations from outside are still raised.
+The first operation nearly always finishes in time. So the first operation runs without its own task, and only an alarm
+is set. If the second operation finishes first, the caller's task is cancelled, as in :func:`asyncio.timeout`. This
+module then undoes the cancellation. Cancellations by other code are still raised.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ async def first_of_two(
     make_second: Callable[[], Coroutine[Any, Any, None] | None],
     alarms: Alarms,
 ) -> bool:
-    """Run ``first``, and a second operation if ``first`` is late. Return True if the second finished first.
+    """Run ``first``, and a second operation if ``first`` is late. Return True if the second operation finished first.
 
     Both operations have ended when this coroutine returns or raises.
 
     Args:
-        wait_s: Seconds after which the second operation starts.
-        make_second: Creates the second operation, or returns None to start none. Called at most once.
-        alarms: Alarms of the running event loop.
+        wait_s: Seconds to wait for ``first`` before the second operation is started.
+        make_second: Creates the second operation, or returns None to start no second operation. Called at most once.
+        alarms: Scheduler of timed callbacks on the running event loop.
 
     Raises:
-        StorageError: ``first`` failed, and the second operation failed or was not started. The error is that of
-            ``first``.
+        StorageError: ``first`` failed, and the second operation failed or was not started. The error of ``first`` is
+            raised.
     """
     caller = asyncio.current_task()
     assert caller is not None, "this is awaited by a task"
@@ -93,7 +93,7 @@ async def _succeeds(second: asyncio.Task[None]) -> bool:
 
 
 async def _end(second: asyncio.Task[None]) -> None:
-    """Cancel ``second`` if it is not done. Wait until it has ended and no longer writes to its buffer."""
+    """Cancel ``second`` if not done. Wait until ``second`` has ended and no longer writes to its buffer."""
     if not second.done():
         second.cancel()
         await asyncio.wait([second])

@@ -7,37 +7,37 @@ from collections.abc import Callable, Iterator
 from aiostream_data.rows.records import ByteRange
 
 FIRST_NBYTES = 1 << 20
-"""Size of the first range of an object. It is small, so that the first record arrives early."""
+"""Size in bytes of the first range of an object. The size is small, so that the first record arrives early."""
 
 NEXT_NBYTES = 4 << 20
-"""Size of the following ranges if the store's latency is unknown: large enough to make the latency a small share.
+"""Size of all later ranges if the store's latency is unknown. Large ranges reduce the share of time lost to latency.
 
 If the latency is known, :class:`~.part_size.PartSize` provides the size."""
 
 AMONG_MANY_NBYTES = 256 << 10
-"""Size of the first range if rows of many objects are mixed, because the first output row waits for all objects.
+"""First range size if rows of many objects are mixed. The size is small, as the first output row needs all objects.
 
-The following ranges then have the size `FIRST_NBYTES`."""
+If rows of many objects are mixed, all later ranges have the size `FIRST_NBYTES`."""
 
 LEAST_NBYTES = 64 << 10
-"""Minimum size of a range, even if the memory limit leaves less for each open object."""
+"""Minimum size of a range in bytes, even if the memory limit allows less per open object."""
 
 LIMIT_SHARE = 64
-"""A range takes at most this fraction (1/64) of the memory limit, so that many shards can be open at once."""
+"""A range uses at most this fraction (1/64) of the memory limit, so that many shards can be open at once."""
 
 OPEN_SHARE = 4
-"""One range per open object may take at most this fraction (1/4) of the memory limit in total.
+"""If one range per open object is in memory, all ranges use at most this fraction (1/4) of the memory limit.
 
-The rest is left because the output order may require a second range of each object."""
+The rest of the limit stays free, because the output order may require a second range of each object."""
 
 LEFT_SHARE = 4
-"""Ranges exceed `NEXT_NBYTES` only if all ranges in flight are at most this fraction (1/4) of the object's rest."""
+"""Ranges exceed `NEXT_NBYTES` only if all ranges in flight are at most 1/4 of the object's remaining bytes."""
 
 
 def range_sizes(
     memory_limit: int, open_at_once: int, among_many: bool, part_nbytes: int | None = None
 ) -> tuple[int, int]:
-    """Return the sizes of the first range of an object and of all others, under a memory limit in bytes.
+    """Return the size of the first range and the size of all later ranges of an object, within the memory limit.
 
     Args:
         open_at_once: Number of objects read concurrently.
@@ -52,9 +52,10 @@ def range_sizes(
 
 
 def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
-    """Return a size for the next ranges, so that the ranges in flight are at most a quarter of the object's rest.
+    """Return a size for the next ranges, so that ranges in flight are at most a quarter of the remaining bytes.
 
-    Larger ranges would hold nearly the whole shard in memory and load its end over only a few connections.
+    With larger ranges, nearly the complete shard would be in memory, and few connections would load the end of the
+    shard.
 
     Args:
         size: Maximum size in bytes.
@@ -68,12 +69,13 @@ def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
 def plan_ranges(
     nbytes: int, first: int = FIRST_NBYTES, following: int | Callable[[int], int] = NEXT_NBYTES, start: int = 0
 ) -> Iterator[ByteRange]:
-    """Yield ranges that cover bytes ``start`` to ``nbytes`` in order.
+    """Yield consecutive byte ranges from ``start`` to ``nbytes``.
 
-    A rest of at most half a range is joined to the preceding range. An empty object has no ranges.
+    Remaining bytes of at most half a range are added to the preceding range. An empty object has no ranges.
 
     Args:
-        following: Size of the other ranges, or a function that returns the size for a number of remaining bytes.
+        following: Size of all ranges after the first, or a function that computes the size from the number of remaining
+            bytes.
     """
     size = first
     while start < nbytes:

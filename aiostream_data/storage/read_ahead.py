@@ -1,4 +1,4 @@
-"""Adapt the number of concurrent range requests for one object: more while the reader waits for bytes."""
+"""Adapt the number of concurrent range requests for one object. The number grows while the reader waits for bytes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 LEAST: Final = 2
-"""Minimum number of ranges: one being read and one in flight."""
+"""Minimum number of ranges: one that is being processed and one in flight."""
 
 MOST: Final = 64
 """Maximum number of ranges in flight for all open objects together."""
 
 MEMORY_SHARE: Final = 3 / 8
-"""Fraction of the memory limit for ranges in flight. The rest is kept for ranges that the output order needs first."""
+"""Fraction of the memory limit for ranges in flight. The rest is free for ranges that the output order needs first."""
 
 PATIENCE: Final = 32
 """Number of consecutive ranges that must arrive in time before read-ahead shrinks by one range."""
@@ -20,11 +20,11 @@ PATIENCE: Final = 32
 
 @dataclass(slots=True)
 class ReadAhead:
-    """Read-ahead controller of one object: each range that arrives late increases the number of concurrent ranges.
+    """Read-ahead controller of one object. Each range that arrives late increases the number of concurrent ranges.
 
-    Until the first range arrives in time, every late range doubles the number, so that a few round trips suffice to
-    use the bandwidth. So read-ahead is small for near stores and large for distant ones. Read-ahead also stays small
-    if training is slower than the network.
+    Until a range arrives in time, every late range doubles the number. So a few round trips are sufficient to use the
+    full bandwidth. Read-ahead is small for near stores and large for distant stores. Read-ahead also stays small if
+    training is slower than the network.
 
     Attributes:
         ranges: Recommended number of concurrent ranges.
@@ -35,7 +35,7 @@ class ReadAhead:
     _doubles: bool = True
 
     def took(self, most: int, *, was_there: bool) -> None:
-        """Record whether a range had arrived when the reader needed it.
+        """Record whether a range had arrived when the reader needed the range.
 
         Args:
             most: Maximum number of concurrent ranges; see :func:`most_ahead`.
@@ -53,6 +53,6 @@ class ReadAhead:
 
 
 def most_ahead(memory_limit: int, open_at_once: int, range_nbytes: int) -> int:
-    """Return the maximum number of concurrent ranges per object, with ``open_at_once`` objects read concurrently."""
+    """Return the maximum number of concurrent ranges per object if ``open_at_once`` objects are read concurrently."""
     held = int(memory_limit * MEMORY_SHARE) // (open_at_once * range_nbytes)
     return max(LEAST, min(MOST // open_at_once, held))

@@ -1,8 +1,8 @@
-"""Run file reads on worker threads, with several waiting reads per hop.
+"""Run file reads on worker threads, with several reads per hop (one call on a worker thread).
 
-A hop to a thread and back costs as much as copying some hundred kilobytes. So reads requested in one step of the event
-loop, or while all threads are busy, are distributed evenly over one hop per thread. A hop performs its reads one after
-another. Each large read gets a separate hop.
+A call on a worker thread (a hop) takes as long as copying some hundred kilobytes. So reads requested in one step of the
+event loop, or while all threads are busy, are distributed evenly over one hop per thread. A worker thread performs the
+reads of a hop one after another. Each large read runs in a separate hop.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from aiostream_data.storage.blocking import wait_to_end
 from aiostream_data.storage.file_reads import FileRead, FileReader
 
 HOPS_AT_ONCE = 4
-"""Maximum number of concurrent hops: the number of the engine's reader threads."""
+"""Maximum number of concurrent hops (calls on worker threads): the number of the engine's reader threads."""
 
 READS_PER_HOP = 16
 
 HOP_NBYTES = 1 << 20
-"""Maximum bytes per hop with several reads, because the first read of a hop waits for the last one."""
+"""Maximum bytes of a hop with several reads. The limit is small, because all reads of a hop wait for the last read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,7 @@ class _Waiting:
 
 
 class ReadHops:
-    """Scheduler of file reads on worker threads. Used from one event loop."""
+    """Scheduler of file reads on worker threads. Use each instance from one event loop."""
 
     def __init__(self, run_blocking: RunBlocking, reader: FileReader) -> None:
         self._run_blocking = run_blocking
@@ -44,7 +44,7 @@ class ReadHops:
         self._is_due = False
 
     async def read(self, read: FileRead) -> None:
-        """Perform a read on a worker thread. When cancelled during the read, wait until the thread has finished it.
+        """Perform a read on a worker thread. If the caller is cancelled, wait until the read has ended.
 
         Raises:
             StorageError, OSError: The read failed.
@@ -65,7 +65,7 @@ class ReadHops:
             raise
 
     async def aclose(self) -> None:
-        """Wait for all running hops."""
+        """Wait for all running hops (calls on worker threads)."""
         for hop in tuple(self._hops):
             await _end_of(hop)
 
@@ -81,7 +81,7 @@ class ReadHops:
             hop.add_done_callback(partial(self._hop_ended, share))
 
     def _share(self, threads: int) -> list[_Waiting]:
-        """Remove the next thread's share of the waiting reads from the queue: at least one read."""
+        """Remove at least one waiting read from the queue: the share of the next worker thread."""
         most = min(READS_PER_HOP, -(-len(self._waiting) // threads))
         share = [self._waiting.popleft()]
         nbytes = len(share[0].read.buffer)
@@ -113,7 +113,7 @@ def _settle(ended: asyncio.Future[None], error: BaseException | None) -> None:
 
 
 async def _end_of(running: asyncio.Future[Any]) -> None:
-    """Wait until ``running`` is done, even if the caller is cancelled. Ignore its result."""
+    """Wait until the future ``running`` is done, even if the caller is cancelled. Ignore the result of the future."""
     await wait_to_end(asyncio.ensure_future(asyncio.wait([running])))
     if not running.cancelled():
         running.exception()  # mark the exception as retrieved

@@ -1,9 +1,9 @@
 """Follow redirects safely: send no secrets to other origins, and never redirect from HTTPS to HTTP.
 
-The built-in client follows no redirects; it leaves redirected requests to the store's library. All store libraries
-send requests with aiohttp. Before following a redirect, aiohttp calls a trace function with the headers of the next
-request. The trace function raises an error to refuse the redirect, or removes unsafe headers. Removed headers stay
-removed, even if a later redirect leads back to the first origin.
+The built-in HTTP client follows no redirects; redirected requests are repeated with the store's library. All store
+libraries send requests with aiohttp. Before following a redirect, aiohttp calls a trace function with the headers of
+the next request. The trace function raises an error to refuse the redirect, or removes unsafe headers. Removed headers
+stay removed, even if a later redirect leads back to the first origin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import yarl
 
 KEPT: Final = frozenset({"range", "if-match", "accept-encoding"})
-"""Headers that may be sent to another origin. Others may contain a secret: a token, a cookie or an encryption key."""
+"""Headers that may be sent to another origin. Other headers may contain a token, a cookie or an encryption key."""
 
 
 def redirect_guard() -> aiohttp.TraceConfig:

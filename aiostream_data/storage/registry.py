@@ -11,7 +11,7 @@ from aiostream_data.redaction import shown_option
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
 
 StoreFactory: TypeAlias = Callable[[StoreOptions, RunBlocking], Store]
-"""Function that creates a store from ``storage_options``. Runs on the event loop of the store and must not block."""
+"""Function that creates a store from ``storage_options``. The function runs on the event loop and must not block."""
 
 
 def _local(options: StoreOptions, run_blocking: RunBlocking) -> Store:
@@ -61,7 +61,7 @@ _factories: dict[str, StoreFactory] = {
 
 
 def register_store(scheme: str, factory: StoreFactory | None) -> None:
-    """Register a store factory for a URL scheme in this process, replacing an earlier one.
+    """Register a store factory for a URL scheme in this process. An earlier factory of this scheme is replaced.
 
     Args:
         scheme: URL scheme in lower case, without ``://``.
@@ -81,8 +81,8 @@ def register_store(scheme: str, factory: StoreFactory | None) -> None:
 def open_store(scheme: str, options: StoreOptions, run_blocking: RunBlocking) -> Store:
     """Return a new store for ``scheme``. The caller closes it. Does no I/O.
 
-    Schemes without a registered store use fsspec, which is imported at the first request. Errors about unknown schemes
-    (PlanError) or missing packages (MissingExtraError) are therefore raised at the first request.
+    Schemes without a registered store use fsspec, which is imported at the first request. Therefore the first request
+    raises an error for an unknown scheme (PlanError) or a missing package (MissingExtraError).
     """
     factory = _factories.get(scheme)
     if factory is not None:

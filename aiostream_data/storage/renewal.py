@@ -1,4 +1,4 @@
-"""Renew expired credentials once for all requests that the store refused because of them."""
+"""Renew expired credentials only once, for all requests that the store refused because of these credentials."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Renewal:
-    """Credential renewal of one store, on one event loop.
+    """Renews the credentials of one store, on one event loop.
 
     Args:
-        renew: ``await renew()`` loads the credentials again from files, environment or metadata service.
+        renew: Coroutine function that loads the credentials again from files, environment or metadata service.
     """
 
     def __init__(self, renew: Callable[[], Awaitable[None]]) -> None:
@@ -24,10 +24,12 @@ class Renewal:
         self.renewed = 0
 
     async def trying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of ``await attempt()``. If the credentials have expired, renew them and retry once.
+        """Return the result of ``await attempt()``.
+
+        If the credentials have expired, renew the credentials and retry once.
 
         Raises:
-            CredentialsError: The renewed credentials have also expired, or no credentials were found.
+            CredentialsError: The renewed credentials have expired, or no credentials were found.
         """
         before = self.renewed
         try:

@@ -1,9 +1,9 @@
 """Retry transient storage failures: the retry policy, and the store wrapper that applies it.
 
-The unit of retry is one byte range, including its body. After an interrupted body, the retry resumes behind the last
-good byte of the same object version. If the version is unknown, the whole range is requested again. Permanent errors
-(not found, denied, credentials, short objects) are raised at once. A deadline cancels an attempt that is still in
-progress when the total time is over.
+The unit of retry is one byte range, including its body. If the transfer of a body is interrupted, the retry requests
+only the missing bytes of the same object version. If the version of the object is unknown, the retry requests the
+complete range. Permanent errors (not found, denied, credentials, short objects) are raised at once. If an attempt is
+still in progress when the total time limit passes, a deadline cancels the attempt.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError, WrongAns
 _SILENT = (StoreUnreachableError, StoreTimeoutError)
 _LOGGER = logging.getLogger("aiostream_data")
 _TELL_AFTER_S = 10.0
-"""Seconds of failing attempts before a warning is logged, and between two warnings."""
+"""Seconds of failed attempts before the first warning is logged, and minimum seconds between two warnings."""
 _YEAR_S = 365.0 * 86_400
 """Longest deadline in seconds, because event loops do not accept infinity as a time."""
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return True if the same request may succeed later."""
+    """Return True if a retry of the failed request may succeed."""
     return isinstance(error, _TRANSIENT) and not getattr(error, "is_final", False)
 
 
@@ -62,13 +62,15 @@ class RetryPolicy:
     """Retry limits, and exponential backoff with full jitter.
 
     Attributes:
-        total_s: Total time limit in seconds, also for an attempt in progress. 0 allows one attempt without a limit.
-        connect_total_s: Total time limit in seconds until the store has answered for the first time. The default is
-            short, so that a wrong endpoint is reported early.
-        base_s: Upper bound of the first pause in seconds. The bound doubles with every pause.
-        cap_s: Maximum pause in seconds.
+        total_s: Time limit in seconds for all attempts together, including an attempt in progress. The value 0 allows
+            one attempt without a time limit.
+        connect_total_s: Total time limit in seconds until the store answers for the first time. The default is short,
+            so that a wrong endpoint is reported early.
+        base_s: Upper bound of the first pause between attempts, in seconds. The bound doubles with every pause.
+        cap_s: Maximum pause between attempts, in seconds.
         attempts: Maximum number of attempts.
-        wrong_attempts: Maximum number of attempts if the answers are malformed, because such answers usually repeat.
+        wrong_attempts: Maximum number of attempts if answers are malformed. The limit is low, because malformed answers
+            usually repeat.
     """
 
     total_s: float = 300.0
@@ -97,8 +99,8 @@ class RetryPolicy:
         Args:
             attempt: Number of attempts made so far, at least 1.
             elapsed_s: Seconds since the first attempt began.
-            draw: A uniform draw from [0, 1).
-            reached: True if the store has answered any request so far.
+            draw: Random number, uniform in [0, 1).
+            reached: True if the store has already answered a request.
         """
         budget_s = self.total_s if reached else min(self.total_s, self.connect_total_s)
         # The exponent is bounded so that a long outage cannot overflow the float.
@@ -129,7 +131,7 @@ def take_retry_options(options: StoreOptions) -> tuple[RetryPolicy, dict[str, ob
 
 
 Check: TypeAlias = Callable[[ShardRef, int, memoryview], Awaitable[None]]
-"""``await check(shard, start, buffer)`` raises a ChecksumError if the bytes do not match the object's checksum."""
+"""Coroutine function ``check(shard, start, buffer)``, which raises a ChecksumError if bytes have a wrong checksum."""
 
 
 async def no_check(shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -138,15 +140,16 @@ async def no_check(shard: ShardRef, start: int, buffer: memoryview) -> None:
 
 @dataclass(slots=True)
 class RetryingStore:
-    """Store wrapper that retries transient failures. Owns ``inner`` and closes it.
+    """Store wrapper that retries transient failures. Closing the wrapper closes ``inner``.
 
     Attributes:
-        counts_kinds: Count requests by kind and received bytes here, because ``inner`` does not count them.
-        check: Verifies the bytes of a completed range. If the check fails, the whole range is read again.
-        rng: Random generator for the jitter of pauses. It does not affect the order of data.
+        counts_kinds: True to count requests by kind and received bytes in this wrapper, because ``inner`` does not
+            count them.
+        check: Verifies the bytes of a completed range. If the verification fails, the complete range is read again.
+        rng: Random generator for the jitter of pauses. The jitter does not affect the order of data.
         reached: True if the store has answered any request.
-        is_remote: Cancel attempts at the policy's deadline and validate object sizes. False for local files: their
-            reads cannot be interrupted, and sparse files may have any size.
+        is_remote: True to cancel attempts at the policy's deadline and to validate object sizes. False for local files:
+            reads of local files cannot be interrupted, and sparse files may have any size.
     """
 
     inner: Store
@@ -162,7 +165,7 @@ class RetryingStore:
     _tell_at_s: float = 0.0
 
     def tell(self, error: StorageError, attempts: int, elapsed_s: float, now_s: float) -> None:
-        """Log a warning about a request that keeps failing, at most once per interval for the whole store."""
+        """Log a warning about repeated failures of a request, at most once per interval for each store."""
         if elapsed_s >= _TELL_AFTER_S and now_s >= self._tell_at_s:
             self._tell_at_s = now_s + _TELL_AFTER_S
             _LOGGER.warning(
@@ -189,7 +192,10 @@ class RetryingStore:
         return await self._persist("LIST", pattern, attempt)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        """Fill ``buffer``. After an interrupted body of known version, resume behind the last good byte."""
+        """Fill ``buffer``.
+
+        If the transfer is interrupted and the object's version is known, request only the missing bytes.
+        """
         attempts = _Attempts(self, "GET")
         with self._deadline() as deadline:
             await self._read_into(attempts, shard, start, buffer)
@@ -242,7 +248,7 @@ class RetryingStore:
 
 
 class _Attempts:
-    """Attempts at one request: counts them and computes the pause before the next attempt.
+    """Counter of the attempts at one request. Also computes the pause before the next attempt.
 
     Attributes:
         last_error: Error of the last failed attempt, or None.
@@ -258,7 +264,7 @@ class _Attempts:
         self._number = 0
 
     def begin(self) -> None:
-        """Count the start of an attempt."""
+        """Count the start of another attempt at the request."""
         counters = self._store.counters
         counters.retries += self._number > 0
         self._number += 1
@@ -270,7 +276,7 @@ class _Attempts:
         """Return the seconds to wait before the next attempt.
 
         Raises:
-            StorageError: ``error`` itself, if the request must not be retried.
+            StorageError: ``error`` is raised again if the request must not be retried.
         """
         store = self._store
         self.last_error = error
@@ -289,7 +295,7 @@ class _Attempts:
         return pause_s
 
     def out_of_time(self, url: str) -> StoreTimeoutError:
-        """Count a failed call and return the error to raise after its deadline has passed."""
+        """Count a failed call, and return the error to raise because the call's deadline has passed."""
         store = self._store
         store.counters.failures += 1
         store.counters.timeouts += 1

@@ -10,11 +10,11 @@ from typing import Final
 from aiostream_data.errors import StorageError, StoreBusyError
 
 MAX_RETRY_AFTER_S: Final = 120.0
-"""Maximum accepted Retry-After time in seconds. Longer times are reduced to this value."""
+"""Maximum accepted time in a Retry-After header, in seconds. Longer times are reduced to this value."""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait according to the Retry-After header, or None if it is missing or invalid.
+    """Return the seconds to wait according to the Retry-After header, or None if the header is missing or invalid.
 
     A date in Retry-After is compared with the Date header of the answer, because the local clock may be wrong.
 

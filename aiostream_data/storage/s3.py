@@ -1,7 +1,8 @@
-"""Store for S3 and compatible services: s3fs finds credentials and endpoint; this module sends and checks requests.
+"""Store for S3 and compatible services. s3fs finds the credentials and endpoint; this module sends requests and checks
+answers.
 
-Only the aiobotocore client of s3fs is used. The read calls of s3fs would hide error codes, send a HEAD request before
-each whole object, add retries inside this package's retries, and copy every body.
+Only the aiobotocore client of s3fs is used. The read methods of s3fs are not used: they hide error codes, send a HEAD
+request before each complete object, add their own retries, and copy every body.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ _TABLES = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
 _OPERATIONS = ("get_object", "head_object", "list_objects_v2")
 
 _SILENT_REFUSALS = frozenset({400, 403})
-"""Statuses of HEAD answers with several possible causes, such as expired credentials, and no error code."""
+"""HTTP statuses of HEAD answers that do not reveal the cause of an error, such as expired credentials."""
 
 
 class _S3Body:
-    """Adapter that reads a botocore body in chunks as they arrive."""
+    """Adapter that reads the body of a botocore response in chunks, as the chunks arrive."""
 
     def __init__(self, body: Any) -> None:
         self._body = body
@@ -73,17 +74,17 @@ class _S3Body:
 
 
 class S3Store:
-    """Store for objects under ``s3://bucket/key``. Keys are used byte for byte and never unquoted.
+    """Store for objects under ``s3://bucket/key``. Keys are used byte for byte: ``%`` sequences are not decoded.
 
     All options of ``s3fs.S3FileSystem`` are accepted: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
-    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays``, ``s3_additional_kwargs`` and others. Options
-    that plain GET requests do not support, such as a customer's encryption key, select the library. The environment
-    variables of boto are respected. Further options:
+    ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays``, ``s3_additional_kwargs`` and others. If plain
+    GET requests do not support an option, such as a customer's encryption key, the library sends the requests. The
+    environment variables of boto are respected. Further options:
 
     - ``connect_timeout``, ``first_byte_timeout``, ``total_timeout``: time limits in seconds.
     - ``read_timeout``: longest pause between two received chunks, in seconds.
     - ``max_connections``: limit on concurrent requests.
-    - ``verify``: whether to request checksums and verify whole objects against them.
+    - ``verify``: whether to request checksums and verify complete objects.
     - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses aiobotocore. ``"auto"``
       uses plain GET requests unless a proxy or an option requires the library.
     """
@@ -158,7 +159,7 @@ class S3Store:
                 await self._read_by_library(shard, start, buffer, reading)
 
     async def _read_plain(self, shard: ShardRef, start: int, buffer: memoryview) -> bool:
-        """Read with the built-in client. Return False if the library has to send the request."""
+        """Read a range with the built-in HTTP client. Return False if aiobotocore has to send the request."""
         name, key = split_bucket(split_url(shard.url).path)
         with translating(shard.url, translate_s3_error):
             if self._client is None:
@@ -235,13 +236,13 @@ class S3Store:
         return self._client
 
     def _asked(self, operation: str, **asked: Any) -> dict[str, Any]:
-        """Return the arguments of a request, including those from the user's options."""
+        """Return the arguments of a request, including arguments from the user's options."""
         return {**self._added.get(operation, {}), **asked}
 
     async def _renew(self) -> None:
-        """Retire the client, so that the next request opens a new one with new credentials.
+        """Replace the client: the next request opens a new client with new credentials.
 
-        Running requests may still use the retired client.
+        Requests in progress may still use the old client, which is closed with the store.
         """
         self.counters.credentials_renewed += 1
         async with self._opening:
@@ -264,7 +265,10 @@ class S3Store:
         return error
 
     async def _refusal_of_get(self, client: Any, bucket: str, key: str) -> Exception | None:
-        """Request one byte and return the error of a refusal. Return None if the object is readable or empty."""
+        """Request one byte and return the error of a refused request.
+
+        Return None if the object is readable or empty.
+        """
         self.counters.sent("GET")
         try:
             answer = await client.get_object(**self._asked("get_object", Bucket=bucket, Key=key, Range="bytes=0-0"))
@@ -295,7 +299,7 @@ class S3Store:
 
 
 def make_file_system(options: StoreOptions) -> Any:
-    """Return an ``s3fs.S3FileSystem`` for the caller's loop. Blocking: it imports the AWS client.
+    """Return an ``s3fs.S3FileSystem`` for the caller's loop. Blocking: the function imports the AWS client.
 
     Raises:
         MissingExtraError: s3fs is not installed.

@@ -45,17 +45,17 @@ _BUSY = frozenset(
 
 
 class WrongRegion(StorageError):
-    """Error for a bucket in a different region than the request was sent to.
+    """Error for a request that was sent to a region other than the bucket's region.
 
     Attributes:
-        region: Region of the bucket, or "" if the store does not report it.
+        region: Region of the bucket, or "" if the store does not report the region.
     """
 
     region = ""
 
 
 def translate_s3_error(url: str, error: Exception) -> StorageError:
-    """Translate an exception of aiobotocore, botocore or aiohttp. Does not import these libraries."""
+    """Translate an exception of aiobotocore, botocore or aiohttp. The libraries are not imported."""
     answer = getattr(error, "response", None)
     if isinstance(answer, Mapping) and isinstance(answer.get("Error"), Mapping):
         return _translate_answer(url, answer)
@@ -100,7 +100,7 @@ def translate_s3_error(url: str, error: Exception) -> StorageError:
 
 
 def translate_listing_error(url: str, error: Exception) -> StorageError:
-    """Translate an exception raised while a listing is requested and parsed.
+    """Translate an exception raised while a listing is requested or parsed.
 
     botocore's parser raises ValueError for invalid numbers and dates, and ResponseParserError for malformed XML.
     """

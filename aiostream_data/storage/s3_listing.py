@@ -1,7 +1,7 @@
 """Parse and validate one page of an S3 listing.
 
-botocore accepts any XML as a listing, and XML without known elements as an empty listing. So the raw body is checked
-before botocore parses it.
+botocore accepts any XML as a listing; XML without known elements becomes an empty listing. So the raw body is checked
+before botocore parses the body.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SHOWN_NBYTES: Final = 60
 
 
 class NotAListing(ValueError):
-    """The body of an answer is not a valid listing. The message describes the body."""
+    """Error for an answer whose body is not a valid listing. The message describes the body."""
 
 
 def check_listing_body(body: bytes) -> None:
-    """Check the body of a listing answer before it is parsed.
+    """Check the body of an S3 listing before botocore parses the body.
 
     Raises:
         NotAListing: The body has a different root element, a document type, or a size that is not a number.
@@ -46,7 +46,7 @@ def check_listing_body(body: bytes) -> None:
 
 
 def _root_of(body: bytes) -> str:
-    """Return the name of the root element, without its namespace.
+    """Return the name of the XML root element, without its namespace.
 
     Raises:
         NotAListing: The body is malformed, or has a document type, which could define entities.
@@ -78,9 +78,10 @@ def _is_no_xml(body: bytes) -> str:
 
 
 def check_listings_of(client: Any) -> None:
-    """Make an aiobotocore client check the body of each listing before parsing it.
+    """Make an aiobotocore client check the body of each listing before it parses the body.
 
-    botocore's event hooks run too late: the first hook changes the status of answers that it cannot parse to 500.
+    botocore's event hooks run too late for this check: if an answer cannot be parsed, the first hook changes its status
+    to 500.
     """
     http_session = client._endpoint.http_session
     send = http_session.send

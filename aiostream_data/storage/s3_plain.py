@@ -1,8 +1,8 @@
-"""Address, credentials and headers for plain GET requests to S3, taken from the client of s3fs.
+"""Compute the address, credentials and headers of plain GET requests to S3, from the client of s3fs.
 
-For every bucket, the client presigns one URL for a placeholder key. That URL contains the endpoint and addressing
-style that the library would use for this region, bucket name and custom endpoint. Requests replace the placeholder
-with their key. Each request reads the current credentials from the client, which renews them before they expire.
+For every bucket, the client presigns one URL for a placeholder key. The URL contains the endpoint and addressing style
+that the library would use for the region, bucket name and custom endpoint. Each request replaces the placeholder with
+its own key. Each request reads the current credentials from the client, which renews credentials before they expire.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOLD_REGION: Final = re.compile(rb"<Region>([a-z0-9-]{1,40})</Region>")
 _AMAZON: Final = re.compile(r"((?:.+\.)?)s3(?:[.-]([a-z0-9-]+))?\.amazonaws\.com((?:\.cn)?)")
 _CODE: Final = re.compile(rb"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 _SENT: Final = {"RequestPayer": "x-amz-request-payer"}
-"""Optional arguments of ``get_object`` that a plain GET supports, with their headers."""
+"""Optional arguments of ``get_object`` that a plain GET supports, with the header for each argument."""
 
 _PLAIN_CLIENT: Final = frozenset({"region_name", "endpoint_url", "use_ssl", "verify", "api_version"})
 _PLAIN_CONFIG: Final = frozenset(
@@ -47,7 +47,7 @@ class BucketAddress:
 
     Attributes:
         target: Address of an object with an empty key.
-        region: Region that requests are signed for.
+        region: AWS region for which requests are signed.
         signer: Request signer for the region; None for unsigned requests.
     """
 
@@ -62,7 +62,7 @@ class S3Plain:
     Args:
         client: An aiobotocore client.
         sent: Optional arguments for every request; see :func:`is_plain`.
-        regions: Regions of buckets outside the client's region, by bucket name. This object adds entries.
+        regions: Regions of buckets outside the client's region, by bucket name. :meth:`bucket_in` adds entries.
 
     Raises:
         PlanError: A plain GET does not support one of the arguments.
@@ -90,7 +90,7 @@ class S3Plain:
         return found
 
     async def bucket_in(self, name: str, region: str) -> BucketAddress:
-        """Return the address of a bucket in the region reported by the store. Cache it for later requests."""
+        """Return the address of a bucket in the region reported by the store. Cache the address for later requests."""
         found = self._buckets.get(name)
         if found is None or found.region != region:
             self._regions[name] = region
@@ -103,9 +103,9 @@ class S3Plain:
         """Return the signed headers of a GET request.
 
         Args:
-            shard: The object; its version becomes an If-Match condition.
-            range_headers: Headers from :func:`.plain_read.range_of`, or None to request the whole object and its
-                checksum.
+            shard: The object to read. Its version becomes an If-Match condition.
+            range_headers: Range headers from :func:`.plain_read.range_of`, or None to request the complete object and
+                its checksum.
         """
         sent = self._sent if range_headers is not None else {**self._sent, **ASK_S3}
         headers = {**(range_headers or WHOLE), **sent}
@@ -132,7 +132,7 @@ class S3Plain:
 
 
 def host_in(host: str, region: str) -> str:
-    """Return the regional form of an Amazon S3 host name. Return other hosts unchanged."""
+    """Insert the region into an Amazon S3 host name. Return other host names unchanged."""
     found = _AMAZON.fullmatch(host)
     if found is None or found[2] == "accelerate" or (region in ("us-east-1", "aws-global") and found[2] is None):
         return host
@@ -140,7 +140,7 @@ def host_in(host: str, region: str) -> str:
 
 
 def target_of(bucket: BucketAddress, key: str) -> RequestTarget:
-    """Return the address of an object."""
+    """Return the server and path of an object in a bucket."""
     host, port, is_tls, path = bucket.target
     return RequestTarget(host, port, is_tls, path + quoted_path(key))
 
@@ -159,7 +159,7 @@ def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
 
 
 def is_plain_bucket(name: str) -> bool:
-    """Return True if plain GETs can read a bucket. S3 Express buckets need a session, and ARNs are not bucket names."""
+    """Return True if plain GETs can read a bucket. S3 Express buckets need sessions, and ARNs are not bucket names."""
     return not name.endswith(("--x-s3", "--xa-s3")) and not name.startswith("arn:")
 
 

@@ -26,14 +26,14 @@ from aiostream_data.storage.urls import Url, safe_url, split_url
 from aiostream_data.storage.verifying import Verifier, checksums_of, counters_of
 
 NEAR: Final = frozenset({"file", "memory"})
-"""Schemes of stores on this machine. Their reads are not hedged, because a second read would not be faster."""
+"""Schemes of stores on this machine. Reads of these stores are not hedged, as a second read would not be faster."""
 
 GATED: Final = frozenset({"s3", "gs", "http", "https"})
-"""Schemes of stores that limit their own requests with :mod:`.lanes` and :mod:`.meters` and measure latencies."""
+"""Schemes of stores that measure latencies and limit their own requests with :mod:`.lanes` and :mod:`.meters`."""
 
 
 class StoreSet:
-    """Store that routes every URL to a retrying store for its scheme. Used from one event loop.
+    """Store that forwards every call to a retrying store for the URL's scheme. Use each instance from one event loop.
 
     Args:
         options: ``storage_options`` for every store. ``retry_total_s``, ``retry_connect_total_s`` and
@@ -41,7 +41,7 @@ class StoreSet:
             ``{"s3://": {"anon": True}, "https://": {...}}``.
         run_blocking: Runs blocking calls on a worker thread.
         cache: Shard cache, or None for no cache.
-        room: Reserves memory for second requests. Not used if the options contain ``hedge=False``.
+        room: Reserves memory for second requests for late ranges. Not used if the options contain ``hedge=False``.
 
     Raises:
         PlanError: A retry option is invalid.
@@ -73,10 +73,10 @@ class StoreSet:
         return {scheme: verifier.counters.as_dict() for scheme, verifier in list(self._verifiers.items())}
 
     async def check_parts(self, shard: ShardRef, buffer: memoryview, parts: Sequence[ByteRange]) -> None:
-        """Verify the checksum of an object that was read in parts. Objects in one part were verified on arrival.
+        """Verify the checksum of an object that was read in parts. An object read in one part was already verified.
 
         Raises:
-            ChecksumError: The checksum of ``buffer`` differs from the reported one.
+            ChecksumError: The checksum of ``buffer`` differs from the reported checksum.
         """
         if len(parts) < 2:
             return
@@ -95,7 +95,7 @@ class StoreSet:
         return self._verifiers[split_url(shard.url).scheme].running(shard)
 
     async def glob(self, pattern: Url | Sequence[Url]) -> list[ShardRef]:
-        """Return the objects matching one or more patterns, in pattern order and sorted by URL within each pattern.
+        """Return the objects matching one or more patterns, in the order of patterns. Sort matches of a pattern by URL.
 
         Raises:
             NoMatchError: A pattern matches no object.
@@ -129,7 +129,7 @@ class StoreSet:
     def part_nbytes(self, url: str) -> int | None:
         """Return the recommended range size for an object, or None if unknown.
 
-        The size is learned from recent answers to all loaders of this process in the same lane.
+        The size is computed from recent answers of the object's host or bucket to all loaders of this process.
         """
         scheme = split_url(url).scheme
         if scheme not in GATED:
@@ -188,7 +188,7 @@ class StoreSet:
 
 
 def _take_hedge(options: dict[str, Any]) -> bool:
-    """Remove ``hedge`` from the options and return it: whether to send second requests for late ranges.
+    """Remove ``hedge`` from the options. Return the option's value: True to send second requests for late ranges.
 
     Raises:
         PlanError: ``hedge`` is neither True nor False.
@@ -200,7 +200,7 @@ def _take_hedge(options: dict[str, Any]) -> bool:
 
 
 def options_of(scheme: str, options: StoreOptions) -> dict[str, Any]:
-    """Return the options for ``scheme``: the common options, overridden by those nested under the scheme."""
+    """Return the options for ``scheme``: the common options, overridden by options nested under the scheme."""
     common = {name: value for name, value in options.items() if not name.endswith("://")}
     own = [value for name, value in options.items() if name.endswith("://") and split_url(name).scheme == scheme]
     return {**common, **{name: value for part in own for name, value in part.items()}}

@@ -1,8 +1,8 @@
 """HTTP transport that refreshes Google tokens within a time limit.
 
 google-auth refreshes credentials in a blocking call on a worker thread and sends requests through a transport object.
-Its default transport limits the pauses within an answer, but not the total time. A server that sends one byte per
-second would block the thread.
+The default transport of google-auth limits the pauses within an answer, but not the total time. A server that sends one
+byte per second could block the thread for a long time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class TokenRequest:
     """Transport for the requests of one token refresh. Blocks the calling thread and runs a private event loop.
 
     Args:
-        limit_s: Time limit in seconds for all requests together; None to limit only each single request.
+        limit_s: Time limit in seconds for all requests of a refresh together; None to limit only the time of each
+            request.
     """
 
     def __init__(self, limit_s: float | None) -> None:
@@ -52,7 +53,7 @@ class TokenRequest:
         """Send a request and wait for its answer. Do not follow redirects.
 
         Raises:
-            TransportError: The request was not answered. google-auth may retry it.
+            TransportError: The server did not answer the request. google-auth may retry the request.
             StoreTimeoutError: The time limit for all requests has passed.
         """
         import aiohttp

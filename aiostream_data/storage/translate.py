@@ -1,7 +1,7 @@
 """Translate exceptions of HTTP clients and error answers of servers into the errors of this package.
 
-Every message is one sentence with the URL (without secrets), the cause, and a remedy. Texts of third parties are
-shortened before they are quoted, because their content is unknown.
+Every message is one sentence with the URL (without secrets), the cause, and a remedy. Error texts of servers and
+libraries are shortened before they are quoted, because their content is unknown.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ _BUSY_STATUSES = frozenset({408, 409, 425, 429})
 
 
 class translating:
-    """Context manager that translates exceptions of the block with ``translate``. Package errors pass unchanged.
+    """Context manager that translates exceptions raised in its block with the function ``translate``.
 
-    A class is used instead of a generator because every request creates one.
+    Package errors pass unchanged.
+
+    ``translating`` is a class, because every request creates an instance and a generator function is slower.
     """
 
     __slots__ = ("_translate", "_url")
@@ -95,7 +97,7 @@ def translate_error(url: str, error: Exception) -> StorageError:
 
 
 def translate_status(url: str, status: int, *, detail: str = "", request_id: str = "") -> StorageError:
-    """Translate the HTTP status of an error answer.
+    """Convert the HTTP status of an error answer to an error of this package.
 
     Args:
         detail: Error text of the server, such as the error code in the body.
@@ -132,14 +134,14 @@ def bucket_alone(url: str) -> ObjectNotFoundError:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the type name of an error, and the system's message for an OSError."""
+    """Return the type name of an error. For an OSError, add the message of the operating system."""
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {shorten(str(error.strerror))}"
     return type(error).__name__
 
 
 def _is_no_http(error: Exception) -> bool:
-    """Return True for aiohttp's error about an unparsable answer. Its status of 400 is not from the server."""
+    """Return True for aiohttp's error about an unparsable answer. aiohttp itself sets the error's status to 400."""
     kinds = type(error.__cause__).__mro__
     return any(kind.__module__.startswith("aiohttp.") and kind.__name__ == "HttpProcessingError" for kind in kinds)
 

@@ -1,4 +1,4 @@
-"""Parse URLs and paths, and remove secrets from them for messages."""
+"""Parse URLs and paths, and remove secrets from URLs for messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Location(NamedTuple):
 
     Attributes:
         scheme: Scheme in lower case with aliases resolved: ``file``, ``memory``, ``s3``, ``gs``, ``http`` ...
-        path: Text after ``://``, byte for byte (keys are never unquoted); a plain path for ``file``.
+        path: Text after ``://``, without decoding of ``%`` sequences; a plain path for the scheme ``file``.
     """
 
     scheme: str
@@ -34,7 +34,7 @@ class Location(NamedTuple):
 
 
 def split_url(url: Url) -> Location:
-    """Split a URL or path into scheme and path. Text without ``scheme://`` is a local path; its ``~`` is expanded.
+    """Split a URL or path into scheme and path. Text without ``scheme://`` is a local path, in which ``~`` is expanded.
 
     Raises:
         PlanError: The URL lacks slashes or its bucket, or is a chain such as ``simplecache::s3://bucket/key``.
@@ -45,7 +45,7 @@ def split_url(url: Url) -> Location:
 
 @lru_cache(maxsize=4096)
 def _split(text: str) -> Location:
-    """Split a URL or path without expanding ``~``. Cached, because every range request splits its shard's URL."""
+    """Split a URL or path without expanding ``~``. Results are cached, because every range request splits a URL."""
     found = _SCHEME.match(text)
     if found is None:
         if _CHAIN.match(text):
@@ -70,7 +70,7 @@ def split_bucket(path: str) -> tuple[str, str]:
 
 
 def folder_hint(url: str) -> str:
-    """Return a hint for an ObjectNotFoundError if the URL looks like a folder, else ""."""
+    """If the URL looks like a folder, return a hint for the message of an ObjectNotFoundError, else ""."""
     location = split_url(url)
     key = split_bucket(location.path)[1]
     looks_so = key.endswith("/") or "." not in key.rpartition("/")[2]
@@ -83,7 +83,7 @@ def shown_bucket(url: str) -> str:
 
 
 def has_magic(pattern: Url) -> bool:
-    """Return True if ``pattern`` contains a wildcard. HTTP URLs contain none, because their ``?`` starts a query."""
+    """Return True if ``pattern`` contains a wildcard. HTTP URLs have no wildcards, because ``?`` starts a query."""
     location = split_url(pattern)
     return not is_http(location.scheme) and _MAGIC.search(location.path) is not None
 

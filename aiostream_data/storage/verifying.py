@@ -1,4 +1,4 @@
-"""Verify objects read in one piece against their checksums: small ones on the event loop, others on a thread."""
+"""Verify checksums of objects that were read in one piece. Large objects are hashed on a worker thread."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aiostream_data.storage.counters import StorageCounters
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Checksum verification of one store, on one event loop.
+    """Verifier for the checksums of one store, used on one event loop.
 
     Attributes:
-        checksums: Checksums reported by the store. Empty if the store reports none or verification is disabled.
-        counters: Counters of the store, updated with verified objects.
+        checksums: Checksums reported by the store. Empty if the store reports no checksums or verification is disabled.
+        counters: Counters of the store, to which verified objects are added.
         run_blocking: Runs blocking calls on a worker thread.
     """
 
@@ -26,10 +26,10 @@ class Verifier:
     run_blocking: RunBlocking
 
     async def check(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        """Verify the bytes of a whole object. Accept partial ranges without a check.
+        """Verify the bytes of a complete object. Ranges of an object are accepted without verification.
 
         Raises:
-            ChecksumError: The checksum of ``buffer`` differs from the reported one.
+            ChecksumError: The checksum of ``buffer`` differs from the reported checksum.
         """
         told = self.checksums.of(shard) if start == 0 and len(buffer) == shard.nbytes else None
         if told is None:

@@ -1,1 +1,2 @@
-"""Cache of shard pieces on local disk or in memory, so that later epochs read them without requests to the store."""
+"""Cache of shard pieces on local disk or in memory, so that later epochs read cached pieces without requests to the
+store."""

@@ -1,13 +1,11 @@
 """Names of the files in a cache folder. The cache ignores all files with other names.
 
-::
-
-    aiostream_data-shard-cache.json    marks the folder as a shard cache and stores its version
-    shard-<key>/                       one object; the key is a hash of its URL, version and size
-        <start>-<stop>.piece           a byte range (hexadecimal offsets) of the object, with checksums
-        used                           empty file; its modification time is the object's last use
-    part-<owner>-<number>              a piece being written; renamed to its final name when complete
-    claim-<owner>-<bytes>              number of bytes that one process may still write
+- ``aiostream_data-shard-cache.json`` marks the folder as a shard cache and stores the version of its layout.
+- ``shard-<key>/`` is the folder of one object. The key is a hash of the object's URL, version and size.
+- ``shard-<key>/<start>-<stop>.piece`` stores a byte range of the object (hexadecimal offsets), with checksums.
+- ``shard-<key>/used`` is an empty file whose modification time is the time of the object's last use.
+- ``part-<owner>-<number>`` is a piece that is being written. The complete file is renamed to its final name.
+- ``claim-<owner>-<bytes>`` reserves the number of bytes that one process may still write.
 """
 
 from __future__ import annotations

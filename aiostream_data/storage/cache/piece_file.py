@@ -1,11 +1,11 @@
 """File format of one piece: a header that identifies the piece, a checksum for every block, and the data.
 
-::
+A piece file consists of:
 
-    magic, checksum algorithm, block size, start, stop, key    fixed size
-    checksum of each block                                     4 bytes each
-    checksum of everything above                               4 bytes
-    data
+- a header of fixed size: magic bytes, checksum algorithm, block size, start, stop and cache key
+- a checksum of each block of data, 4 bytes each
+- a checksum of the header and of the block checksums, 4 bytes
+- the data.
 
 Reading part of a piece reads and verifies only the blocks of this part.
 """

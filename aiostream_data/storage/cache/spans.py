@@ -11,7 +11,7 @@ PIECE_NBYTES: Final = 4 << 20
 """Maximum size of one piece in bytes. Small pieces limit the loss if a piece is damaged."""
 
 MERGE_NBYTES: Final = 4 << 20
-"""Maximum number of cached bytes between two gaps that are fetched in one request, with the cached bytes."""
+"""Maximum number of cached bytes between two uncached gaps that are fetched in one request."""
 
 
 class ByteSpan(NamedTuple):
@@ -60,7 +60,7 @@ class Pieces:
         self._longest = max((span.nbytes for span in self.spans), default=0)
 
     def holding(self, at: int) -> ByteSpan | None:
-        """Return the piece that contains byte ``at``, or None. Of several pieces, return the one that ends last."""
+        """Return the piece that contains byte ``at``, or None. Of several pieces, return the piece that ends last."""
         found: ByteSpan | None = None
         for number in range(self._behind(at) - 1, -1, -1):
             span = self.spans[number]

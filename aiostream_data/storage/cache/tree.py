@@ -76,7 +76,7 @@ class Tree:
         return Pieces(span for span in spans if span is not None)
 
     def lately(self, key: str) -> Pieces:
-        """Return the pieces of an object, from a scan at most one second ago and later writes of this process.
+        """Return the pieces of an object, from a scan in the last second and later writes of this process.
 
         Recent changes by other processes can be missing. A missing change only causes an unnecessary request or a
         failed open.

@@ -1,8 +1,8 @@
 """Parse the head of an HTTP/1.1 response: its status line and headers.
 
 The parser is strict, because a wrong body length would corrupt the next response on the connection. Every violation of
-RFC 9112 is an error. One regular expression validates the whole head and another splits it into fields; both run in C.
-:attr:`AnswerHead.framing` marks valid chunked responses, which an HTTP library must fetch.
+RFC 9112 is an error. One regular expression validates the complete head, and another regular expression splits the head
+into fields. The field :attr:`AnswerHead.framing` marks valid chunked responses, which an HTTP library must fetch.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 MAX_HEAD_NBYTES: Final = 64 << 10
-"""Maximum bytes of a response head; servers allow 8 to 32 KiB."""
+"""Maximum bytes of a response head. Common servers allow heads of 8 to 32 KiB."""
 
 MAX_FIELDS: Final = 256
-"""Maximum number of header fields; HTTP libraries allow 100 to 128."""
+"""Maximum number of header fields in a response. HTTP libraries allow 100 to 128 fields."""
 
 MAX_INTERIM: Final = 32
-"""Maximum number of interim responses (1xx) to one request; one or two are usual."""
+"""Maximum number of interim responses (1xx) to one request. Servers usually send one or two interim responses."""
 
 Framing: TypeAlias = Literal["length", "close", "chunked"]
 """How the end of a response body is marked: by a length, by the end of the connection, or by the last chunk."""
@@ -34,7 +34,7 @@ _ONCE: Final = frozenset({"content-length", "transfer-encoding", "content-range"
 
 
 class MalformedAnswer(ValueError):
-    """The server sent bytes that are not a valid HTTP/1.1 response, or a response that contradicts itself."""
+    """Error for bytes that are not a valid HTTP/1.1 response, or for a response that contradicts itself."""
 
 
 class AnswerHead(NamedTuple):
@@ -60,15 +60,15 @@ def end_of_head(data: bytes | bytearray, searched: int = 0, filled: int | None =
 
     Args:
         data: Received bytes.
-        searched: Number of bytes that an earlier call has searched.
-        filled: Number of valid bytes in ``data``; None for all.
+        searched: Number of bytes that a previous call has already searched.
+        filled: Number of valid bytes in ``data``; None if all bytes are valid.
     """
     found = data.find(b"\r\n\r\n", max(0, searched - 3), len(data) if filled is None else filled)
     return found + 4 if found >= 0 else -1
 
 
 def check_beginning(data: bytes) -> None:
-    """Validate the beginning of an incomplete head, so that a malformed response fails before the timeout.
+    """Validate the beginning of an incomplete head, so that a malformed response raises an error before the timeout.
 
     Raises:
         MalformedAnswer: No valid head begins with these bytes.
@@ -78,10 +78,10 @@ def check_beginning(data: bytes) -> None:
 
 
 def parse_head(head: bytes | bytearray) -> AnswerHead | None:
-    """Parse the head of a response. Return None for an interim response (1xx), which another response follows.
+    """Parse the head of a response. Return None for an interim response (1xx), which precedes the final response.
 
     Args:
-        head: Bytes from the status line to the empty line, both inclusive.
+        head: Bytes from the status line to the empty line, including these two lines.
 
     Raises:
         MalformedAnswer: The head violates RFC 9112 or has too many fields.

@@ -1,6 +1,6 @@
 """Decode a short chunked body (RFC 9112, section 7.1), such as the error message of a store.
 
-The decoded text is used in error messages only. An HTTP library fetches objects that arrive in chunks.
+The decoded text is used in error messages only. Objects with chunked bodies are fetched by an HTTP library instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Chunks(NamedTuple):
     """Decoded chunks of a complete or partial body.
 
     Attributes:
-        body: Data of all chunks received, concatenated.
+        body: Concatenated data of all received chunks.
         end: Offset in the raw bytes after the last chunk and its trailer; None if the body is incomplete.
     """
 

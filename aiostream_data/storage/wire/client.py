@@ -1,9 +1,9 @@
 """HTTP client that reads one byte range into a buffer with a GET request, over the connection pools of one store.
 
-A request has one of three results. On success the body is in the buffer. :class:`Refused` carries an error status and
-the server's message. :class:`Unusual` marks a valid response (a redirect, a chunked body) that an HTTP library must
-fetch. If the server had closed an idle connection before the request arrived, the client retries once on a new
-connection.
+A request has one of three results. On success, the body is in the buffer. The exception :class:`Refused` contains an
+error status and the server's message. The exception :class:`Unusual` marks a valid response (a redirect, a chunked
+body) that an HTTP library must fetch. If the server had closed an idle connection before the request arrived, the
+client retries once on a new connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiostream_data.storage.wire.pool import Pool, Server
 from aiostream_data.storage.wire.request import request_head
 
 DETAIL_NBYTES: Final = 16 << 10
-"""Maximum bytes read from the body of an error response."""
+"""Maximum number of bytes to read from the body of an error response."""
 
 
 class RequestTarget(NamedTuple):
@@ -46,7 +46,7 @@ class RequestTarget(NamedTuple):
 
     @property
     def host_header(self) -> str:
-        """Value of the Host header: the host, and the port unless it is the default."""
+        """Value of the Host header: the host, and the port unless it is the default port."""
         return _host_header(self.host, self.port, self.is_tls)
 
 
@@ -57,23 +57,24 @@ def _host_header(host: str, port: int, is_tls: bool) -> str:
 
 
 class Took(NamedTuple):
-    """Seconds from the request to the first byte of its response, and from there to the last byte."""
+    """Seconds from the request to the first byte of its response, and from the first byte to the last byte."""
 
     first_byte_s: float
     body_s: float
 
 
 class Unusual(Exception):
-    """The response is valid but only an HTTP library can fetch it: a redirect, or a chunked or encoded body."""
+    """Error for a valid response that only an HTTP library can fetch: a redirect, or a chunked or encoded body."""
 
 
 @dataclass
 class Refused(Exception):
-    """The server returned an error status.
+    """Error for a response with an error status.
 
     Attributes:
         status, headers: Status code and headers of the response.
-        detail: Beginning of the response body. Never printed, because stores quote signed requests in it.
+        detail: Beginning of the response body. The body is never printed, because stores quote signed requests in error
+            messages.
     """
 
     status: int
@@ -107,12 +108,12 @@ class WireOptions:
 
 @dataclass
 class WireClient:
-    """HTTP client with one connection pool per server. For one event loop; its owner closes it.
+    """HTTP client with one connection pool per server. Use each client on one event loop, and close it after use.
 
     Attributes:
         options: Timeouts and connection limits.
         make_tls: Creates the TLS context for all connections.
-        counters: Counters of the store, which receive requests, connections and bytes.
+        counters: Counters of the store, to which requests, connections and bytes are added.
     """
 
     options: WireOptions
@@ -132,7 +133,7 @@ class WireClient:
         accept: Callable[[AnswerHead], BodyPlan],
         known: Container[int] = (),
     ) -> Took:
-        """Send a GET and wait until the body of a 200 or 206 response is in the buffer that ``accept`` chose.
+        """Send a GET and wait until the body of a 200 or 206 response is in the buffer that ``accept`` returned.
 
         Args:
             target: Server and path.
@@ -145,7 +146,7 @@ class WireClient:
 
         Raises:
             Refused: The response has an error status.
-            Unusual: An HTTP library must fetch the response.
+            Unusual: Only an HTTP library can fetch the response.
             BrokenAnswer: The connection ended or timed out before the response was complete.
             MalformedAnswer: The response is not valid HTTP/1.1.
             OSError, TimeoutError: Connecting failed.
@@ -262,7 +263,7 @@ class WireClient:
 
 
 def _plan_of_detail(head: AnswerHead | None) -> BodyPlan:
-    """Plan where to read the body of an error response. Pass None as the head of a response without a body."""
+    """Return a plan to read the body of an error response. ``head`` is None for a response without a body."""
     if head is None:
         return BodyPlan(memoryview(bytearray()))
     if head.length is None:  # S3 sends its error responses in chunks
@@ -276,4 +277,4 @@ def _detail(head: AnswerHead, raw: bytes) -> bytes:
 
 
 class _StaleConnection(Exception):
-    """The server closed the idle connection before the request arrived."""
+    """Error for an idle connection that the server closed before the request arrived."""
