@@ -37,9 +37,9 @@ class ChangedShards:
 
     Args:
         plan: The plan that the engine runs.
-        context: Run context of the state's epoch.
-        options: Engine options with the state.
-        state: Engine state restored from the options.
+        context: Context of the run, for the epoch of the saved state.
+        options: Engine options that contain the saved state.
+        state: Engine state that was restored from the options.
 
     Attributes:
         numbers: For each source key, the shard numbers for epochs that began before the list changed.

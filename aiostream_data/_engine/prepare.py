@@ -1,4 +1,4 @@
-"""Prepare a run before the first stage starts: list the files and open the device."""
+"""Prepare a run before the first stage starts: list the files and open the devices."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from aiostream_data.transforms.spill_file import check_folder
 
 
 async def prepare(plan: Node, context: RunContext) -> None:
-    """Resolve all file patterns of the plan concurrently, open the devices, and check the spill folders.
+    """List the files of all patterns in the plan concurrently, open the devices, and check the spill folders.
 
     Raises:
-        NoMatchError: A pattern matches nothing.
+        NoMatchError: A file pattern matches no file.
         IndexFileError: The index of files is invalid.
-        StorageError: A store did not answer.
-        RankError: There are fewer files than ranks that share them, or rank 0 opened another plan.
-        MissingExtraError, DeviceUnavailableError, DeviceMemoryError: The device cannot be used.
-        ForkedPipelineError: This process was forked from a process that had opened a GPU.
+        StorageError: An object store did not answer.
+        RankError: There are fewer files than ranks that share the files, or rank 0 opened a different plan.
+        MissingExtraError, DeviceUnavailableError, DeviceMemoryError: The device (such as a GPU) cannot be used.
+        ForkedPipelineError: This process was forked from a process that had already opened a GPU.
         SpillError: The spill folder of a shuffle is not writable.
     """
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and names_shards(node)]

@@ -1,20 +1,27 @@
-"""The engine of a worker process that runs part of a plan for ``in_subprocess()`` and sends the resulting chunks.
+"""Engine of a worker process that runs the part of a plan before ``in_subprocess()`` and sends the resulting chunks.
 
-How this works. The parent process opens the loader and sends an :class:`.Errand`. Each ``begin`` message then starts
-a run of one epoch, from a given state. A run is a task on the worker's event loop. It sends chunks while at most the
-errand's window of bytes is unacknowledged; the parent acknowledges chunks with ``taken``. The main thread answers
-queries about positions, split names and counters, even while user functions run. The worker ends when the connection
-closes.
+How this works. The parent process opens the loader and sends an :class:`.Errand`, which describes the work of the
+worker process. Each ``begin`` message from the parent then starts a run of one epoch, from the given state. A run is a
+task on the worker process's event loop. The run sends chunks while the bytes not yet acknowledged are within a limit
+(the window); the parent acknowledges chunks with ``taken``. The main thread of the worker answers queries about
+positions, split names and counters, even while user functions run. The worker process ends when the connection closes.
 
-=======================================  =====================================================================
-from the parent process                  to the parent process
-=======================================  =====================================================================
-``begin``, run, epoch, state             ``chunk``, run, :class:`.Handed`, namespaces opened since the last one
-``taken``, run, nbytes, chunks           ``drained``, run: its sources have read their last row
-``stop``, run                            ``end``, run, rows
-``forget``, run, rows; ``drop``, run     ``failed``, run, failure
-``ask``, number, question ...            ``answer``, number, value or failure
-=======================================  =====================================================================
+Messages from the parent process:
+
+- ``begin``, run, epoch, state: start a run of one epoch from a saved state.
+- ``taken``, run, nbytes, chunks: acknowledge received chunks of a run.
+- ``stop``, run: cancel a run.
+- ``forget``, run, rows: discard the history of a run before row ``rows``.
+- ``drop``, run: delete a run and its complete history.
+- ``ask``, number, question and arguments: send a query with a number.
+
+Messages to the parent process:
+
+- ``chunk``, run, :class:`.Handed`, namespaces: one chunk, and the namespaces opened since the previous chunk.
+- ``drained``, run: the sources of the run have read their last row.
+- ``end``, run, rows: the run is complete; ``rows`` is the number of rows sent.
+- ``failed``, run, failure: an error ended the run.
+- ``answer``, number, value or failure: the answer to the query with this number.
 """
 
 from __future__ import annotations
@@ -55,11 +62,14 @@ from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.weights import Vector
 
 MAX_CHUNKS = 16
-"""Maximum number of unacknowledged chunks of one run, regardless of their size."""
+"""Maximum number of chunks of one run that the parent has not acknowledged, regardless of the chunks' size."""
 
 
 def serve(exchange: Exchange) -> None:
-    """Serve the requests of the parent process until the connection closes. Runs in the worker process."""
+    """Serve the requests of the parent process until the connection closes.
+
+    This function runs in the worker process.
+    """
     engine: HostedEngine | None = None
     try:
         engine = HostedEngine(exchange.receive().message, exchange)
@@ -76,10 +86,10 @@ def serve(exchange: Exchange) -> None:
 
 
 class Run:
-    """One run of the plan, shared by its task and the main thread.
+    """One run of the plan in a worker process, shared by the run's task and the main thread.
 
     Attributes:
-        position: Position of the run; None until the run has started.
+        position: Current position of the run; None until the run has started.
     """
 
     def __init__(self, window_nbytes: int) -> None:
@@ -91,7 +101,10 @@ class Run:
         self._waiter: asyncio.Future[None] | None = None
 
     async def room_for(self, nbytes: int) -> None:
-        """Wait until the window has room for a chunk, then count it as sent. A chunk above the window goes alone."""
+        """Wait until the limit of unacknowledged bytes (the window) allows a chunk, then count the chunk as sent.
+
+        A chunk larger than the window is sent when no other chunk is unacknowledged.
+        """
         while self._chunks and (self._nbytes + nbytes > self._window_nbytes or self._chunks >= MAX_CHUNKS):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -118,12 +131,15 @@ _NOT_BEGUN = (0.0, 0.0, 0.0)
 
 
 def _clocks() -> tuple[float, float, float]:
-    """Read all clocks. Call on the loop, whose CPU time is measured."""
+    """Read all clocks.
+
+    Call this function on the event loop, because it measures the CPU time of the event loop's thread.
+    """
     return perf_counter(), process_time(), thread_time()
 
 
 class HostedEngine:
-    """Runs the plan of an errand once per ``begin`` message, on its own thread and event loop."""
+    """Engine that runs the plan of an errand once per ``begin`` message, on its own thread and event loop."""
 
     def __init__(self, errand: Errand, exchange: Exchange) -> None:
         options = EngineOptions(
@@ -159,7 +175,7 @@ class HostedEngine:
     # -- on the main thread
 
     def hear(self, kind: str, *args: Any) -> None:
-        """Handle one message of the parent process."""
+        """Handle one message from the parent process."""
         if kind == "begin":
             number, epoch, state = args
             self._runs[number] = Run(self._errand.window_nbytes)
@@ -189,7 +205,7 @@ class HostedEngine:
         self._exchange.send(("answer", number, answer))
 
     def _say_place(self, run: int, rows: int) -> dict[str, Any]:
-        """Return the parts of a state saved after the first ``rows`` rows of a run."""
+        """Return the parts of a saved state after the first ``rows`` rows of a run."""
         position = self._runs[run].position
         assert position is not None, "nobody asks for rows that were not given"
         book = BookWriter(self._spaces)
@@ -229,7 +245,7 @@ class HostedEngine:
         }
 
     def stop(self) -> None:
-        """Cancel all runs and wait a bounded time for the engine's thread."""
+        """Cancel all runs and wait a limited time for the end of the engine's thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._on_loop(self._stopped.set)
         self._thread.join(2 * CLOSE_S)
@@ -331,7 +347,7 @@ class HostedEngine:
 
 
 def _parts_of(chunk: Chunk, max_nbytes: int) -> Iterator[tuple[Chunk, int]]:
-    """Split a chunk into parts of at most ``max_nbytes`` bytes, but at least one row; yield each with its bytes."""
+    """Split a chunk into parts of at most ``max_nbytes`` bytes or one row; yield each part with its size."""
     nbytes = chunk.lease.nbytes if isinstance(chunk, Items) and isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
     if nbytes <= max_nbytes or len(chunk) == 1:
         yield chunk, nbytes

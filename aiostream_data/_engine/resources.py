@@ -35,31 +35,31 @@ from aiostream_data.storage.counters import joined
 from aiostream_data.storage.stores import StoreSet
 
 READER_THREADS = 4
-"""Number of threads for blocking reads of local files and of stores without an asynchronous client."""
+"""Number of threads for blocking reads: from local files, and from stores without an asynchronous client."""
 
 IDLE_NBYTES = 256 << 20
-"""Maximum bytes of idle read blocks kept for reuse; :func:`idle_blocks_nbytes` also caps them at 1/32 of the limit.
+"""Maximum bytes of unused read blocks kept for reuse; :func:`idle_blocks_nbytes` also limits them to 1/32 of the limit.
 
-A store faster than training is read in bursts. Between two bursts many blocks are idle.
+A store that is faster than the training loop is read in bursts. Many read blocks are unused between two bursts.
 """
 
 
 def idle_blocks_nbytes(memory_limit: int) -> int:
-    """Return the maximum bytes of idle read blocks under a memory limit in bytes."""
+    """Return the maximum bytes of unused read blocks for a memory limit in bytes."""
     return min(IDLE_NBYTES, memory_limit // 32)
 
 
 class Resources:
-    """Resources of one engine, created before its thread starts, then used and closed on that thread.
+    """Resources of one engine: created before the engine's thread starts, then used and closed on that thread.
 
     Attributes:
-        budget, board: Memory budget, and counters of all stages.
-        pool: Threads for the engine's own work and cheap user functions.
-        stores: Opened stores, keyed by their options as JSON.
+        budget, board: Memory budget, and the counters of all stages.
+        pool: Threads for the engine's own work and for cheap user functions.
+        stores: Opened object stores, keyed by their options as JSON.
         devices: Open devices, keyed by their ``to_device`` node.
         workers: All executors.
-        runs: Stages that are running.
-        trimmer: Returns unused malloc memory to the system.
+        runs: Stages that are currently running.
+        trimmer: Object that returns unused memory of malloc to the operating system.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -84,7 +84,7 @@ class Resources:
         )
 
     def context(self, plan: Node, state: EngineState) -> RunContext:
-        """Create the run context for the stages of ``plan``. Call on the engine's loop."""
+        """Create the context that the stages of ``plan`` share. Call this method on the engine's event loop."""
         self._letters = DeadLetters(self._options.run.failing.dead_letters, state.origins, state.root_seed, self.pool)
         services = Services(
             options=self._options,
@@ -130,12 +130,12 @@ class Resources:
         return joined(stores.counters_by_store() for stores in list(self.stores.values()))
 
     def holders(self) -> dict[str, tuple[int, int]]:
-        """Return current and peak bytes of each holder of the budget, and of the shard cache."""
+        """Return the current and peak bytes of each memory category, including the shard cache."""
         held = None if self._options.run.shard_cache is None else self._options.run.shard_cache.held_nbytes()
         return dict(self.budget.holders) | ({} if held is None else {SHARD_CACHE: held})
 
     async def aclose(self) -> None:
-        """Close devices and stores while the loop runs.
+        """Close all devices and stores while the event loop still runs.
 
         Raises:
             CloseError: A device or store could not be closed.
@@ -149,7 +149,7 @@ class Resources:
             raise CloseError("closing devices and stores failed", failures)
 
     async def _close(self, device: DeviceStage) -> None:
-        """Close a device on a worker thread: closing waits for copies, and the event loop never calls a device."""
+        """Close a device on a worker thread, because closing waits for copies and would block the event loop."""
         if self.workers.one_at_a_time:
             device.close()
             return
@@ -157,7 +157,10 @@ class Resources:
             value_of(await thread.submit(device.close))
 
     def close_executors(self, timeout_s: float) -> bool:
-        """Close all executors before the loop closes. Return False if a function still runs after ``timeout_s``."""
+        """Close all executors before the event loop closes.
+
+        Return False if a function still runs after ``timeout_s`` seconds.
+        """
         self._closing.set()  # end the pauses between retries
         ended = self.workers.close(timeout_s)
         if self._letters is not None:  # after the workers, which write to these logs
@@ -165,11 +168,11 @@ class Resources:
         return ended
 
     def look_after_memory(self) -> None:
-        """If a check is due, schedule a check of the memory that malloc keeps; do not wait for it."""
+        """If a check of malloc's memory is due, schedule the check; do not wait for it."""
         if self.trimmer.is_due():
             self.pool.submit(self.trimmer.look)
 
     def drop_blocks(self) -> None:
-        """Return idle read blocks to the system."""
+        """Return unused read blocks to the operating system."""
         self._blocks.close()
         trim()  # otherwise malloc keeps the memory that threads of closed loaders freed in their arenas

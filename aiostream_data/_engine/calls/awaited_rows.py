@@ -28,9 +28,9 @@ class AwaitedRow:
         element: Argument passed to the coroutine function.
         ids: Row ids of all rows of the chunk that contains this row.
         row: Index of the row in the chunk.
-        made_of: Lineage entry of the row.
+        made_of: Ids of the rows from which this row was made.
         number: Number of the row among all rows that the stage received.
-        room: Budget charge reserved for the result.
+        room: Memory charge that is reserved for the result.
         chunk: Chunk that contains the row; set only for filters, which emit the row unchanged.
         done: True when the call has finished.
         value: Return value of the call.

@@ -3,9 +3,9 @@
 For rows that are cheap to process, several threads would only compete for the GIL. Therefore these hops run one after
 another on one thread, with the next hop already queued. The *tail* (later operators that need no task of their own)
 runs in the same hops. For expensive rows, hops run on many workers concurrently, and the tail processes their results
-in row order, in separate hops. The scheduler switches between these two modes only when no hop is in flight, so the
-tail receives rows in order and from one thread at a time. If a user function holds the GIL and can be pickled, its hops
-move to worker processes.
+in row order, in separate hops. The scheduler switches between these two modes only when no hop is in flight. Therefore
+the tail receives rows in order and from one thread at a time. If a user function holds the GIL and can be pickled, its
+hops move to worker processes.
 
 Processing a single row may take far longer than processing the others. With AUTO concurrency, a late hop no longer
 counts against the number of workers, so another hop can start. If a slow row blocks the single thread, later hops run
@@ -43,7 +43,7 @@ SERIAL_HOPS = 2
 """Maximum hops in flight on a single thread: one runs and one is queued, so the thread never waits for the loop."""
 
 HOP_SHARE = 32
-"""Target maximum output of a hop, as a fraction (1/32) of the memory limit."""
+"""Target maximum output of a hop (one call on a worker), as a fraction (1/32) of the memory limit."""
 
 MAX_HOP_NBYTES = 16 << 20
 """Target maximum output of a hop in bytes, independent of the memory limit, chosen to fit CPU caches."""

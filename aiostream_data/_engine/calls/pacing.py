@@ -10,7 +10,7 @@ from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS
 from aiostream_data._engine.memory.budget import FORGETTING
 
 HOP_S = 0.010
-"""Target duration of a hop, in seconds."""
+"""Target duration of a hop (one call on a worker), in seconds."""
 
 LONG_HOP_S = 0.060
 """Target duration, in seconds, of hops in worker processes or on several threads, where the overhead per hop is higher.
@@ -37,8 +37,8 @@ class Pace:
     """Running estimate of the cost of a row, and the hop size derived from it.
 
     Attributes:
-        hop_s: Target duration of a hop, in seconds.
-        hop_nbytes: Target maximum output of a hop, in bytes.
+        hop_s: Target duration of a hop (one call on a worker), in seconds.
+        hop_nbytes: Target maximum output of a hop (one call on a worker), in bytes.
         rows: Number of rows for the next hop. The number starts at 1, so that a slow function emits its first results
             early.
         row_s: Estimated seconds per row.
@@ -60,7 +60,7 @@ class Pace:
     slow_rows_s: float = 0.0
 
     def observe(self, rows: int, busy_s: float, cpu_s: float, at_once: int = 1, nbytes: int = 0) -> None:
-        """Record the cost of a finished hop.
+        """Record the cost of a finished hop (one call on a worker).
 
         Args:
             rows: Number of rows in the hop; with 0, the call has no effect.

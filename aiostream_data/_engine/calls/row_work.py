@@ -161,7 +161,7 @@ class Done:
             part failed.
         failure: Error of input row number ``rows``, which ended the hop; None on success.
         rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
-        preemptions: Number of involuntary context switches of the worker thread during the hop.
+        preemptions: Number of involuntary context switches of the worker thread while it ran the hop.
         core: Seconds on a CPU core and seconds waiting for a core; zero if the hop was not measured.
     """
 

@@ -56,7 +56,7 @@ class Waiting(NamedTuple):
         since: Start of the wait in ``perf_counter()`` seconds, minus the duration of earlier waits for the same
             element.
         thread: Identifier of the consumer's thread.
-        number: Number of parcels received before this wait.
+        number: Number of parcels (lists of elements) received before this wait.
     """
 
     since: float
@@ -65,14 +65,14 @@ class Waiting(NamedTuple):
 
 
 class Bridge:
-    """Bounded queue of parcels between the engine's loop and one consumer at a time.
+    """Bounded queue of parcels (lists of elements) between the engine's event loop and one consumer at a time.
 
     Args:
         max_elements: Maximum number of queued elements. A parcel with more elements is accepted if the queue is empty.
 
     Attributes:
         consumer: Current wait of the consumer; None while the consumer does not wait.
-        on_wait: Called on the consumer's thread when a wait begins.
+        on_wait: Function that is called on the consumer's thread when the consumer starts to wait.
     """
 
     def __init__(self, max_elements: int) -> None:

@@ -52,7 +52,7 @@ class DeadLetters:
         Args:
             place, nth: Position of the stage in the plan, and its number among stages with the same label.
             rows: Number of rows that the hop processed.
-            failed: Failed rows in order.
+            failed: Failed rows, in the order of the input.
 
         Raises:
             PartlyDone: The failures exceed the error budget. ``done`` is the number of failures within the budget,
@@ -76,7 +76,7 @@ class DeadLetters:
         Return the number of failures that the error budget allows.
 
         Args:
-            at: Row number of each failure among the ``rows`` rows.
+            at: Index of each failed row among the ``rows`` rows.
         """
         account = self._accounts.setdefault(place, _Account())
         handling = handling_of(getattr(node, "on_error", None))

@@ -70,7 +70,7 @@ def forget_calls(error: BaseException) -> None:
 
 
 def summary(value: Any) -> str:
-    """Describe a value for an error message, e.g. ``{image: uint8[32, 32, 3], label: 7}``. Never raises."""
+    """Describe a value for an error message, in the form ``{image: uint8[32, 32, 3], label: 7}``. Never raises."""
     return _cut(_summary(value, MAX_DEPTH), MAX_CHARACTERS)
 
 

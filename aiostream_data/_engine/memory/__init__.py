@@ -1,5 +1,5 @@
-"""Keep everything a loader holds within its memory limit.
+"""Keep all data of a loader within its memory limit.
 
-Input: sizes in bytes, reserved before data is requested and counted when data is created.
-Output: reservations, leases that release their bytes when the last holder drops them, and reusable blocks.
+Input: sizes in bytes, which are reserved before data is requested and counted when data is created.
+Output: reservations, leases that release their bytes when the last reference is deleted, and reusable blocks.
 """

@@ -1,21 +1,24 @@
 """Memory budget: counts all bytes that a loader holds against its memory limit.
 
-How this works. Bytes enter a pipeline at its sources. A source reserves memory before it requests a range
-(:meth:`Budget.admit`), and again before it decompresses or cuts the range (:meth:`Budget.room_for_step`). Both calls
-wait while the limit is reached. Later stages only count their bytes (:meth:`Budget.charge`) and never wait, because
-their progress frees memory. Three kinds of reservation may exceed the limit:
+How this works. Sources, such as file readers, bring bytes into a pipeline. A source reserves memory before it requests
+a byte range (:meth:`Budget.admit`), and again before it decompresses the range or splits it into records
+(:meth:`Budget.room_for_step`). The calls of :meth:`Budget.admit` and :meth:`Budget.room_for_step` wait while the memory
+limit is reached. Later stages only count their bytes (:meth:`Budget.charge`) and never wait, because their work frees
+memory. Three kinds of memory reservation may exceed the memory limit:
 
-- the first reservation of an empty budget;
-- an *urgent* reservation, by the reader that the order waits for while later readers hold all memory. Its size is one
-  range or one step, and these sizes shrink with the number of open shards;
-- a record larger than its shard's share of the limit, alone (:meth:`Budget.alone`). A reader may gather such a record
-  only while the order waits for its shard. The next such record starts after the memory of this one is released. It may
-  start earlier if the consumer waits and all stages before it need another record, as with zip() and batch(). In that
-  case no other progress can release memory.
+- the first reservation in an empty memory budget;
+- an *urgent* reservation, made for the reader whose rows come next in the order, while readers of later rows use all
+  memory. An urgent reservation has the size of one byte range or one step, and these sizes shrink with the number of
+  open shards;
+- a record larger than its shard's share of the memory limit, one such record at a time (:meth:`Budget.alone`). A reader
+  may collect the bytes of such a record only when the order of rows requires the record's shard next. The next large
+  record starts after the memory of the previous large record is released. The next large record may start earlier if
+  the consumer waits and all earlier stages need another record, as with zip() and batch(). In that case, no other work
+  can release memory.
 
-A :class:`Charge` ends when the last chunk that holds it as ``lease`` is deleted. It ends in ``__del__`` on purpose: any
-thread may drop a chunk, after success, failure or cancellation, and the last reference is the moment when the memory is
-free.
+A :class:`Charge` ends when the last chunk whose ``lease`` is this charge is deleted. A charge ends in ``__del__`` on
+purpose: any thread may delete a chunk, after success, failure or cancellation, and the memory is free when the last
+reference is deleted.
 """
 
 from __future__ import annotations
@@ -33,57 +36,69 @@ from typing import Protocol
 from aiostream_data.rows.records import Chunk, largest_row_nbytes
 
 ADMITTED = 0.625
-"""Fraction of the memory limit available to sources. The rest covers copies in progress and allocator fragmentation."""
+"""Fraction of the memory limit that sources may use.
+
+The rest of the memory limit covers copies in progress and allocator fragmentation.
+"""
 
 FILLED = 0.75
-"""Fraction of the memory limit above which stages start no new work. The rest covers chunks and batches in progress."""
+"""Fraction of the memory limit above which stages start no new work.
+
+The rest of the memory limit covers chunks and batches in progress.
+"""
 
 FLOW = 0.125
-"""Fraction of the memory limit that data in flight may always use, even if large buffers fill the rest."""
+"""Fraction of the memory limit that data in flight may always use, even if large buffers fill the rest of the limit."""
 
 LEAST_ADMITTED = 0.125
-"""Fraction of the memory limit that sources may always use, even if rows are large."""
+"""Fraction of the memory limit that sources may always use, even if later stages need memory for large rows."""
 
 COPIES_OF_A_ROW = 4
-"""Maximum number of copies of a row at one time: as read, as a function's argument, as its result, and in a column."""
+"""Maximum number of copies of a row at one time: as read, as a function's argument, as a result, and in a column."""
 
 
 FORGETTING = 0.98
-"""Decay factor of the remembered maximum in :meth:`Budget.leave_free`, applied on every call."""
+"""Factor by which the maximum remembered by :meth:`Budget.leave_free` shrinks on every call."""
 
 CHANNEL_SHARE = 8
-"""A channel may hold this fraction (1/8) of the memory limit."""
+"""Fraction (1/8) of the memory limit that the chunks in one channel may use."""
 
 QUEUES = "queues"
-"""Holder of chunks between stages and of elements queued for the consumer."""
+"""Category of counted bytes: chunks between stages, and elements queued for the consumer."""
 
 RANGES = "ranges"
-"""Holder of requested ranges that are not yet cut into rows, or that rows still refer to."""
+"""Category of counted bytes: requested byte ranges that are not yet split into rows or that rows still refer to."""
 
 RECORDS = "records being put together"
-"""Holder of partially received records."""
+"""Category of counted bytes: partially received records."""
 
 WINDOWS = "decompressors"
-"""Holder of the memory of decompressors: tables, and the window of earlier output."""
+"""Category of counted bytes: memory of decompressors (tables, and the window of earlier output)."""
 
 DECODED = "decoded"
-"""Holder of decoded rows that have their own memory."""
+"""Category of counted bytes: decoded rows that have their own memory."""
 
 RESERVED = "reserved"
-"""Holder of the maximum output of steps in progress. These bytes are reserved, but mostly not allocated."""
+"""Category of counted bytes: maximum output of steps in progress.
+
+Bytes for steps in progress are reserved, but mostly not allocated.
+"""
 
 READ_AHEAD = "interleave"
-"""Holder of rows that interleave() read ahead from in-memory data sets of user functions."""
+"""Category of counted bytes: rows that interleave() reads ahead from in-memory data sets of user functions."""
 
 RESULTS = "results"
-"""Holder of actual and expected results of user functions."""
+"""Category of counted bytes: actual and expected results of user functions."""
 
 FLOWING = (QUEUES, RANGES, RECORDS, DECODED, RESERVED, READ_AHEAD, RESULTS)
-"""Holders of data in flight, which progress releases. Other holders are buffers, which keep their data."""
+"""Categories of counted bytes for data in flight, which later stages release.
+
+All other categories are buffers, which keep their data.
+"""
 
 
 class Charge:
-    """Bytes counted against a budget until this object is deleted or :meth:`end` is called."""
+    """Bytes counted against a memory budget until this object is deleted or :meth:`end` is called."""
 
     __slots__ = ("budget", "holder", "nbytes")
 
@@ -93,12 +108,12 @@ class Charge:
         self.nbytes = nbytes
 
     def resize(self, nbytes: int) -> None:
-        """Change the number of counted bytes."""
+        """Change the number of bytes counted by this charge."""
         change, self.nbytes = nbytes - self.nbytes, nbytes
         self.budget._note(change, self.holder)
 
     def end(self) -> None:
-        """Release the bytes. Idempotent; callable from any thread."""
+        """Release the bytes. The method is idempotent and can be called from any thread."""
         self.resize(0)
 
     def __del__(self) -> None:
@@ -107,7 +122,10 @@ class Charge:
 
 
 class Alone:
-    """Permit to gather one record larger than its share. It ends with the last chunk that holds it as lease."""
+    """Permit to collect one record that is larger than its share of the memory limit.
+
+    The permit ends when the last chunk that uses the permit as its lease is deleted.
+    """
 
     __slots__ = ("_budget", "_is_gathered")
 
@@ -117,7 +135,7 @@ class Alone:
         budget._count_alone(gathering=1, held=1)
 
     def gathered(self) -> None:
-        """Mark the record as complete. Callable from any thread."""
+        """Mark the large record as completely received. Callable from any thread."""
         if not self._is_gathered:
             self._is_gathered = True
             self._budget._count_alone(gathering=-1)
@@ -128,7 +146,7 @@ class Alone:
 
 
 class MakesWay(Protocol):
-    """A decompressor whose memory can be released for another one and allocated again later."""
+    """Interface of a decompressor whose memory can be released for another decompressor and allocated again later."""
 
     @property
     def nbytes(self) -> int: ...
@@ -137,14 +155,16 @@ class MakesWay(Protocol):
 
 
 class Budget:
-    """Byte counter with a limit. Any thread may count bytes; coroutines of one loop can wait for room.
+    """Memory budget: a byte counter with a limit.
+
+    Any thread may count bytes; coroutines on one event loop can wait for room.
 
     Attributes:
         limit: Memory limit in bytes.
-        used, peak: Bytes currently counted, and their maximum so far.
-        holders: Current and peak bytes, keyed by holder.
-        wait_s: Total seconds of all waits for room.
-        consumer_waits: Returns True if the consumer waits for an element and none is ready.
+        used, peak: Number of bytes currently counted, and the maximum of this number so far.
+        holders: For each category of counted bytes, the current and the peak number of bytes.
+        wait_s: Total seconds of all waits for room in the budget.
+        consumer_waits: Function that returns True if the consumer waits for an element and no element is ready.
         in_line: Large decompressors, in the order in which they received memory.
     """
 
@@ -170,37 +190,40 @@ class Budget:
 
     @property
     def channel_nbytes(self) -> int:
-        """Maximum bytes of one channel."""
+        """Maximum number of bytes in one channel."""
         return max(1, self.limit // CHANNEL_SHARE)
 
     @property
     def admitted_nbytes(self) -> int:
-        """Bytes up to which sources may fill the budget."""
+        """Total number of bytes up to which sources may fill the budget."""
         return int(min(self.limit * ADMITTED, max(self.limit - self._left_free, self.limit * LEAST_ADMITTED)))
 
     def leave_free(self, nbytes: int) -> None:
-        """Record bytes that later stages need at once. Sources leave the recent maximum of these values free."""
+        """Record the number of bytes that later stages need at once.
+
+        Sources do not use the recent maximum of these numbers.
+        """
         self._left_free = max(nbytes, int(FORGETTING * self._left_free))
 
     @property
     def is_full(self) -> bool:
-        """True if stages must not start new work."""
+        """True if the budget is so full that stages must not start new work."""
         return not self.may_begin(0)
 
     @property
     def flowing(self) -> int:
-        """Bytes of data in flight, excluding buffers."""
+        """Number of bytes of data in flight, excluding buffers."""
         holders = self.holders
         return sum(holders[holder][0] for holder in FLOWING if holder in holders)
 
     def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
-        """Count ``nbytes`` bytes without waiting, and return their charge."""
+        """Count ``nbytes`` bytes without waiting, and return a charge for these bytes."""
         self.warn_of(nbytes)
         self._note(nbytes, holder)
         return Charge(self, nbytes, holder)
 
     def warn_of(self, nbytes: int) -> None:
-        """Warn once if a single object of ``nbytes`` bytes exceeds the limit."""
+        """Issue a warning, only once, if a single object of ``nbytes`` bytes exceeds the memory limit."""
         if nbytes <= self.limit or self._warned:
             return
         self._warned = True
@@ -212,7 +235,7 @@ class Budget:
         )
 
     def passes(self, chunk: Chunk) -> int:
-        """If the chunk's largest row exceeds the limit, warn and return its size in bytes; otherwise return 0."""
+        """If the chunk's largest row exceeds the limit, warn and return the row's size in bytes; otherwise return 0."""
         largest = largest_row_nbytes(chunk) if chunk.nbytes > self.limit else 0
         self.warn_of(largest)
         return largest if largest > self.limit else 0
@@ -223,16 +246,20 @@ class Budget:
         is_urgent: Callable[[], bool] = lambda: False,
         holder: str = QUEUES,
     ) -> Charge:
-        """Wait until sources may use ``nbytes`` more bytes, then count them.
+        """Wait until sources may use ``nbytes`` more bytes, then count these bytes.
 
         Args:
-            is_urgent: Called again at each :meth:`poke`. If it returns True, the bytes may exceed the limit.
+            is_urgent: Function that is called again at each :meth:`poke`. If ``is_urgent`` returns True, the bytes may
+                exceed the limit.
         """
         await self.until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
         return self.charge(nbytes, holder)
 
     def room_for(self, nbytes: int, holder: str = RANGES) -> Charge | None:
-        """Count bytes for a source if there is room. Otherwise return None without waiting."""
+        """If the budget has room, count ``nbytes`` bytes for a source.
+
+        If the budget has no room, return None without waiting.
+        """
         return self.charge(nbytes, holder) if self.has_room_for(nbytes) else None
 
     def has_room_for(self, nbytes: int) -> bool:
@@ -241,22 +268,26 @@ class Budget:
 
     @property
     def windows_nbytes(self) -> int:
-        """Number of bytes that decompressors hold."""
+        """Number of bytes that all decompressors use."""
         return self.holders.get(WINDOWS, (0, 0))[0]
 
     def windows_fit(self, share: float) -> bool:
-        """Return True if decompressors hold at most this fraction of the limit."""
+        """Return True if decompressors use at most this fraction of the memory limit."""
         return self.windows_nbytes <= share * self.limit
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
-        """Wait until ``nbytes`` more bytes fit or ``is_urgent()`` returns True. Return True if the bytes fit."""
+        """Wait until ``nbytes`` more bytes fit into the budget or ``is_urgent()`` returns True.
+
+        Return True if the bytes fit.
+        """
         await self.until(lambda: self.may_begin(nbytes) or is_urgent())
         return self.may_begin(nbytes)
 
     async def room_for_step(self, nbytes: int, is_urgent: Callable[[], bool]) -> Charge:
-        """Wait until a source may decompress and cut ``nbytes`` bytes, then count them as reserved.
+        """Wait until a source may decompress and split ``nbytes`` bytes, then count these bytes as reserved.
 
-        This reservation has a higher limit than ranges have, so fetched ranges can be decoded ahead.
+        The limit for decompression is higher than the limit for requesting byte ranges, so received ranges can be
+        decoded ahead.
         """
         if not self.may_begin(nbytes):
             await self.until_fits(nbytes, is_urgent)
@@ -264,10 +295,10 @@ class Budget:
         return Charge(self, nbytes, RESERVED)
 
     async def alone(self, is_wanted: Callable[[], bool]) -> Alone:
-        """Wait until a record larger than its share may be gathered.
+        """Wait until a reader may collect the bytes of a record larger than its share of the memory limit.
 
         Args:
-            is_wanted: Returns True if the order waits for the shard of the record.
+            is_wanted: Function that returns True if the order of rows requires the record's shard next.
         """
         await self.until(lambda: self._gathering == 0 and is_wanted() and (self._alone == 0 or self.consumer_waits()))
         return Alone(self)
@@ -277,7 +308,10 @@ class Budget:
         await self.until(lambda: not self.is_full or is_urgent())
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until ``holds()`` is True. It is evaluated after each release of bytes and at each :meth:`poke`."""
+        """Wait until the function ``holds`` returns True.
+
+        The budget calls ``holds`` after each release of bytes and at each :meth:`poke`.
+        """
         if holds():
             return
         self._loop = loop = asyncio.get_running_loop()
@@ -299,14 +333,14 @@ class Budget:
         self.wait_s += loop.time() - started
 
     def poke(self) -> None:
-        """Wake all waiters to check their conditions again. Call from the loop."""
+        """Wake all waiters, so that they check their conditions again. Call from the loop."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def look_again(self) -> None:
-        """Schedule :meth:`poke` on the loop if there are waiters. Callable from any thread."""
+        """Schedule :meth:`poke` on the event loop if any coroutine waits for room. Callable from any thread."""
         if self._waiters and self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.poke)
@@ -339,7 +373,7 @@ _budgets: weakref.WeakSet[Budget] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    """Replace the locks in a forked child: a thread of the parent may hold one of them forever."""
+    """Replace the locks in a forked child process: a thread of the parent may have acquired a lock forever."""
     for budget in list(_budgets):
         budget._lock = threading.RLock()
 

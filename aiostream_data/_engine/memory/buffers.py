@@ -1,10 +1,12 @@
-"""Pool of memory blocks for readers. A block is reused after its last view is deleted.
+"""Pool of memory blocks for file readers. A block is reused after the last array that refers to it is deleted.
 
-A fresh block costs a page fault for every 4 KiB written, about half of the cost of reading. Memory from malloc stays in
-the arenas of the threads that used it. Blocks are therefore mapped directly from the system, and reused.
+A new block causes a page fault for every 4 KiB written, which costs about half of the reading time. Memory allocated by
+malloc stays in the memory arenas of the threads that used it. Therefore the pool maps blocks directly from the
+operating system and reuses them.
 
-A block is an array, and its views keep it alive. When the last view is deleted, on any thread, the block returns to the
-pool. The pool keeps idle blocks up to a limit and returns others to the system.
+A block is an array; views of this array keep the block in memory. When any thread deletes the last view, the block
+returns to the pool. The pool keeps unused blocks up to a limit, and returns other unused blocks to the operating
+system.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class BlockPool:
     """Pool of uint8 blocks. Safe from any thread.
 
     Args:
-        max_idle_nbytes: Maximum bytes of idle blocks.
+        max_idle_nbytes: Maximum total size of unused blocks in the pool, in bytes.
     """
 
     def __init__(self, max_idle_nbytes: int) -> None:
@@ -37,7 +39,10 @@ class BlockPool:
         self._closed = False
 
     def lend(self, nbytes: int) -> NDArray[np.uint8]:
-        """Return an uninitialized array of ``nbytes`` bytes. Its block is reused after the last view is deleted."""
+        """Return an uninitialized array of ``nbytes`` bytes.
+
+        The pool reuses the array's block after the last view of the array is deleted.
+        """
         size = max(1, -(-nbytes // GRAIN_NBYTES)) * GRAIN_NBYTES
         with self._lock:
             waiting = self._idle.get(size)
@@ -54,7 +59,10 @@ class BlockPool:
         return array[:nbytes]
 
     def close(self) -> None:
-        """Return idle blocks to the system. Blocks in use follow when they are deleted."""
+        """Return unused blocks to the operating system.
+
+        Blocks in use are returned to the operating system when their last view is deleted.
+        """
         with self._lock:
             self._closed = True
             self._idle.clear()
@@ -70,9 +78,9 @@ class BlockPool:
                 self.idle_nbytes += size
 
     def _make_room(self, size: int) -> None:
-        """Return idle blocks of other sizes to the system until a block of this size fits into the pool.
+        """Return unused blocks of other sizes to the system until a block of ``size`` bytes fits into the pool.
 
-        The size of ranges changes while a store is read, and blocks of the old size would not be reused.
+        The sizes of requested byte ranges change while a store is read, and blocks of the old size would not be reused.
         """
         if size > self._max_idle_nbytes:
             return

@@ -1,4 +1,4 @@
-"""Find the files with the limits of this process in cgroups of version 1 and 2."""
+"""Find the files with the resource limits of this process, in cgroups (Linux control groups) of version 1 and 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_DIGITS: Final = 19
 
 
 def read_text(path: Path) -> str:
-    """Return the contents of a file, or "" if the file cannot be read, e.g. without cgroups of this version."""
+    """Return the contents of a file, or "" if the file cannot be read because this cgroup version is not in use."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -21,24 +21,24 @@ def read_text(path: Path) -> str:
 
 
 def number_in(word: str) -> int | None:
-    """Parse a number in a cgroup file; return None for "max", "-1" and "".
+    """Parse a number from a cgroup file; return None for "max", "-1" and "".
 
-    The check avoids a ValueError from int(), which can replace a KeyboardInterrupt in CPython.
+    The check of the digits avoids a ValueError from int(), which can replace a KeyboardInterrupt in CPython.
     """
     return int(word) if word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS else None
 
 
 @lru_cache(maxsize=16)  # called whenever a loader is opened
 def limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> tuple[PurePosixPath, ...]:
-    """Return the files that can contain a limit, relative to the mount point of cgroups.
+    """Return the paths of files that can contain a limit, relative to the mount point of the cgroup file system.
 
-    In a container, the cgroup of the process is usually the root of the mount. In a service or batch job, ``own`` names
-    the cgroup, and each parent cgroup can have its own limit.
+    In a container, the cgroup of the process is usually the root of the mounted cgroup file system. In a service or
+    batch job, ``own`` names the cgroup, and each parent cgroup can have its own limit.
 
     Args:
         own: Contents of ``/proc/self/cgroup``, with one line ``number:controllers:path`` per hierarchy.
-        controller: Name of the controller, e.g. "memory".
-        file_v1, file_v2: Name of the limit file in cgroups of version 1 and 2.
+        controller: Name of the cgroup controller, such as "memory".
+        file_v1, file_v2: Names of the limit file in cgroups of version 1 and of version 2.
     """
     return tuple(_limit_files(own, controller, file_v1, file_v2))
 
@@ -58,7 +58,7 @@ def _limit_files(own: str, controller: str, file_v1: str, file_v2: str) -> Itera
 
 
 def _lines(own: str) -> Iterator[tuple[str, str]]:
-    """Yield controllers and path of each cgroup hierarchy."""
+    """Yield the controllers and the path of each cgroup hierarchy."""
     for line in own.splitlines():
         _, separator, rest = line.partition(":")
         controllers, other, path = rest.partition(":")

@@ -1,11 +1,14 @@
-"""Memory of one shard's decompressor, mainly the window of a zstd frame. It can be revoked for another shard.
+"""Memory reservation for the decompressor of one shard; most of it is the window of a zstd frame.
 
-How this works. A decompressor's memory is reserved before its allocation. A shard that is opened ahead of its turn
-waits while decompressors hold a quarter of the limit. The shard that the order needs next does not wait for other
-windows. If the windows do not fit together, other shards discard their decompressors, starting with the shard that
-received memory last. Only shards that the order does not need at that time are affected. Such a shard is later read
-again from the start, and the rows already emitted are skipped. The order of rows does not change, and shards cannot
-deadlock. A window that does not fit next to any other passes alone.
+Another shard can take this memory away.
+
+How this works. A decompressor's memory is reserved before its allocation. A shard that is opened before its rows are
+needed waits while decompressors use a quarter of the memory limit. The shard whose rows come next in the order does not
+wait for the decompressors of other shards. If all decompressors together do not fit, other shards discard theirs; the
+shard that received memory last is first. A shard never discards its decompressor while the order of rows requires this
+shard next. A shard without its decompressor is later read again from the start, and skips the rows already emitted.
+Discarding a decompressor does not change the order of rows and cannot cause a deadlock between shards. A decompressor
+that does not fit into memory together with any other decompressor is used alone.
 """
 
 from __future__ import annotations
@@ -18,24 +21,25 @@ from aiostream_data._engine.memory.budget import FILLED, FLOW, WINDOWS, Budget
 from aiostream_data.metrics.sizes import as_size
 
 AHEAD_SHARE: Final = 0.25
-"""If decompressors hold more than this fraction of the limit, a shard opened ahead of its turn waits."""
+"""Fraction of the memory limit: if decompressors use more, a shard opened before its rows are needed waits."""
 
 TOGETHER_SHARE: Final = 0.5
-"""Fraction of the limit that all decompressors may hold, unless the one that the order needs is larger alone."""
+"""Fraction of the memory limit that all decompressors may use, unless the shard needed next has a larger decompressor.
+"""
 
 SMALL_NBYTES: Final = 256 << 10
-"""A decompressor of at most this many bytes is never discarded for others, and others are not discarded for it."""
+"""Maximum size in bytes of a small decompressor, which is never discarded and never displaces another one."""
 
 
 class DecompressorTaken(Exception):
-    """The decompressor was discarded to free memory for another shard."""
+    """Exception: the shard's decompressor was discarded to free memory for another shard."""
 
 
 class DecompressorMemory:
     """Memory reservation for the decompressor of one shard reader. Loop thread only.
 
     Args:
-        is_wanted: Returns True if the order waits for the shard.
+        is_wanted: Function that returns True if the order of rows requires this shard next.
     """
 
     def __init__(self, budget: Budget, is_wanted: Callable[[], bool]) -> None:
@@ -53,18 +57,18 @@ class DecompressorMemory:
         return self._charge.nbytes
 
     async def until_it_may_begin(self) -> None:
-        """Wait while decompressors hold more than AHEAD_SHARE of the limit, unless the order waits for this shard."""
+        """Wait while decompressors use more than AHEAD_SHARE of the limit, unless the order needs this shard next."""
         if not self._budget.windows_fit(AHEAD_SHARE):
             await self._budget.until(lambda: self._budget.windows_fit(AHEAD_SHARE) or self.is_wanted())
 
     async def reserve(self, nbytes: int, discard: Callable[[], None]) -> None:
-        """Wait for room for a decompressor of ``nbytes`` bytes in total, then reserve it.
+        """Wait for room for a decompressor of ``nbytes`` bytes in total, then reserve these bytes.
 
         Args:
             discard: Frees the decompressor.
 
         Raises:
-            DecompressorTaken: The decompressor was discarded before or during the wait.
+            DecompressorTaken: The decompressor was discarded before or during the wait for room.
         """
         if not self._is_taken and nbytes > self.nbytes:
             self._discard = discard
@@ -79,7 +83,9 @@ class DecompressorMemory:
                 self._budget.in_line.append(self)
 
     async def used_by(self, hop: Callable[..., Any], function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function that uses the decompressor in a hop. The decompressor is not discarded during the hop.
+        """Run a function that uses the decompressor in one call on a worker (hop).
+
+        The decompressor is not discarded during this call.
 
         Raises:
             DecompressorTaken: The decompressor was discarded earlier.
@@ -95,14 +101,14 @@ class DecompressorMemory:
                 self._go()
 
     def release(self) -> None:
-        """Release the memory. The reader can reserve memory again."""
+        """Release the memory. Afterwards, the shard's reader can reserve memory again."""
         self._leave_line()
         self._charge.end()
         self._discard = _nothing
         self._has_to_go = self._is_taken = False
 
     def make_way(self) -> None:
-        """Discard the decompressor, at once or at the end of the hop that uses it."""
+        """Discard the decompressor, immediately or at the end of the call (hop) that uses it."""
         self._has_to_go = True
         if not self._is_used:
             self._go()
@@ -126,7 +132,10 @@ class DecompressorMemory:
         return nbytes <= SMALL_NBYTES or self._others_made_way(more)
 
     def _others_made_way(self, more: int) -> bool:
-        """Discard other decompressors until ``more`` bytes fit. Return True if they fit or no other one is left."""
+        """Discard other decompressors until ``more`` bytes fit into the memory limit.
+
+        Return True if the bytes fit or if no other decompressor is left.
+        """
         others = [each for each in reversed(self._budget.in_line) if each is not self and not each.is_wanted()]
         over = self._over(more)
         for other in others:
@@ -138,7 +147,7 @@ class DecompressorMemory:
         return self._over(more) <= 0 or not any(other.nbytes for other in others)
 
     def _over(self, more: int) -> int:
-        """Return the number of bytes above the decompressors' limit if this one holds ``more`` bytes more.
+        """Return by how many bytes decompressors exceed their limit if this one uses ``more`` additional bytes.
 
         Decompressors may hold half of the memory limit, or less if much data is in flight.
         """

@@ -1,4 +1,4 @@
-"""Determine the memory limit of a loader: the user's value, or a fraction of the machine's memory."""
+"""Determine the memory limit of a loader: the value set by the user, or a fraction of the machine's memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parse_nbytes(value: int | str) -> int:
 
 
 def default_limit() -> int:
-    """Return the default memory limit in bytes: a quarter of the cgroup's limit or of the machine's memory."""
+    """Return the default memory limit in bytes: a quarter of the cgroup's memory limit or of the machine's memory."""
     return max(64 << 20, int(_memory_of_this_process() * DEFAULT_FRACTION))
 
 

@@ -1,8 +1,8 @@
-"""Return malloc's unused memory to the system if it is large relative to the memory limit.
+"""Return unused memory of malloc to the operating system if its size is large relative to the memory limit.
 
-Threads free arrays that other threads allocated. malloc then keeps freed memory in one arena per thread, up to several
-times the memory in use. Checking is cheap and done periodically. Trimming costs milliseconds and later page faults, so
-it is done only if the kept memory exceeds a limit.
+Threads free arrays that other threads allocated. Therefore malloc keeps freed memory in one arena per thread, up to
+several times the memory in use. Checking the amount of kept memory is cheap, so the check runs periodically. Trimming
+(returning memory) costs milliseconds and causes page faults later, so it is done only above a limit.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Final
 from aiostream_data.metrics.allocator import allocator_state, trim
 
 KEPT_SHARE: Final = 0.5
-"""malloc may keep freed memory up to this fraction (1/2) of the memory limit."""
+"""Fraction (1/2) of the memory limit up to which malloc may keep freed memory."""
 
 LEAST_NBYTES: Final = 16 << 20
-"""Kept memory up to this size in bytes is never trimmed."""
+"""Size in bytes up to which memory kept by malloc is never returned to the operating system."""
 
 LOOK_S: Final = 0.5
-"""Minimum number of seconds between two checks."""
+"""Minimum number of seconds between two checks of malloc's kept memory."""
 
 COST_SHARE: Final = 0.005
-"""Maximum fraction of time spent on checks. malloc counts free memory piece by piece, so a check can be slow."""
+"""Maximum fraction of time spent on checks. A check can be slow, because malloc counts free memory piece by piece."""
 
 
 class Trimmer:
-    """Trims malloc's free memory in this process, for one loader with a memory limit in bytes.
+    """Returns malloc's unused memory to the operating system for one loader; ``memory_limit`` is in bytes.
 
     Attributes:
-        trimmed: Number of trims so far.
+        trimmed: How often memory was returned to the operating system so far.
     """
 
     def __init__(self, memory_limit: int) -> None:
@@ -40,7 +40,7 @@ class Trimmer:
         self.trimmed = 0
 
     def is_due(self) -> bool:
-        """Return True if a check is due. If so, restart the interval."""
+        """Return True if the next check of malloc's memory is due. If a check is due, restart the interval."""
         now = monotonic()
         if now - self._since < self._pause_s:
             return False
@@ -48,7 +48,10 @@ class Trimmer:
         return True
 
     def look(self) -> None:
-        """Trim if malloc keeps too much. Call off the event loop, because a trim can take milliseconds."""
+        """Return memory to the operating system if malloc keeps too much.
+
+        Do not call this method on the event loop, because returning memory can take milliseconds.
+        """
         started = perf_counter()
         self._look()
         self._pause_s = max(LOOK_S, (perf_counter() - started) / COST_SHARE)

@@ -1,9 +1,9 @@
-"""Convert chunks to and from the form in which processes exchange them: few arrays, without unused bytes.
+"""Convert chunks to and from the form that processes exchange: few arrays, without unused bytes.
 
-Large arrays travel in shared memory and arrive as views on it. Small arrays are copied, and every object costs some
-microseconds. So small arrays of a chunk, such as small batches or their row ids, are concatenated for the transfer, and
-the receiver splits them again. The parts of a batch are joined directly in shared memory, and the message holds a
-placeholder for the joined array.
+Processes transfer large arrays in shared memory; the receiver uses views of this memory. Small arrays are copied, and
+each transferred object costs some microseconds. Therefore the sender concatenates the small arrays of a chunk, such as
+row ids, and the receiver splits them again. The parts of a batch are joined directly in shared memory; the message
+contains a placeholder for the joined array.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import Structure, structure_of
 
 SMALL_NBYTES: Final = 32 << 10
-"""Arrays of fewer bytes are concatenated with the same leaf of other elements."""
+"""Arrays with fewer bytes than this are concatenated with the same field (leaf) of other elements."""
 
 SPARSE: Final = 0.75
-"""Rows that use less than this fraction of their shared values buffer are copied before the transfer."""
+"""Rows that use less than this fraction of the values buffer that they share are copied before the transfer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Concatenation of arrays that differ only in length.
+    """Concatenation of several arrays that differ only in length.
 
     Attributes:
         whole: Concatenated array.
-        sizes: Number of rows of each array.
+        sizes: Number of rows of each original array.
     """
 
     whole: NDArray[Any]
     sizes: list[int]
 
     def apart(self) -> list[NDArray[Any]]:
-        """Split into the original arrays, as views on ``whole``."""
+        """Split ``whole`` into the original arrays, which are views of ``whole``."""
         ends = np.cumsum([0, *self.sizes]).tolist()
         return [self.whole[start:stop] for start, stop in pairwise(ends)]
 
 
 class Arriving:
-    """Placeholder in a message for an array that is written to shared memory beside it.
+    """Placeholder in a message for an array that is written to shared memory next to the message.
 
     Attributes:
-        number: Index of the array among those written beside the message.
+        number: Index of the array among all arrays written next to the message.
     """
 
     # Not a dataclass: dataclasses count as structure, and this object must be a leaf.
@@ -61,13 +61,13 @@ class Arriving:
         self.number, self.shape, self.dtype = number, shape, dtype
 
     def arrived(self, written: Sequence[NDArray[np.uint8]]) -> NDArray[Any]:
-        """Return the array as a view on the received memory."""
+        """Return the array that this placeholder stands for, as a view of the received memory."""
         return np.ndarray(self.shape, self.dtype, written[self.number].data)
 
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Elements of the same structure, stored as one column per leaf."""
+    """Elements with the same structure, stored as one column per field (leaf)."""
 
     structure: Structure
     columns: tuple[SideBySide | list[Any], ...]
@@ -88,12 +88,12 @@ class IdsSideBySide:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """Chunk in its transfer form.
+    """Chunk in the form that processes exchange.
 
     Attributes:
         rows: Elements of an :class:`Items` chunk, or a :class:`Columns` chunk without lineage and lease.
         ids: Row ids of the chunk.
-        made_of: Lineage entries of the chunk, possibly concatenated.
+        made_of: Ids of the rows from which the chunk was made, possibly concatenated.
         nbytes: Size of the chunk in bytes, for memory accounting.
     """
 
@@ -104,7 +104,10 @@ class Handed:
 
 
 def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
-    """Convert a chunk to its transfer form. Return it with the parts to write beside the message."""
+    """Convert a chunk to the form that processes exchange.
+
+    Return the converted chunk, and the parts to write to shared memory next to the message.
+    """
     beside: list[Parts] = []
     rows = _compact(chunk) if isinstance(chunk, Columns) else _leaf_by_leaf(chunk.values, beside)
     made_of = chunk.made_of
@@ -112,10 +115,10 @@ def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
 
 
 def taken(sent: Handed, written: Sequence[NDArray[np.uint8]] = ()) -> Chunk:
-    """Rebuild a chunk from its transfer form, as views on the received memory.
+    """Rebuild a chunk from the form that processes exchange; its arrays are views of the received memory.
 
     Args:
-        written: Arrays received beside the message.
+        written: Arrays received next to the message.
     """
     made_of: list[MadeOf | None] | None
     made_of, runs = (sent.made_of, None) if not isinstance(sent.made_of, IdsSideBySide) else _apart(sent.made_of)
@@ -152,7 +155,7 @@ def _runs_of(entries: Sequence[MadeOf | None]) -> IdsSideBySide | None:
 
 
 def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leaves:
-    """Return elements as columns if that concatenates small arrays, else as a list of elements."""
+    """Return elements as columns if this combines small arrays, otherwise as a list of elements."""
     if len(elements) > 1 and _has_small_array(elements[0]):
         structure = structure_of(elements[0])
         if all(structure_of(element) == structure for element in elements[1:]):
@@ -162,7 +165,10 @@ def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leave
 
 
 def _with_leaves(element: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any:
-    """Apply ``change`` to the leaves of type ``kind``. Return the element itself if it has none."""
+    """Apply ``change`` to all values (leaves) of type ``kind`` in an element.
+
+    Return the element itself if it contains no such value.
+    """
     structure = structure_of(element)
     leaves = structure.flatten(element)
     if not any(type(leaf) is kind for leaf in leaves):
@@ -187,7 +193,7 @@ def _joined(column: list[Any], beside: list[Parts]) -> SideBySide | list[Any]:
 
 
 def side_by_side(arrays: Sequence[NDArray[Any]]) -> SideBySide | None:
-    """Concatenate arrays. Return None if they differ in dtype or row shape, or hold Python objects."""
+    """Concatenate arrays. Return None if the arrays differ in dtype or row shape, or contain Python objects."""
     if not arrays or arrays[0].ndim == 0 or arrays[0].dtype.hasobject:
         return None
     kind = (arrays[0].dtype, arrays[0].shape[1:])

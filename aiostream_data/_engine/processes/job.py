@@ -1,4 +1,4 @@
-"""Message that starts a subprocess: the plan it runs and all inputs of the run."""
+"""Message that starts a subprocess: the plan that the subprocess runs, and all inputs of the run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from aiostream_data.rows.records import ShardRef
 
 @dataclass(frozen=True, kw_only=True)
 class Errand:
-    """Plan of a subprocess and all inputs of its run. Picklable if the plan is.
+    """Plan that a subprocess runs, and all inputs of the run. This message can be pickled if the plan can be pickled.
 
-    Fields that are not listed here are those of :class:`.EngineOptions`.
+    The meaning of all fields not listed here is documented in :class:`.EngineOptions`.
 
     Attributes:
-        plan: Plan that the process runs.
-        keys: Numbers of the plan's nodes in the whole plan, inputs first. Nodes that do not affect rows have no number.
+        plan: Plan that the subprocess runs.
+        keys: For each node of this plan, its number in the complete plan; inputs come first. Nodes that do not affect
+            rows have no number of their own.
         resolved: Listed shards of each file source, in order; None for sources that were not listed.
-        shard_numbers: Shard numbers of earlier shard lists; see :class:`.ListedShards`.
-        gained: Keys of nodes with new shards or inputs; see :class:`.ListedShards`.
-        shared_caches: For each cache, in order, True if several nodes of the whole plan read it.
-        run: Options of the run, with the process's share of the memory limit.
-        window_nbytes: Maximum bytes in flight to the loader's process, for each run.
-        first_code: First number that the process uses for objects in states.
+        shard_numbers: Numbers of shards in earlier shard lists; see :class:`.ListedShards`.
+        gained: Keys of nodes that have new shards or inputs; see :class:`.ListedShards`.
+        shared_caches: For each cache, in order, True if several nodes of the complete plan read the cache.
+        run: Options of the run, with the memory limit reduced to the subprocess's share.
+        window_nbytes: Maximum number of bytes in flight to the loader's process, for each run.
+        first_code: First number that the subprocess may use for objects in saved states.
     """
 
     plan: Node

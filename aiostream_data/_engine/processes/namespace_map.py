@@ -1,9 +1,10 @@
-"""Map row ids of a subprocess to row ids of this process.
+"""Convert row ids of a subprocess to row ids of the loader's process.
 
-A subprocess has separate namespaces (see :mod:`~aiostream_data._engine.resume.origins`). Each chunk lists the
-namespaces opened since the previous chunk, and this process opens a matching namespace for each. Processes that share
-the rows of one plan open the same runs of the same sources, which map to one namespace. Usually the numbers are equal
-on both sides, so ids need no translation.
+A subprocess has its own namespaces, where a namespace is one run of one source (see
+:mod:`~aiostream_data._engine.resume.origins`). Each chunk lists the namespaces opened since the previous chunk, and the
+loader's process opens a matching namespace for each of them. Processes that share the rows of one plan open equal runs
+of the same sources; equal runs map to one namespace. Usually the numbers of the namespaces are equal in both processes,
+so ids need no conversion.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
 
 REMEMBERED: Final = 1 << 16
-"""Maximum number of namespaces remembered as shared by several processes."""
+"""Maximum number of namespaces that are stored because several processes may share them."""
 
 Ask: TypeAlias = Callable[..., Any]
-"""Request to the subprocess: ``ask("url", number, split)`` or ``ask("locate", number, splits, ordinals)``."""
+"""Function that sends a request, ``ask("url", number, split)`` or ``ask("locate", number, splits, ordinals)``."""
 
 
 class Space(NamedTuple):
     """Namespace of another process.
 
-    Fields that are not listed here are those of :class:`~aiostream_data._engine.resume.origins.Namespace`.
+    The meaning of all fields not listed here is documented in
+    :class:`~aiostream_data._engine.resume.origins.Namespace`.
 
     Attributes:
         place: Number of the namespace in the other process.
-        is_located: True if the other process knows byte offsets of its records.
+        is_located: True if the other process knows the byte offsets of records in this namespace.
     """
 
     place: int
@@ -48,7 +50,7 @@ class Space(NamedTuple):
 
 
 def spaces_since(origins: Origins, place: int) -> list[Space]:
-    """Return the namespaces opened since number ``place``, to be sent to another process."""
+    """Return the namespaces opened since namespace number ``place``, to be sent to another process."""
     return [
         Space(
             space.base >> SPLIT_BITS,
@@ -64,7 +66,10 @@ def spaces_since(origins: Origins, place: int) -> list[Space]:
 
 
 class Alike:
-    """Namespaces of this process, keyed by source run. Shared by all processes of an ``in_subprocess()`` node."""
+    """Namespaces of this process, keyed by the run of their source.
+
+    All processes of one ``in_subprocess()`` node share this object.
+    """
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
@@ -72,7 +77,10 @@ class Alike:
         self._known = {_meaning(space): space for space in origins.opened_since(1)}  # namespaces of the state
 
     def space(self, sent: Space, url_of: Callable[[int], str], locate: Any) -> Namespace:
-        """Return the namespace that matches one of another process; open it if needed. Thread-safe."""
+        """Return the namespace of this process that matches one of another process; open the namespace if needed.
+
+        Thread-safe.
+        """
         meaning = sent[1:5]
         with self._lock:
             if meaning not in self._known:
@@ -88,10 +96,13 @@ def _meaning(space: Namespace) -> tuple[int, int, int, tuple[Cached, ...]]:
 
 
 class Adopted:
-    """Namespace mapping of one other process. Not thread-safe: use from one thread at a time.
+    """Mapping from the namespaces of one other process to namespaces of this process.
+
+    This class is not thread-safe: use it from one thread at a time.
 
     Args:
-        ask: Sends a request to that process. Raises if the process does not answer.
+        ask: Function that sends a request to the other process. The function raises an error if the other process does
+            not answer.
     """
 
     def __init__(self, alike: Alike, ask: Ask) -> None:
@@ -101,7 +112,7 @@ class Adopted:
         self._moved: dict[int, int] = {}
 
     def learn(self, spaces: Sequence[Space]) -> None:
-        """Record namespaces that the other process has opened."""
+        """Record the namespaces that the other process has opened."""
         for sent in spaces:
             locate = _Locate(self._ask, sent.place) if sent.is_located else None
             base = self._alike.space(sent, _Names(self._ask, sent), locate).base
@@ -111,7 +122,7 @@ class Adopted:
                 self._moved[sent.place] = base
 
     def renamed(self, sent: Handed) -> Handed:
-        """Translate the row ids of a chunk from the other process."""
+        """Convert the row ids of a chunk received from the other process."""
         if self._same_below is None:
             return sent
         made_of = sent.made_of
@@ -132,7 +143,7 @@ class Adopted:
 
 
 class _Names:
-    """Names of splits, requested from the other process on first use."""
+    """Names of splits (shards), requested from the other process on first use."""
 
     def __init__(self, ask: Ask, sent: Space) -> None:
         self._ask = ask

@@ -1,7 +1,7 @@
-"""Handle of a subprocess that runs a part of a plan, in the loader's process.
+"""Handle that the loader's process uses for a subprocess that runs a part of a plan.
 
-A thread receives the messages of the subprocess (:mod:`~aiostream_data._engine.process_server`), and passes chunks to
-their runs and answers to their callers. When the subprocess dies, every run and every pending request fails.
+A thread receives the messages of the subprocess (:mod:`~aiostream_data._engine.process_server`). It passes chunks to
+their runs and answers to the callers. When the subprocess dies, every run and every pending request fails.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from aiostream_data.executors.child_process import Child
 from aiostream_data.executors.failure import Failure
 
 ASK_S: Final = 5.0
-"""Maximum seconds to wait for an answer. A user function that holds the GIL delays answers."""
+"""Maximum seconds to wait for an answer from a subprocess.
+
+A user function that holds the GIL in the subprocess delays answers.
+"""
 
 LAST_ANSWER_S: Final = 0.02
-"""Minimum seconds to wait for an answer after the deadline, since most processes answer at once."""
+"""Minimum seconds to wait for an answer even after the deadline, because most subprocesses answer immediately."""
 
 END_S: Final = 0.5
-"""Seconds that a process has to exit by itself when it is no longer needed."""
+"""Seconds that a subprocess has to exit by itself when the loader no longer needs it."""
 
 NO_STATS: Final[Mapping[str, Any]] = {
     "stages": [],
@@ -42,20 +45,20 @@ NO_STATS: Final[Mapping[str, Any]] = {
     "cpu_s": 0.0,
     "loop_cpu_s": 0.0,
 }
-"""Statistics of a process that has not reported any."""
+"""Statistics used for a subprocess that has not reported any statistics."""
 
 
 class HostingProcess:
-    """Handle of one subprocess that hosts a plan. Methods are thread-safe unless stated otherwise.
+    """Handle of one subprocess that runs a plan. The methods are thread-safe unless stated otherwise.
 
     Args:
-        errand: Plan and options for the subprocess, sent first.
-        alike: Namespaces shared by all processes of the same ``in_subprocess()`` node.
-        budget: Memory budget that is charged for received chunks.
+        errand: Plan and options for the subprocess; the first message sent to it.
+        alike: Namespaces (runs of sources) shared by all processes of the same ``in_subprocess()`` node.
+        budget: Memory budget that counts the received chunks.
 
     Attributes:
-        child: Operating system process and its message channel.
-        last_stats: Statistics that the process reported last.
+        child: Process of the operating system, with its message channel.
+        last_stats: Statistics that the subprocess reported last.
     """
 
     def __init__(self, errand: Errand, name: str, alike: Alike, budget: Budget) -> None:
@@ -89,7 +92,7 @@ class HostingProcess:
             ) from error
 
     def begin(self, epoch: int, state: State, on_drained: Callable[[], None]) -> RemoteRun:
-        """Start a run. Call this on the event loop that reads the run."""
+        """Start a run. Call this method on the event loop that reads the chunks of the run."""
         number = next(self._numbers)
         run = RemoteRun(self, number, on_drained)
         with self._lock:
@@ -99,23 +102,23 @@ class HostingProcess:
         return run
 
     def stats(self) -> Mapping[str, Any]:
-        """Request the statistics of the process. If it does not answer, return its last report."""
+        """Request the statistics of the subprocess. If the subprocess does not answer, return its last report."""
         with suppress(WorkerDiedError):
             self.last_stats = self.ask("stats", timeout_s=END_S)
         return self.last_stats
 
     def hurry(self, deadline: float) -> None:
-        """Limit all waits for answers to ``deadline``, a ``monotonic()`` time."""
+        """End all waits for answers at ``deadline``, a time of ``monotonic()``."""
         self._answers_until = deadline
 
     def ask(self, question: str, *args: Any, timeout_s: float | None = None) -> Any:
         """Send a request and return the answer; see :class:`~aiostream_data._engine.process_server.HostedEngine`.
 
         Args:
-            timeout_s: Maximum wait in seconds; None waits ``ASK_S``.
+            timeout_s: Maximum wait in seconds; None means ``ASK_S`` seconds.
 
         Raises:
-            WorkerDiedError: The process has ended or did not answer in time.
+            WorkerDiedError: The subprocess has ended or did not answer in time.
         """
         number, asked = next(self._numbers), _Question()
         with self._lock:
@@ -140,7 +143,7 @@ class HostingProcess:
             raise WorkerDiedError(f"the process of in_subprocess() has ended: {self._over}")
 
     def tell(self, *message: Any) -> None:
-        """Send a message. Does nothing if the process has ended; the receiving thread reports that to all waiters."""
+        """Send a message. If the process has ended, do nothing: the receiving thread reports the end to all waiters."""
         with suppress(EOFError):
             while self._later:
                 with suppress(IndexError):  # another thread sent it first
@@ -148,20 +151,20 @@ class HostingProcess:
             self.child.exchange.send(message)
 
     def drop(self, number: int) -> None:
-        """Forget a run and queue the notification, sent with the next message. Never blocks."""
+        """Forget a run, and queue a notification that is sent to the subprocess with the next message. Never blocks."""
         self._runs.pop(number, None)
         self._later.append(("drop", number))
 
     def end_soon(self) -> None:
-        """Request the process to exit; do not wait."""
+        """Ask the subprocess to exit; do not wait for the exit."""
         self._closing = True
         self.child.exchange.close()
 
     def close(self, grace_s: float = END_S) -> None:
-        """Stop the process and wait a bounded time for its exit. Idempotent.
+        """Stop the subprocess and wait a limited time for its exit. Idempotent.
 
         Args:
-            grace_s: Seconds that the process has to exit by itself before it is killed.
+            grace_s: Seconds that the subprocess has to exit by itself before it is killed.
         """
         self.end_soon()
         self.child.bury(grace_s)
@@ -223,7 +226,7 @@ class HostingProcess:
 
 
 class _Question:
-    """Pending request that waits for its answer."""
+    """Pending request to a subprocess, with a wait for its answer."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -244,7 +247,7 @@ class _Question:
 
 
 def _as_error(failure: Failure) -> BaseException:
-    """Return the exception of another process, or a substitute for an unpicklable one, with its traceback as a note."""
+    """Return the exception of another process with its traceback as a note, or a substitute if it cannot be pickled."""
     error = failure.as_error()
     original = error.__cause__
     if original is None:

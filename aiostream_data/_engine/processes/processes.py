@@ -1,11 +1,13 @@
-"""Manage the subprocesses that host parts of a loader's plan.
+"""Manage the subprocesses that run parts of a loader's plan.
 
-Each ``in_subprocess()`` node has separate processes (:mod:`.process_handle`), started at its first run and kept for all
-epochs. The engine's event loop reads their chunks (:mod:`.remote_run`). The receiver owns the memory of a chunk. A
-window per run limits the bytes that a process may send before they are acknowledged.
+Each ``in_subprocess()`` node has its own subprocesses (:mod:`.process_handle`), which start at the node's first run and
+stay for all epochs. The engine's event loop reads the chunks of the subprocesses (:mod:`.remote_run`). The receiving
+process owns the memory of a chunk. For each run, a limit (window) applies to the bytes that a subprocess may send
+before the receiver acknowledges them.
 
-Only the process can compute the position after a row. So the process must live until the engine has ended *and* the
-loader no longer needs positions; see :meth:`Hosting.engine_ended` and :meth:`Hosting.let_go`.
+Only the subprocess can compute the position after a row that it sent. Therefore the subprocess must live until the
+engine has ended *and* the loader no longer needs positions; see :meth:`Hosting.engine_ended` and
+:meth:`Hosting.let_go`.
 """
 
 from __future__ import annotations
@@ -45,30 +47,30 @@ from aiostream_data.plan.worker_share import check_shared, for_worker
 from aiostream_data.transforms.batching import SHARED_NBYTES
 
 WINDOW: Final = 16
-"""Chunks in flight from all processes use at most this fraction (1/16) of the memory limit."""
+"""Fraction (1/16) of the memory limit that the chunks in flight from all subprocesses may use."""
 
 MAX_WINDOW_NBYTES: Final = 64 << 20
-"""Maximum window of one process in bytes; a larger window would cost memory without a benefit."""
+"""Maximum bytes in flight from one subprocess; a larger value would cost memory without a benefit."""
 
 CODES: Final = 1 << 20
-"""Number of codes reserved for each process to number objects in states."""
+"""Number of codes reserved for each subprocess. Codes are numbers of objects in saved states."""
 
 
 def window_nbytes(memory_limit: int, processes: int) -> int:
-    """Return the maximum bytes in flight from each run of each of ``processes`` processes."""
+    """Return the maximum bytes in flight from each run of each subprocess, if ``processes`` subprocesses run."""
     return max(1, min(memory_limit // (WINDOW * processes), MAX_WINDOW_NBYTES))
 
 
 class Hosting:
-    """Processes of all ``in_subprocess()`` nodes of one plan.
+    """Subprocesses of all ``in_subprocess()`` nodes of one plan.
 
     Args:
         plan: Plan that the engine runs.
         options: Options of the engine.
-        has_closed: Called after the last process has ended.
+        has_closed: Function that is called after the last subprocess has ended.
 
     Raises:
-        PlanError: Several workers would each count and log the same records.
+        PlanError: Each of several workers would count and log the same failed records.
     """
 
     def __init__(
@@ -96,7 +98,10 @@ class Hosting:
             return [process for of_place in self._places.values() for process in of_place]
 
     def processes_of(self, node: InSubprocess, context: RunContext, root_seed: int) -> list[HostingProcess]:
-        """Return the processes of a node. The first call starts them and blocks: call it off the event loop."""
+        """Return the subprocesses of a node.
+
+        The first call starts the subprocesses and blocks, so do not call this method on the event loop.
+        """
         with self._starting:
             if not self._places[node]:
                 self._start(node, context, root_seed)
@@ -147,7 +152,9 @@ class Hosting:
         return any(mixture in walk(node.input) for node in self._places)
 
     def set_weights(self, mixture: Mix, key: int, weights: Any, from_row: int | None) -> int:
-        """Change the weights of a mixture that runs in a subprocess. Return the row from which they apply.
+        """Change the weights of a mixture that runs in a subprocess of this loader.
+
+        Return the row from which the new weights apply.
 
         Raises:
             PlanError: The mixture runs in several processes, or its process has not started.
@@ -161,30 +168,33 @@ class Hosting:
         return row
 
     def tell_weights(self, weights: WeightChanges, keys: Mapping[Node, int]) -> None:
-        """Add all weight changes made in the processes to ``weights``."""
+        """Add all weight changes that the subprocesses made to ``weights``."""
         for node, processes in list(self._places.items()):
             mixtures = mixtures_of(node, keys)
             if processes and mixtures:
                 weights.known_elsewhere(mixtures, processes[0].ask("weights"))
 
     def show(self, board: Board, numbers: Mapping[Node, int]) -> None:
-        """Put the stage counters of the processes on ``board``. Without an answer, use the process's last report."""
+        """Copy the stage counters of the subprocesses to ``board``, the counters of all stages.
+
+        If a subprocess does not answer, use its last report.
+        """
         for node, processes in list(self._places.items()):
             prefix = f"{numbers[node]}/"
             for key, counters in joined_counters([process.stats()["stages"] for process in processes], prefix):
                 board.put(key, counters)
 
     def clocks(self, numbers: Mapping[Node, int]) -> dict[str, Hosted]:
-        """Return the last reported run times of the processes of each node, keyed by the prefix of its stages."""
+        """Return the run times last reported by each node's subprocesses, keyed by the prefix of the node's stages."""
         return {f"{numbers[node]}/": _clocks(processes) for node, processes in list(self._places.items()) if processes}
 
     @property
     def last_stats(self) -> list[Mapping[str, Any]]:
-        """Last reported statistics of each process."""
+        """Last reported statistics of each subprocess."""
         return [process.last_stats for process in self.processes]
 
     def hurry(self) -> None:
-        """Limit the total wait for answers of all processes to ``END_S`` seconds from the call."""
+        """Limit the total wait for answers of all subprocesses to ``END_S`` seconds from now."""
         deadline = monotonic() + END_S
         for process in self.processes:
             process.hurry(deadline)
@@ -192,7 +202,10 @@ class Hosting:
     # -- shutdown
 
     def engine_ended(self) -> None:
-        """Record that the engine has ended, and close the processes if possible. Call this on the engine's thread."""
+        """Record that the engine has ended, and stop the subprocesses if the loader no longer needs them.
+
+        Call this method on the engine's thread.
+        """
         with self._lock:
             self._engine_ended = True
             close = self._let_go or not self.processes
@@ -200,7 +213,10 @@ class Hosting:
             self._close()
 
     def let_go(self) -> None:
-        """Record that the loader no longer needs the processes. Never blocks, so finalizers may call it."""
+        """Record that the loader no longer needs the subprocesses.
+
+        This method never blocks, so finalizers may call it.
+        """
         with self._lock:
             close = self._engine_ended and not self._let_go and not self.closed.happened
             self._let_go = True
@@ -208,7 +224,10 @@ class Hosting:
             threading.Thread(target=self._close, name="asd-end-processes", daemon=True).start()
 
     def wait_closed(self, timeout_s: float) -> None:
-        """Wait until all processes have ended, if the engine has ended and the loader has released them."""
+        """Wait until all subprocesses have ended.
+
+        Do not wait if the engine still runs or the loader needs the subprocesses.
+        """
         if self._engine_ended and self._let_go:
             self.closed.wait(timeout_s)
 
@@ -232,7 +251,10 @@ def _clocks(processes: Sequence[HostingProcess]) -> Hosted:
 
 
 def _end_in_background(children: list[Child], pid: int) -> None:
-    """Stop the processes of a garbage-collected ``Hosting``, if this process started them (not a fork of it)."""
+    """Stop the subprocesses when their ``Hosting`` is garbage-collected.
+
+    Do nothing in a fork of the process that started them.
+    """
     if children and os.getpid() == pid:
         threading.Thread(target=_bury, args=(children,), name="asd-end-processes", daemon=True).start()
 
@@ -244,5 +266,5 @@ def _bury(children: list[Child]) -> None:
 
 
 def mixtures_of(node: InSubprocess, keys: Mapping[Node, int]) -> frozenset[int]:
-    """Return the keys of the mixtures in the subprocess part of a node."""
+    """Return the keys of the mixtures that run in the subprocesses of a node."""
     return frozenset(keys[lower] for lower in walk(node.input) if isinstance(lower, Mix))

@@ -1,7 +1,7 @@
-"""Reading end of a plan's run in another process.
+"""Reader of the chunks of a plan that runs in another process.
 
-The receiving thread queues the messages of the process, and the engine's event loop reads them. Any thread may send
-requests and ``forget`` messages to the process.
+The receiving thread queues the messages of the other process, and the engine's event loop reads this queue. Any thread
+may send requests and ``forget`` messages to the other process.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from aiostream_data.rows.records import Chunk
 
 
 class Link(Protocol):
-    """Connection of a run to its process."""
+    """Connection between a run and the process that executes it."""
 
     def ask(self, question: str, *args: Any) -> Any:
-        """Send a request and return the answer. Raise WorkerDiedError if the process does not answer."""
+        """Send a request to the other process and return its answer.
+
+        Raise WorkerDiedError if the other process does not answer.
+        """
 
     def tell(self, *message: Any) -> None:
-        """Send a message. Does nothing if the process has ended."""
+        """Send a message. If the other process has ended, do nothing."""
 
     def drop(self, number: int) -> None:
         """Forget a run. Never blocks."""
 
 
 class Arrived(NamedTuple):
-    """Chunk received from another process. This process owns its memory.
+    """Chunk received from another process. The receiving process owns the memory of the chunk.
 
     Attributes:
         nbytes: Size of the chunk in bytes, as counted by the other process.
@@ -42,12 +45,12 @@ class Arrived(NamedTuple):
 
 
 class RemoteRun:
-    """Run of a plan in another process, read on the engine's event loop.
+    """Run of a plan in another process; the engine's event loop reads its chunks.
 
     Args:
-        process: Connection to the process.
-        number: Number of the run in the process.
-        on_drained: Called on the event loop when the sources of the run have read their last row.
+        process: Connection to the other process.
+        number: Number that the other process uses for the run.
+        on_drained: Function called on the event loop when the sources of the run have read their last row.
     """
 
     def __init__(self, process: Link, number: int, on_drained: Callable[[], None]) -> None:
@@ -61,11 +64,11 @@ class RemoteRun:
         self._is_read = True
 
     async def next(self) -> Arrived | None:
-        """Return the next chunk, or None after the last.
+        """Return the next chunk, or None after the last chunk.
 
         Raises:
-            BaseException: The error of the run.
-            CardinalityError: Rows were lost between the processes.
+            BaseException: The error that ended the run in the other process.
+            CardinalityError: Rows were lost between the two processes.
         """
         while not self._arrived:
             self._waiter = self._loop.create_future()
@@ -90,37 +93,37 @@ class RemoteRun:
         return bool(self._arrived)
 
     def taken(self, nbytes: int) -> None:
-        """Acknowledge a chunk, so that the process can send more."""
+        """Acknowledge a chunk, so that the other process can send more chunks."""
         self._process.tell("taken", self._number, nbytes, 1)
 
     def place(self, rows: int) -> dict[str, Any]:
-        """Return the parts of a state that resume the run after row ``rows``. Thread-safe.
+        """Return the parts of a saved state from which the run resumes after row ``rows``. Thread-safe.
 
         Raises:
-            WorkerDiedError: The process has died.
+            WorkerDiedError: The other process has died.
         """
         found: dict[str, Any] = self._process.ask("place", self._number, rows)
         return found
 
     def forget(self, rows: int) -> None:
-        """Discard history before row ``rows``. Thread-safe."""
+        """Discard the history before row ``rows``, which no saved state will need. Thread-safe."""
         self._process.tell("forget", self._number, rows)
 
     def stop(self) -> None:
-        """Stop the run and discard its unread chunks. :meth:`place` still works afterwards."""
+        """Stop the run and discard the chunks that were not read. :meth:`place` can still be called afterwards."""
         self._is_read = False
         self._on_drained = _nothing
         self._arrived.clear()
         self._process.tell("stop", self._number)
 
     def drop(self) -> None:
-        """Discard the history of this run. Never blocks, so finalizers may call it."""
+        """Discard the complete history of this run. This method never blocks, so finalizers may call it."""
         self._process.drop(self._number)
 
     # -- on the receiving thread
 
     def hear(self, what: Arrived | BaseException | int | None) -> None:
-        """Queue a message: a chunk, an error, the number of rows at the end, or None when the sources are drained."""
+        """Queue a message: a chunk, an error, the final number of rows, or None when sources have no more rows."""
         with suppress(RuntimeError):  # the engine's loop is closed, so the run is no longer read
             self._loop.call_soon_threadsafe(self._hear, what)
 

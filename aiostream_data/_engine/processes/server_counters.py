@@ -12,18 +12,18 @@ PREFIX: Final = "in_subprocess/"
 """Prefix of the names of stages that run in a subprocess."""
 
 WAITS: Final = ("input_wait_s", "output_wait_s")
-"""Counters of seconds that are averaged over processes instead of summed."""
+"""Counters of seconds that are averaged over all processes instead of summed."""
 
 
 def joined_counters(
     processes: Sequence[Sequence[tuple[str, StageCounters]]], prefix: str
 ) -> list[tuple[str, StageCounters]]:
-    """Combine the counters of each stage over all processes. Return (stage key, counters) pairs.
+    """Combine the counters of each stage from all processes. Return a pair (stage key, counters) for each stage.
 
-    Counters are summed, except waiting times, which are averaged over the processes.
+    Counters are summed over the processes; only waiting times are averaged.
 
     Args:
-        prefix: Prefix added to the stage keys.
+        prefix: Prefix that is added to the stage keys.
     """
     found: dict[str, list[StageCounters]] = {}
     for stages in processes:

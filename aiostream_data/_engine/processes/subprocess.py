@@ -1,4 +1,4 @@
-"""Read the output of subprocesses that run the input, and merge it into the order of a single process."""
+"""Read the output of subprocesses that run a stage's input, and merge it into the order of a single process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from aiostream_data.rows.records import Chunk, gather
 
 @dataclass
 class SubprocessStage(Stage):
-    """Stage of an ``InSubprocess`` node.
+    """Stage that runs an ``InSubprocess`` node: it receives rows from subprocesses.
 
-    The saved position is the input position reported by the process that sent the last row. On resume, all processes
-    start there: the content of a row depends only on its number, so any process can send the first row.
+    The saved position is the position that was reported by the subprocess that sent the last row. On resume, all
+    processes start there. This is valid because the content of a row depends only on its number, so any process can
+    send the first row.
     """
 
     _state: State = None
@@ -63,7 +64,10 @@ class SubprocessStage(Stage):
         return hosting
 
     def _has_drained(self) -> None:
-        """Record that the sources of a process are drained. After the last process, the next epoch may begin."""
+        """Record that the sources of one subprocess have read their last row.
+
+        When all subprocesses have done so, the next epoch may begin.
+        """
         self._drained += 1
         if self._drained == len(self._runs):
             self.context.drained.end()
@@ -74,7 +78,7 @@ class SubprocessStage(Stage):
             run.taken(arrived.nbytes)
 
     async def next_of(self, run: RemoteRun) -> Arrived | None:
-        """Return the next chunk of a process, and count its rows and the waiting time."""
+        """Return the next chunk of a subprocess; count the chunk's rows and the waiting time."""
         started = perf_counter()
         arrived = await run.next()
         self.counters.input_wait_s += perf_counter() - started
@@ -110,11 +114,11 @@ def _drop(runs: list[RemoteRun]) -> None:
 
 @dataclass
 class _Dealer:
-    """Merge of n processes that each emit every n-th element.
+    """Merge of n subprocesses, each of which emits every n-th element.
 
     Attributes:
-        heads: Current chunk of each process, or None.
-        dealt: Number of rows already emitted from each current chunk.
+        heads: Current chunk of each subprocess, or None.
+        dealt: For each current chunk, the number of rows already emitted.
     """
 
     stage: SubprocessStage
@@ -126,10 +130,10 @@ class _Dealer:
         self.dealt = [0] * len(self.runs)
 
     async def deal(self, outlet: Outlet) -> None:
-        """Send the elements of all processes in order.
+        """Send the elements of all subprocesses in their common order.
 
         Raises:
-            CardinalityError: The processes emit inconsistent numbers of elements.
+            CardinalityError: The numbers of elements from the subprocesses do not match.
         """
         try:
             await self._deal(outlet)
@@ -154,7 +158,7 @@ class _Dealer:
         return self.heads[number] is not None
 
     def _ready_turns(self) -> list[int]:
-        """Return the process of each row that can be emitted without waiting, in order, and advance ``turn``."""
+        """Return the subprocess index of each row that can be emitted without waiting, in order; advance ``turn``."""
         left = [
             0 if head is None else len(head.chunk) - dealt for head, dealt in zip(self.heads, self.dealt, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""Discard the rows that belong to other worker processes."""
+"""Discard the rows that other worker processes emit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from aiostream_data.rows.records import Chunk
 
 @dataclass
 class WorkerShardStep(Step):
-    """Step of a ``WorkerShard`` node.
+    """Step that runs a ``WorkerShard`` node: it keeps only the rows of this worker.
 
-    The saved position is the position of its input, so it does not depend on the number of workers.
+    The saved position is the position of the step's input, so it does not depend on the number of workers.
 
     Attributes:
-        begun: Number of input rows before the first pushed row, within the current round of all workers.
+        begun: Number of input rows before the first pushed row, within the current round (one block of rows per
+            worker).
     """
 
     begun: int = 0
@@ -53,7 +54,7 @@ class WorkerShardStep(Step):
         yield place.of_input(place.part, rows=place.rows.or_more)
 
     def _input_rows(self, rows: int) -> int:
-        """Return the number of input rows up to and including this worker's row number ``rows``."""
+        """Return how many input rows this worker needs to emit its first ``rows`` rows."""
         node: WorkerShard = self.node
         if rows == 0:
             return 0
@@ -64,10 +65,10 @@ class WorkerShardStep(Step):
 
 @dataclass
 class LoaderShardStep(WorkerShardStep):
-    """Step of a ``LoaderShard`` node.
+    """Step that runs a ``LoaderShard`` node: it keeps only the rows of this worker.
 
-    The saved position also stores the progress of the round of all workers, because the next block can belong to
-    another worker.
+    The saved position also stores the progress within the current round (one block of rows per worker), because the
+    next block can belong to another worker.
     """
 
     kind: ClassVar[str] = "loader_shard"

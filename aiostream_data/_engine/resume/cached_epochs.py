@@ -1,4 +1,4 @@
-"""Epoch in which each cache first read its rows, as states store it."""
+"""For each cache, the epoch in which the cache first read its rows, as stored in saved states."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from aiostream_data.errors import StateMismatchError
 
 
 class CachedEpochs(dict[tuple[int, int], int]):
-    """Epoch in which each cache first read its rows, keyed by (path, key) of its input. One table per loader."""
+    """For each cache, the epoch in which the cache first read its rows, keyed by (path, key) of the cache's input.
+
+    One table per loader.
+    """
 
 
 def cached_in_plan(epochs: Mapping[tuple[int, int], int]) -> list[list[int]]:
-    """Return [key, epoch] of each cache of the plan itself, without caches of inner data sets, as states store them."""
+    """Return [key, epoch] for each cache of the plan, as stored in saved states.
+
+    Caches of inner data sets are omitted.
+    """
     return [[key, epoch] for (path, key), epoch in dict(epochs).items() if path == 0]
 
 
 def read_cached_epochs(saved: Any) -> CachedEpochs:
-    """Read the table of cache epochs from a state.
+    """Read the epoch of each cache from a saved state.
 
     Raises:
         StateMismatchError: The saved value is damaged.

@@ -1,4 +1,4 @@
-"""Convert unexpected errors during resuming into DamagedStateError."""
+"""Convert unexpected errors that occur while a run resumes into DamagedStateError."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UNFORESEEN: Final = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError),
     *(TypeError, ValueError),
 )
-"""Errors that a wrong number or a missing key in a state can cause."""
+"""Types of errors that a wrong number or a missing key in a saved state can cause."""
 
 OF_A_CALL: Final = ("function: ", "record: ")
-"""Prefixes of the notes on errors of user code."""
+"""Prefixes of the notes that identify errors of user code."""
 
 _OURS: Final = str(Path(errors.__file__).parent)
 _NUMPYS: Final = str(Path(np.__file__).parent)
@@ -30,13 +30,14 @@ _PYTHONS: Final = (sysconfig.get_path("stdlib"), "<frozen")
 
 @contextmanager
 def resuming(path: str, what: str) -> Iterator[None]:
-    """Convert errors that only a damaged state can cause into DamagedStateError.
+    """Context manager that converts errors which only a damaged state can cause into DamagedStateError.
 
-    Schemas find most damage earlier (:mod:`~aiostream_data._engine.state_against_plan`). This block converts the rest.
+    Schema checks find most damage before this block (:mod:`~aiostream_data._engine.state_against_plan`). This block
+    converts the errors that schema checks did not prevent.
 
     Args:
-        path: Path of the values in the state that the block uses.
-        what: Failed action for the message, e.g. "cannot resume shuffle".
+        path: Path of the values in the saved state that the block reads.
+        what: Description of the failed action for the error message, such as "cannot resume shuffle".
     """
     try:
         yield
@@ -49,7 +50,7 @@ def resuming(path: str, what: str) -> Iterator[None]:
 
 
 def _of_user_code(error: BaseException) -> bool:
-    """Return True if user code raised an error, according to its notes or the files of its frames."""
+    """Return True if user code raised the error, according to the error's notes or the files of its frames."""
     if any(note.startswith(OF_A_CALL) for note in getattr(error, "__notes__", ())):
         return True
     return any(_is_foreign(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))

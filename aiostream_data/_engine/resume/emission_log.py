@@ -1,4 +1,7 @@
-"""Log of the rows that an unordered stage received and emitted. Its state names the rows received but not emitted."""
+"""Log of the rows that an unordered stage received and emitted.
+
+The saved state of such a stage names the rows that were received but not emitted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ class _Taken:
 
 
 class EmissionLog:
-    """Log of an unordered stage. Rows are numbered in the order in which they are received. Safe from any thread."""
+    """Log of the rows that an unordered stage received and emitted.
+
+    The log numbers the rows in the order in which the stage received them. Safe from any thread.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,7 +39,7 @@ class EmissionLog:
         self._emitted: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # (emitted, dropped) row numbers
 
     def take_in(self, rows: Lineage) -> int:
-        """Record rows whose processing starts. Return the number of the first."""
+        """Record that the stage starts to process these rows. Return the number of the first of these rows."""
         with self._lock:
             first = self._count
             self._taken.append(_Taken(first, rows))
@@ -41,11 +47,11 @@ class EmissionLog:
             return first
 
     def give_out(self, numbers: NDArray[np.int64], kept: NDArray[np.int64] | None = None) -> None:
-        """Record the numbers of finished rows, in order of emission.
+        """Record the numbers of finished rows, in the order in which the stage emits them.
 
         Args:
             numbers: All finished rows.
-            kept: The rows that are emitted; None for all. The others are dropped.
+            kept: The rows that the stage emits; None if all rows are emitted. The others are dropped.
         """
         given = numbers if kept is None else kept
         left_out = numbers[:0] if kept is None else np.setdiff1d(numbers, kept, assume_unique=True)
@@ -53,13 +59,13 @@ class EmissionLog:
             self._emitted.append((given, left_out))
 
     def place(self, given: int) -> tuple[int, Lineage]:
-        """Return the number of rows received before ``given`` rows were emitted, and those of them not yet emitted."""
+        """Return the number of rows received before ``given`` rows were emitted, and the received rows not emitted."""
         with self._lock:
             high, missing = self._after(given)
             return high, self._lineage(missing)
 
     def forget(self, given: int) -> None:
-        """Discard history before row ``given``."""
+        """Discard the history before row ``given``, which no saved state will need."""
         with self._lock:
             self._high, self._missing = self._after(given)
             left = given - self._given

@@ -1,4 +1,4 @@
-"""Map the epochs of sources to epochs of a plan, and list the sources that a plan reads."""
+"""Convert epochs of sources to epochs of a plan, and list the sources that a plan reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def _is_source(node: Node) -> bool:
 def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, int]:
     """Return the first epoch in which each cache of ``plan`` can be read, keyed by the key of the cache's input.
 
-    All rows of the cache belong to that epoch, even if the plan reads the cache later. The epoch of the first read can
-    depend on how far the plan reads ahead.
+    All rows of a cache belong to this first epoch, even if the plan reads the cache later. The first epoch is used
+    because the epoch of the actual first read can depend on how far the plan reads ahead.
 
     Args:
-        epoch: Epoch in which ``plan`` starts.
+        epoch: Number of the epoch in which ``plan`` starts.
     """
     found: dict[int, int] = {}
     seen: set[Node] = set()
@@ -44,13 +44,13 @@ def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, 
 
 
 def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int:
-    """Return the epoch of ``node`` that contains epoch ``epoch`` of one of its sources.
+    """Return the epoch of ``node`` that contains the epoch ``epoch`` of a source that ``node`` reads.
 
     Args:
         source: Key of the source.
 
     Raises:
-        StateMismatchError: ``node`` does not read that source.
+        StateMismatchError: ``node`` does not read the source.
     """
     repetitions = _repetitions(node, keys, source)
     if not repetitions:
@@ -59,16 +59,16 @@ def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> i
 
 
 def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, repetition: int) -> int:
-    """Map epoch ``epoch`` of a source to the corresponding epoch within epoch ``repetition`` of ``node``.
+    """Convert an epoch of a source to the corresponding epoch of this source within epoch ``repetition`` of ``node``.
 
-    A source of an inner data set, which is not part of the plan, runs once per epoch of ``node``.
+    A source in an inner data set is not part of the plan and runs once per epoch of ``node``.
     """
     repetitions = _repetitions(node, keys, source) or 1
     return repetition * repetitions + epoch % repetitions
 
 
 def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | None:
-    """Return the number of runs of the source per run of ``node``, or None if ``node`` does not read the source."""
+    """Return how often the source runs in each run of ``node``, or None if ``node`` does not read the source."""
     if keys[node] == source and _is_source(node):  # nodes without influence on rows share the key of the next node
         return 1
     for child in node.inputs:

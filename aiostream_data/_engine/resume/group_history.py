@@ -1,8 +1,8 @@
-"""History of a grouping order (buckets, packing): its position after any group that a state can still refer to.
+"""History of an operator that groups rows by length (buckets, packing), from which past positions are computed.
 
-How this works. The decisions of an order depend only on the lengths of the rows. A past position is therefore
-recomputed by running a copy of the order over the lengths. The journal stores a copy of the order every few rows, and
-the lengths and ids of the rows that these copies can need.
+How this works. The grouping depends only on the lengths of the rows. A past position is therefore recomputed by running
+a copy of the grouping order over the row lengths again. The journal stores a copy of the grouping order at regular
+intervals, with the lengths and ids of the rows that a copy can need.
 """
 
 from __future__ import annotations
@@ -19,44 +19,53 @@ from aiostream_data.rows.lineage import Lineage, concat_lineages
 from aiostream_data.rows.row_ids import RowIds
 
 MARK_ROWS = 256
-"""Number of rows between two copies of the order. Running over them takes less than a millisecond."""
+"""Number of rows between two stored copies of the grouping order.
+
+Recomputing this number of rows takes less than a millisecond.
+"""
 
 Numbers = NDArray[np.int64]
 
 
 class GroupOrder(Protocol):
-    """Groups rows by their lengths. It may hold rows until their group is complete."""
+    """Interface of an order that groups rows by their lengths.
+
+    A grouping order may keep rows until their group is complete.
+    """
 
     pushed: int
     dropped: int
 
     def push(self, lengths: Numbers, limit: int | None = None) -> Sequence[Any]:
-        """Push rows until ``limit`` groups are complete. Return the complete groups."""
+        """Add rows to groups until ``limit`` groups are complete. Return the complete groups."""
 
     def finish(self, limit: int | None = None) -> Sequence[Any]:
-        """Return the remaining groups at the end of the input, at most ``limit``."""
+        """Return the incomplete groups at the end of the input, at most ``limit`` groups."""
 
     def held(self) -> Numbers:
-        """Return the numbers of the rows held."""
+        """Return the numbers of the rows whose group is not complete."""
 
     def rows_held(self) -> int:
-        """Return the number of rows that a later group can still contain."""
+        """Return the number of received rows that a later group can still contain."""
 
     def state(self) -> dict[str, Any]:
-        """Serialize the position to JSON-compatible data."""
+        """Return the position of the grouping order as JSON-compatible data."""
 
     def restore(self, state: dict[str, Any], lengths: Numbers) -> None:
-        """Restore a position with held rows of these lengths. The held rows are numbered from 0."""
+        """Restore a saved position; ``lengths`` are the lengths of the rows in incomplete groups.
+
+        The rows in incomplete groups are numbered from 0.
+        """
 
     def copy(self) -> Self:
-        """Return a copy of the order at the same position."""
+        """Return a copy of the grouping order at the same position."""
 
 
 O = TypeVar("O", bound=GroupOrder)  # noqa: E741
 
 
 class _Came(NamedTuple):
-    """Consecutive input rows that start with number ``first``."""
+    """Consecutive input rows, of which the first has the number ``first``."""
 
     first: int
     lengths: Numbers
@@ -67,10 +76,10 @@ _NO_ROWS = Lineage(RowIds.none())
 
 
 class GroupJournal(Generic[O]):
-    """History of one order. Written by the thread that pushes, read by any thread.
+    """History of one order. The thread that pushes rows writes the history; any thread may read it.
 
     Args:
-        order: The order before its first row.
+        order: The grouping order, before its first row.
     """
 
     def __init__(self, order: O) -> None:
@@ -85,12 +94,12 @@ class GroupJournal(Generic[O]):
         self._marks.add(0, order.copy())
 
     def begin(self, order: O, lengths: Numbers, held: Lineage) -> None:
-        """Start the history with an order that holds the rows ``held``."""
+        """Start the history with a grouping order whose incomplete groups contain the rows ``held``."""
         self._marks.add(0, order.copy())
         self._came = [_Came(0, lengths, held)]
 
     def push(self, order: O, lengths: Numbers, rows: Lineage) -> list[Any]:
-        """Push rows into the order and record them. Return the complete groups."""
+        """Add rows to the grouping order and record them. Return the complete groups."""
         with self._lock:
             self._came.append(_Came(order.pushed, lengths, rows))
         groups: list[Any] = []
@@ -101,7 +110,7 @@ class GroupJournal(Generic[O]):
         return groups
 
     def at(self, given: int) -> tuple[O, Lineage]:
-        """Return a copy of the order as it was after ``given`` groups, and the rows that it held."""
+        """Return a copy of the grouping order after ``given`` groups, and the rows in its incomplete groups."""
         start, mark = self._nearest(given)
         order, left = mark.copy(), given - start
         for part in self._parts():
@@ -115,7 +124,10 @@ class GroupJournal(Generic[O]):
         return order, self._rows(order.held())
 
     def forget(self, given: int) -> int:
-        """Discard history before group ``given``. Return the number of input rows before the oldest stored copy."""
+        """Discard the history before group ``given``, which no saved state will need.
+
+        Return how many input rows precede the oldest stored copy of the grouping order.
+        """
         self._marks.forget(given)
         found = self._marks.find(given)
         if found is None:
@@ -128,7 +140,7 @@ class GroupJournal(Generic[O]):
         return oldest.pushed
 
     def _nearest(self, given: int) -> tuple[int, O]:
-        """Return the stored copy closest before a position, with its number of groups."""
+        """Return the last stored copy at or before the position ``given``, with its number of groups."""
         found, last = self._marks.find(given), self._last
         if found is None:
             raise ValueError(f"the place after {given} groups has been forgotten")
@@ -138,7 +150,7 @@ class GroupJournal(Generic[O]):
         return found
 
     def _forget_rows_before(self, first: int, held: Numbers) -> None:
-        """Discard the rows before number ``first`` that are not in ``held``."""
+        """Discard the rows before row number ``first``, except the rows in ``held``."""
         numbers = held[held < first]
         rows = self._rows(numbers)
         with self._lock:
@@ -150,7 +162,7 @@ class GroupJournal(Generic[O]):
             return list(self._came)
 
     def _rows(self, numbers: Numbers) -> Lineage:
-        """Return the rows with these numbers, in the order of ``numbers``."""
+        """Return the recorded rows that have these numbers, in the order of ``numbers``."""
         with self._lock:
             came, old_numbers, old = list(self._came), self._old_numbers, self._old
         firsts = np.array([part.first for part in came], np.int64)

@@ -1,4 +1,4 @@
-"""Fingerprint of a data set that a state is checked against: plan, seed, and listed shards."""
+"""Fingerprint of a data set (plan, seed and listed shards), which is compared with the fingerprint in a saved state."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from aiostream_data.rows.records import ShardRef
 
 
 class Identity:
-    """Fingerprint of one opened data set. Safe from any thread; computed on first use.
+    """Fingerprint of one opened data set. Any thread may use the fingerprint, which is computed on first use.
 
     Args:
         written: The plan as the user wrote it.
-        world_size: Number of ranks that share the rows.
+        world_size: Number of ranks (training processes) that share the rows.
 
     Attributes:
-        keys: Numbers of the plan's nodes; None if they count up from 0.
+        keys: Numbers of the plan's nodes; None if the numbers count up from 0.
     """
 
     keys: list[int] | None = None
@@ -42,15 +42,18 @@ class Identity:
         self._stored: dict[str, Any] | None = None
 
     def found_shards(self, resolved: Mapping[Node, list[ShardRef]], keys: Mapping[Node, int]) -> None:
-        """Record the shards that the plan's file patterns match."""
+        """Record the shards that match the file patterns of the plan."""
         self._shards = {str(keys[node]): shards for node, shards in resolved.items() if shards}
 
     def numbered_shards(self, numbers: Mapping[int, Sequence[ShardNumbers]]) -> None:
-        """Record shard numbers for epochs that began before a list changed. Call before the first state is saved."""
+        """Record the shard numbers for epochs that began before the shard list changed.
+
+        Call this method before the first state is saved.
+        """
         self._numbers = {str(key): [each.as_state() for each in known] for key, known in numbers.items() if known}
 
     def stored(self) -> dict[str, Any]:
-        """Return the fingerprint as a state stores it: JSON-compatible data."""
+        """Return the fingerprint in the JSON-compatible form that states contain."""
         with self._lock:
             if self._stored is None:
                 self._stored = stored(self._fingerprint())
@@ -61,10 +64,10 @@ class Identity:
             return self._stored
 
     def agrees(self, saved: Mapping[str, Any], force: bool, allow: Collection[str]) -> bool | None:
-        """Compare the plan of a state with the current plan, before shards are listed.
+        """Compare the plan in a saved state with the current plan, before shards are listed.
 
         Returns:
-            True if nothing differs, False if only allowed things differ, None if another thing differs.
+            True if both plans are equal, False if the user allowed all differences, None otherwise.
         """
         with self._lock:
             new = Fingerprint(plan=self._plan, world_size=self._world_size)
@@ -74,18 +77,19 @@ class Identity:
         return not changes if force or not refused(changes, allow) else None
 
     def gained_inputs(self, saved: Mapping[str, Any]) -> list[int] | None:
-        """Return the number of inputs that each mixture gained after the save; see :func:`.gained_inputs`."""
+        """Return how many inputs each mixture gained after the state was saved; see :func:`.gained_inputs`."""
         chain = read_chain(saved.get("plan"))
         return None if chain is None else gained_inputs(chain, chain_of(self._plan))
 
     def check(self, saved: Mapping[str, Any], given_seed: int | None, force: bool, allow: Collection[str]) -> None:
-        """Raise StateMismatchError for a state of another pipeline.
+        """Raise StateMismatchError if the state was saved by a different pipeline.
 
         Args:
-            given_seed: Seed that the user passed in addition to the state; None if none.
+            given_seed: Seed that the user passed in addition to the state, or None.
 
         Raises:
-            StateMismatchError: The pipelines have differences that are not allowed; the message lists them.
+            StateMismatchError: The pipelines differ in a way that the user did not allow; the message lists the
+                differences.
         """
         with self._lock:
             new = self._fingerprint()

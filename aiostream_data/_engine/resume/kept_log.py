@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 
 class KeptRun:
-    """Consecutive input rows that one hop filters. The hop's thread sets ``kept``, the numbers of the kept rows."""
+    """Consecutive input rows that a filter processes in one hop (one call on a worker).
+
+    The worker thread sets ``kept``, the numbers of the rows that pass the filter.
+    """
 
     __slots__ = ("kept", "rows")
 
@@ -20,7 +23,7 @@ class KeptRun:
 
 
 class KeptLog:
-    """Log of the hops of an ordered filter, in the order of the input. Safe from any thread."""
+    """Log of the hops (calls on workers) of an ordered filter, in the order of the input. Safe from any thread."""
 
     def __init__(self) -> None:
         self._pieces: deque[KeptRun] = deque()
@@ -29,14 +32,14 @@ class KeptLog:
         self._first_out = 0
 
     def begin(self, rows: int) -> KeptRun:
-        """Record that a hop will filter the next ``rows`` input rows."""
+        """Record that one call on a worker (hop) will filter the next ``rows`` input rows."""
         piece = KeptRun(rows)
         with self._lock:
             self._pieces.append(piece)
         return piece
 
     def input_rows(self, given: int) -> int:
-        """Return the largest number of filtered input rows that produce only ``given`` output rows."""
+        """Return the number of input rows that lead to the filter's first ``given`` output rows."""
         with self._lock:
             before, left = self._first_in, given - self._first_out
             for piece in self._pieces:
@@ -47,7 +50,7 @@ class KeptLog:
             return before
 
     def forget(self, given: int) -> None:
-        """Discard history before row ``given``."""
+        """Discard the history before output row ``given``, which no saved state will need."""
         with self._lock:
             while self._pieces:
                 kept = self._pieces[0].kept

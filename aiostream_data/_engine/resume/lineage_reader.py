@@ -1,4 +1,7 @@
-"""Decode the rows that a state names into ids of the current run. Every value is checked, as a state is a file."""
+"""Decode the rows that a saved state names into row ids of the current run.
+
+Every value is validated, because a state is a file that may be damaged.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,21 @@ MAX_DEPTH = 32
 
 LEAST_VALUES: Final = 1 << 20
 VALUES_PER_CHARACTER: Final = 64
-"""Maximum values that packed ids may unpack to: LEAST_VALUES plus VALUES_PER_CHARACTER per character of data."""
+"""Number of values, per character of packed data, that packed ids may contain in addition to LEAST_VALUES."""
 
 TABLE: Final = Part(None, 'state["rows"]')
 _DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class Book:
-    """Rows that a state names, decoded. A state is untrusted input, so every value is checked.
+    """Decoded rows that a saved state names. A saved state is untrusted input, so every value is validated.
 
     Args:
-        contents: Result of :meth:`.BookWriter.contents`; None for no rows.
-        origins: Table in which the namespaces of these rows are opened.
+        contents: Result of :meth:`.BookWriter.contents`; None if the state names no rows.
+        origins: Table of sources, in which the sources of these rows are opened.
 
     Raises:
-        DamagedStateError: The contents are damaged.
+        DamagedStateError: The contents in the saved state are damaged.
     """
 
     def __init__(self, contents: Any, origins: Origins) -> None:
@@ -60,30 +63,33 @@ class Book:
         return Part(self._rows[number], f'{TABLE.path}["rows"][{number}]')
 
     def rows_declared(self, number: int) -> int:
-        """Return the row count in the header of an entry, without unpacking the entry."""
+        """Return the number of rows that an entry's header declares, without unpacking the entry."""
         return self._entry(number).items(2, 3)[1].entry("rows").integer()
 
     def check(self) -> None:
         """Decode every entry.
 
         Raises:
-            DamagedStateError: An entry is damaged.
+            DamagedStateError: An entry in the saved state is damaged.
         """
         for number in range(len(self._rows)):
             self._numbered(number)
 
     def rows(self, reference: Any) -> Lineage:
-        """Return the rows of a reference that ``BookWriter.rows`` returned.
+        """Return the rows that belong to a reference from ``BookWriter.rows``.
 
         Raises:
-            DamagedStateError: No entry has that number, or the entry is damaged.
+            DamagedStateError: No entry has the number in the reference, or the entry is damaged.
         """
         if reference is None:
             return Lineage(RowIds.none())
         return self._numbered(reference.get(ROWS) if isinstance(reference, dict) else reference)
 
     def carried_over(self, state: Any, book: BookWriter) -> Any:
-        """Copy part of this book's state into another state. ``book`` collects the rows of the new state."""
+        """Copy a part of the saved state from which these rows were read into a new state.
+
+        ``book`` collects the rows that the new state names.
+        """
         if isinstance(state, dict):
             if state.keys() == {ROWS}:
                 return book.rows(self.rows(state))
@@ -102,11 +108,11 @@ class Book:
         return self._read[number]
 
     def epochs_of(self, source: int) -> list[int]:
-        """Return the epochs of the rows that the state names of source number ``source``."""
+        """Return the epochs of all rows that the saved state names and that came from source number ``source``."""
         return [space.epoch for space in self._spaces.values() if space.number == source]
 
     def ordinals_of(self, source: int) -> NDArray[np.int64]:
-        """Return the sorted ordinals of all rows that the state names of source number ``source``."""
+        """Return the sorted ordinals (record numbers) of the named rows that came from source number ``source``."""
         found = [np.empty(0, np.int64)]
         bases = [space.base for space in self._spaces.values() if space.number == source]
         for number in range(len(self._rows)):
@@ -134,7 +140,7 @@ class Book:
         return RowIds.from_padded(ids)
 
     def _bases(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the namespace bits of split numbers for an array of namespace codes."""
+        """Convert an array of namespace codes to the namespace bits of split numbers."""
         found, which = np.unique(codes, return_inverse=True)
         bases = np.zeros(len(found), np.int64)
         for place, code in enumerate(found.tolist()):
@@ -168,10 +174,10 @@ class Book:
 
 
 def read_book(contents: Any, origins: Origins) -> Book:
-    """Decode the rows that a state names.
+    """Decode the rows that a saved state names.
 
     Raises:
-        StateMismatchError: The contents are damaged.
+        StateMismatchError: The contents in the saved state are damaged.
     """
     try:
         return Book(contents, origins)
@@ -182,7 +188,7 @@ def read_book(contents: Any, origins: Origins) -> Book:
 
 
 def _check_entries(value: dict[str, Any], kinds: str, rows: int) -> None:
-    """Check the encoded origins of batches: the counts of sizes and numbers match the letters, and all are in range."""
+    """Validate the encoded origins of batches: the counts match the letters, and all numbers are in range."""
     sizes, which, deep = value["sizes"], value["which"], value["deep"]
     if not all(isinstance(part, list) for part in (sizes, which, deep)):
         raise ValueError("what batches were made of must be lists")
@@ -198,7 +204,10 @@ def _check_entries(value: dict[str, Any], kinds: str, rows: int) -> None:
 
 
 def _unpacked(packed: Any) -> NDArray[np.int64]:
-    """Unpack ids of a state. Equal rows take no bytes, so the number of values has a separate limit."""
+    """Unpack the row ids in a saved state.
+
+    Repeated rows take no bytes in packed form, so the number of unpacked values has a separate limit.
+    """
     data = packed.get("data") if isinstance(packed, dict) else None
     characters = len(data) if isinstance(data, str) else 0
     return unpack(packed, max_values=LEAST_VALUES + VALUES_PER_CHARACTER * characters)

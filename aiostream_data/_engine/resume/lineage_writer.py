@@ -1,9 +1,9 @@
-"""Encode row ids in a state so that another process can find the same rows.
+"""Encode row ids in a saved state, so that another process can find the same rows.
 
-How this works. Inside a run, the upper bits of a split number name a namespace: one run of one source. Namespace
-numbers are valid only in their process, so a state has a table of the namespaces that its rows use. A namespace is
-stored as the source's number in its plan, the epoch, and known byte offsets of records (:class:`Hint`). With these
-offsets, recalling a row need not read its shard from the start.
+How this works. During a run, the upper bits of a split number identify a namespace: one run of one source. Namespace
+numbers are valid only in one process, so a saved state contains a table of the namespaces of its rows. A namespace is
+stored as its source's number in the plan, its epoch, and known byte offsets of records (:class:`Hint`). With these byte
+offsets, recomputing a row does not require reading its shard from the start.
 """
 
 from __future__ import annotations
@@ -24,26 +24,29 @@ from aiostream_data.transforms.packed_ids import pack
 PAD: Final = 0
 MARK: Final = 1
 FIRST: Final = 2
-"""Codes for a missing pair (PAD), for a pair without a source (MARK), and for the first namespace (FIRST)."""
+"""Codes in encoded row ids: a missing pair (PAD), a pair without a source (MARK), and the first namespace (FIRST)."""
 
 KINDS: Final[dict[type[Lineage], str]] = {CutFrom: "c", Beside: "b", Lineage: "m"}
 IDS: Final = "i"
 NONE: Final = "-"
-"""Letters for the kinds of ``made_of`` entries."""
+"""Letters that encode the kinds of ``made_of`` entries."""
 
 
 ROWS: Final = "rows"
-"""Key of a row reference. A reference is a dict with this key alone, so a walk over a state finds all references."""
+"""Key of a reference to rows in a saved state.
+
+A reference is a dict with only this key, so code that walks through a state can find all references.
+"""
 
 Reference: TypeAlias = dict[str, int]
 
 
 class Encoded(NamedTuple):
-    """Rows as a state stores them.
+    """Rows in the form that a saved state contains.
 
     Attributes:
-        value: The encoded ids, as JSON-compatible data.
-        hints: Known byte offsets of records, keyed by namespace code.
+        value: Encoded row ids, as JSON-compatible data.
+        hints: For each namespace code, the known byte offsets of records.
         check: Checksum of ``value``.
     """
 
@@ -53,12 +56,14 @@ class Encoded(NamedTuple):
 
 
 class Spaces:
-    """Assigns codes to namespaces. Codes are equal in all states of one run, so encoded rows can be reused.
+    """Assigns codes to namespaces.
 
-    Use from one thread at a time.
+    A namespace has the same code in all states of one run, so encoded rows can be reused.
+
+    Use this object from only one thread at a time.
 
     Args:
-        first: The first code. Processes that write parts of the same state need separate ranges of codes.
+        first: The first code. Several processes that write parts of the same state need separate ranges of codes.
     """
 
     def __init__(self, origins: Origins, first: int = FIRST) -> None:
@@ -72,7 +77,7 @@ class Spaces:
         return self._spaces[code]
 
     def encode(self, lineage: Lineage) -> Encoded:
-        """Encode rows for a state."""
+        """Encode rows in the form that a saved state contains."""
         hints: dict[int, list[Hint]] = {}
         value = self._written(lineage, hints)
         return Encoded(value, hints, checksum_of(value))
@@ -108,7 +113,7 @@ class Spaces:
         return {"kinds": "".join(kinds), "ids": ids, "sizes": sizes, "deep": deep, "which": which}
 
     def _packed(self, ids: RowIds, hints: dict[int, list[Hint]]) -> list[Any]:
-        """Return the width of the ids and three packed columns per pair: namespace code, split, ordinal."""
+        """Return the width of the row ids, and three packed columns for each pair: namespace code, split, ordinal."""
         pairs = list(RowIds(ids.padded()).pairs())
         columns = np.empty((len(ids), 3 * len(pairs)), np.int64)
         for place, pair in enumerate(pairs):
@@ -137,10 +142,10 @@ class Spaces:
 
 
 class BookWriter:
-    """Collects the rows that one state names.
+    """Collector of the rows that one saved state names.
 
     Attributes:
-        checks: Checksums of the entries, in order.
+        checks: Checksums of the encoded rows, in order.
     """
 
     def __init__(self, spaces: Spaces) -> None:
@@ -151,11 +156,11 @@ class BookWriter:
         self.checks: list[int] = []
 
     def rows(self, lineage: Lineage) -> Reference | None:
-        """Add rows and return a reference to them; None for no rows."""
+        """Add rows to the state and return a reference to them, or None if there are no rows."""
         return self.add(self.spaces.encode(lineage)) if len(lineage) else None
 
     def add(self, encoded: Encoded) -> Reference:
-        """Add rows that are already encoded, and return a reference to them."""
+        """Add rows that are already encoded, and return a reference to these rows."""
         for code, hints in encoded.hints.items():
             self._hints.setdefault(code, {}).update(dict.fromkeys(hints))
         self._rows.append(encoded.value)
@@ -163,7 +168,10 @@ class BookWriter:
         return {ROWS: len(self._rows) - 1}
 
     def include(self, position: Any, contents: Mapping[str, Any], checks: Sequence[int]) -> Any:
-        """Add all rows of another process's book. Return that process's position with adjusted references."""
+        """Add all rows that another process collected for the same state.
+
+        Return the position of the other process, with references adjusted to this collector.
+        """
         first = len(self._rows)
         self._rows += contents["rows"]
         self._written += contents["spaces"]
@@ -171,7 +179,7 @@ class BookWriter:
         return _shifted(position, first) if first else position
 
     def contents(self) -> dict[str, Any]:
-        """Return all namespaces and rows as JSON-compatible data."""
+        """Return all collected namespaces and rows as JSON-compatible data."""
         return {"spaces": [*(self._space(code) for code in self._hints), *self._written], "rows": self._rows}
 
     def _space(self, code: int) -> list[Any]:
@@ -183,7 +191,7 @@ class BookWriter:
 
 
 def _shifted(state: Any, by: int) -> Any:
-    """Return a copy of part of a state, with all row references increased by ``by``."""
+    """Return a copy of a part of a state in which all numbers of row references are increased by ``by``."""
     if isinstance(state, dict):
         if state.keys() == {ROWS}:
             return {ROWS: state[ROWS] + by}

@@ -1,4 +1,4 @@
-"""Log of a merge of streams, from which its state is computed: position of the order and of each stream."""
+"""Log of a merge of streams, from which the merge's saved state is computed."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from aiostream_data.transforms.interleave import InterleaveOrder, OrderMark
 
 
 class StreamPlace(Protocol):
-    """Position of one merged stream, and the information to reopen it."""
+    """Interface of the position of one merged stream, with the information that is needed to reopen the stream."""
 
     def at(self, given: int, book: BookWriter) -> State:
-        """Return the state from which the stream resumes after its first ``given`` rows."""
+        """Return the state from which the stream can resume after its first ``given`` rows."""
 
     def forget(self, given: int) -> None:
-        """Discard history before row ``given``."""
+        """Discard the history before row ``given``, which no saved state will need."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeEntry:
-    """Position of a merge before one step of its order.
+    """Position of a merge before one step of its order (the rule that selects the next rows).
 
     Attributes:
-        mark: Position of the order.
-        places: Position of the stream in each slot.
-        opened: Number of streams opened before the step.
+        mark: Position of the merge order.
+        places: For each slot of the merge, the position of the stream in the slot.
+        opened: Number of streams that were opened before the step.
     """
 
     mark: OrderMark
@@ -39,18 +39,18 @@ class MergeEntry:
 
 
 class MergeLog:
-    """Log of the steps of one merge, ordered by the first row of each step. Safe from any thread."""
+    """Log of the steps of one merge, sorted by the first row of each step. Safe from any thread."""
 
     def __init__(self) -> None:
         self._log: Log[MergeEntry] = Log()
         self._order: InterleaveOrder | None = None
 
     def begin(self, order: InterleaveOrder) -> None:
-        """Set the order that decides the steps."""
+        """Set the order (the rule that selects the next rows) of the logged steps."""
         self._order = order
 
     def add(self, row: int, entry: MergeEntry) -> None:
-        """Record a step that begins with row ``row``."""
+        """Record a step of the merge whose first row is number ``row``."""
         self._log.add(row, entry)
 
     def at(self, rows: int, book: BookWriter) -> tuple[dict[str, Any], int] | None:
@@ -65,7 +65,10 @@ class MergeLog:
         return {"order": order, "streams": streams}, entry.opened
 
     def forget(self, rows: int) -> int | None:
-        """Discard history before row ``rows``. Return the number of streams opened before that row."""
+        """Discard the history before row ``rows``, which no saved state will need.
+
+        Return the number of streams that were opened before that row.
+        """
         found = self._log.find(rows)
         if found is None or self._order is None:
             return None
@@ -78,13 +81,15 @@ class MergeLog:
 
 
 def check_merge(place: Place, order: Part, streams: Part, slots: tuple[int, int]) -> list[tuple[Part, int]]:
-    """Check the state of a merge. Return the saved streams, each with the number of rows that it emitted.
+    """Validate the saved state of a merge.
+
+    Return the saved streams; for each stream, include the number of rows that the stream emitted.
 
     Args:
-        slots: Minimum and maximum number of slots.
+        slots: Minimum and maximum number of streams that are merged at the same time.
 
     Raises:
-        DamagedStateError: A value is missing, of another type, or out of its range.
+        DamagedStateError: A value in the state is missing, of the wrong type, or out of range.
     """
     fields = order.fields("slot", "taken", "given", "more_streams")
     given = fields["given"].items(*slots)

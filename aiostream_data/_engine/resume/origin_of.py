@@ -1,4 +1,4 @@
-"""Compute the origins of an element's rows, and find the node that emits the rows of an origin."""
+"""Compute the origins (URL and index) of an element's rows, and find the node that emits the rows of an origin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PUTS_TOGETHER = (Batch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
 
 
 def rows_of(own: RowIds, made_of: MadeOf | None) -> tuple[Lineage, int]:
-    """Return the rows that an element was batched from, and the nesting depth of the batches: 0 for a single row."""
+    """Return the rows that were batched into an element, and the nesting depth of the batches: 0 for a single row."""
     if made_of is None or isinstance(made_of, (CutFrom, Beside)):
         return Lineage(own, None if made_of is None else [made_of]), 0
     rows, _ = without_pieces(made_of if isinstance(made_of, Lineage) else Lineage(made_of))
@@ -36,13 +36,16 @@ def rows_of(own: RowIds, made_of: MadeOf | None) -> tuple[Lineage, int]:
 
 
 def origins_of(own: RowIds, made_of: MadeOf | None, origins: Origins, seed: int) -> list[Origin]:
-    """Return the origins of the rows of an element, in their order."""
+    """Return the origin of each row of an element, in the order of the rows."""
     rows, depth = rows_of(own, made_of)
     return [_origin(rows.take(np.array([row])), depth, origins, seed) for row in range(len(rows))]
 
 
 def element_origin(own: RowIds, made_of: MadeOf | None, origins: Origins, seed: int) -> Origin:
-    """Return one origin for a whole element, batched or not. URL and index are those of its first row."""
+    """Return one origin for an element, even if the element is a batch.
+
+    The URL and the index belong to the element's first row.
+    """
     whole = Lineage(own, None if made_of is None else [made_of])
     first = rows_of(own, made_of)[0].take(np.array([0]))
     book = BookWriter(Spaces(origins))
@@ -67,7 +70,7 @@ def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
 
 
 def node_of_rows(plan: Node, batches: int) -> Node:
-    """Return the node that emits the rows of a plan's elements, below ``batches`` levels of batching."""
+    """Return the node that emits the single rows of a plan's elements, before ``batches`` levels of batching."""
     node = plan
     while batches and len(node.inputs) == 1:
         batches -= isinstance(node, _PUTS_TOGETHER)

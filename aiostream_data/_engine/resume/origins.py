@@ -1,7 +1,7 @@
-"""Resolve the split numbers of row ids to sources, epochs and shards.
+"""Find the source, epoch and shard of a row from the split numbers in its row id.
 
-A row id is a pair (split, ordinal). The upper bits of the split number name a *namespace*: one run of one source in
-one epoch. The lower bits name the split inside that namespace.
+A row id is a pair of numbers (split, ordinal). The upper bits of the split number identify a *namespace*: one run of
+one source in one epoch. The lower bits of the split number identify the split (e.g. a shard) inside the namespace.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _REMEMBERED: Final = 1 << 18
 
 
 class Cached(NamedTuple):
-    """Mark of rows that a cache emitted in a later epoch than the one in which it read them.
+    """Mark of rows that a cache read in one epoch and emitted in a later epoch.
 
     Attributes:
-        cache: Stable name of the cache, equal in every run.
-        epoch: Epoch of the source in which the cache read the rows.
+        cache: Name of the cache, which is equal in every run.
+        epoch: Epoch of the source when the cache read the rows.
     """
 
     cache: int
@@ -38,17 +38,18 @@ class Cached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """One run of one source in one epoch.
+    """Namespace: one run of one source in one epoch.
 
     Attributes:
-        source: Stable name of the source, equal in every run.
-        number: Number of the source in its own plan.
-        epoch: Epoch of the run.
-        url_of: Function that returns the URL or name of a split, for messages.
-        base: Namespace bits of split numbers; add the number of the split inside the run.
-        cached: Caches that emitted the rows in a later epoch, the outermost first.
-        locate: Function that returns known record offsets for splits and ordinals of rows, or None.
-        listed: Digest of the shard list, if the state has no other summary of the list.
+        source: Name of the source, which is equal in every run.
+        number: Number of the source in the plan that contains it.
+        epoch: Number of the epoch in which the source ran.
+        url_of: Function that returns the URL or name of a split, for error messages.
+        base: Upper bits of all split numbers in this namespace; the lower bits are the number of the split inside the
+            run.
+        cached: Caches that emitted the rows in a later epoch, outermost cache first.
+        locate: Function that returns known byte offsets of records for splits and ordinals of rows, or None.
+        listed: Digest of the shard list, if the saved state contains no other summary of the list.
     """
 
     source: int
@@ -62,11 +63,11 @@ class Namespace:
 
 
 Locate: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], Sequence[Hint]]"
-"""Function from arrays of splits and ordinals to known offsets of records at or before these rows."""
+"""Function that maps arrays of splits and ordinals to known byte offsets of records at or before these rows."""
 
 
 class Hint(NamedTuple):
-    """Byte offset of one record: record ``ordinal`` of split ``split`` begins at byte ``offset`` of the object."""
+    """Byte offset of a record: record number ``ordinal`` of split ``split`` begins at byte ``offset`` of the file."""
 
     split: int
     ordinal: int
@@ -76,28 +77,31 @@ class Hint(NamedTuple):
 Rename: TypeAlias = "Callable[[Namespace], Namespace]"
 
 SAVED: Final = -2
-"""Value of ``Namespace.source`` for a namespace of a saved state. Rows in it are requests to recall them."""
+"""Value of ``Namespace.source`` for a namespace that was read from a saved state.
+
+Rows in such a namespace are requests to recompute the rows.
+"""
 
 _FORGOTTEN: Final = Namespace(-1, -1, 0, lambda _: "<forgotten source>", 0)
 
 
 def source_of(path: int, number: int) -> int:
-    """Compute the name of a source, which is equal in every run.
+    """Compute the numeric name of a source. The name is equal in every run.
 
     Args:
-        path: Path of the source's plan.
-        number: Number of the source in that plan.
+        path: Key of the position of the plan that contains the source.
+        number: Number of the source in its plan.
     """
     return int(key_of(path, number)) >> 1
 
 
 def local(ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the splits within the source and the ordinals of rows that come directly from a source."""
+    """For rows that come directly from a source, return their splits within the source and their ordinals."""
     return ids.splits & SPLIT_MASK, ids.ordinals.copy()
 
 
 class Origins:
-    """Table of namespaces, which resolves row ids. Reading is safe from any thread."""
+    """Table of namespaces (runs of sources), used to find the source of a row id. Any thread may read this table."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, Namespace] = OrderedDict()
@@ -124,20 +128,21 @@ class Origins:
         return namespace
 
     def opened_since(self, number: int) -> list[Namespace]:
-        """Return the stored namespaces from number ``number`` on, in order. Safe from any thread."""
+        """Return all stored namespaces whose number is at least ``number``, in order. Safe from any thread."""
         found = (self._known.get(later) for later in range(number, self._next))
         return [namespace for namespace in found if namespace is not None]
 
     def namespace(self, number: int) -> Namespace:
-        """Return the namespace with this number (the upper bits of a split number)."""
+        """Return the namespace that has this number (the upper bits of a split number)."""
         return self._known.get(number, _FORGOTTEN)
 
     def adopt(self, ids: RowIds, other: Origins, moved: dict[int, int], name: Rename) -> RowIds:
-        """Translate ids of the table ``other`` into ids of this table for the same rows. Call from the loop.
+        """Convert row ids of the table ``other`` into ids of this table for the same rows. Call from the loop.
 
         Args:
-            moved: Map from namespace numbers of ``other`` to bases in this table; reuse it between calls.
-            name: Returns the new description of a namespace of ``other``.
+            moved: Map from namespace numbers of ``other`` to the ``base`` of namespaces in this table; reuse the map
+                between calls.
+            name: Function that returns the new description for a namespace of ``other``.
         """
         for number in ids.namespaces():
             if number not in moved:
@@ -153,42 +158,42 @@ class Origins:
         )
 
     def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:
-        """Translate the ``made_of`` entry of an element; see :meth:`adopt`."""
+        """Convert the row ids in the ``made_of`` entry of an element; see :meth:`adopt`."""
         if isinstance(entry, Lineage):
             return self.adopt_lineage(entry, other, moved, name)
         return None if entry is None else self.adopt(entry, other, moved, name)
 
     def adopt_lineage(self, rows: Lineage, other: Origins, moved: dict[int, int], name: Rename) -> Lineage:
-        """Translate a lineage; see :meth:`adopt`."""
+        """Convert the row ids in a lineage; see :meth:`adopt`."""
         made_of = rows.made_of
         if made_of is not None:
             made_of = [self.adopt_made_of(part, other, moved, name) for part in made_of]
         return type(rows)(self.adopt(rows.ids, other, moved, name), made_of)
 
     def url_and_index(self, split: int, ordinal: int) -> tuple[str, int]:
-        """Return the URL or source name of a row, and its record index."""
+        """Return the URL or source name of a row, and the index of the record in this source."""
         namespace = self._known.get(split >> SPLIT_BITS)
         return (namespace or _FORGOTTEN).url_of(split & SPLIT_MASK), ordinal
 
     def telling(self, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return the most informative pair of a row's ids: the first one from a stored file, or else the first one."""
+        """Return the first pair of a row's ids that refers to a stored file; if no pair does, return the first pair."""
         read = (pair for pair in pairs if self.namespace(pair[0] >> SPLIT_BITS).locate is not None)
         return next(read, pairs[0])
 
     def offset_of(self, split: int, ordinal: int) -> Hint | None:
-        """Return the last known record offset at or before a row of a file; None if none is known."""
+        """Return the last known byte offset of a record at or before this row of a file; None if unknown."""
         locate = self.namespace(split >> SPLIT_BITS).locate
         hints = locate(np.array([split & SPLIT_MASK]), np.array([ordinal])) if locate is not None else ()
         return hints[0] if hints else None
 
     def describe(self, ids: RowIds, row: int) -> str:
-        """Return "URL record N" for row ``row`` of ``ids``, with the byte offset if it is known."""
+        """Return "URL record N" for the row number ``row`` of ``ids``, with the byte offset if it is known."""
         if not 0 <= row < len(ids):
             return "an unknown record"
         return self.name_of(ids.pairs_of(row))
 
     def name_of(self, pairs: Sequence[tuple[int, int]]) -> str:
-        """Return the text of :meth:`describe` for the pairs of one row's ids."""
+        """Return the text "URL record N" for the pairs of numbers in one row's ids."""
         split, ordinal = self.telling(pairs)
         url, index = self.url_and_index(split, ordinal)
         hint = self.offset_of(split, ordinal)
@@ -200,15 +205,18 @@ class Origins:
         return f"{url} record {index}, {where}"
 
     def stable(self, split: int) -> tuple[int, int, int]:
-        """Return (source, epoch, split inside the source), which is equal in every run of the plan."""
+        """Return (source, epoch, split inside the source) for a split number.
+
+        The result is equal in every run of the plan.
+        """
         source, epoch = self.name_of_namespace(split >> SPLIT_BITS)
         return source, epoch, split & SPLIT_MASK
 
     def name_of_namespace(self, number: int) -> tuple[int, int]:
-        """Return (source, epoch) of a namespace, which is equal in every run of the plan.
+        """Return (source, epoch) of a namespace. The result is equal in every run of the plan.
 
         Raises:
-            CardinalityError: The namespace belongs to a saved state and can only be used to recall rows.
+            CardinalityError: The namespace belongs to a saved state; its rows can only be recomputed.
         """
         namespace = self.namespace(number)
         if namespace.source == SAVED:

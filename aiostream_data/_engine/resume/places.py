@@ -1,9 +1,9 @@
-"""Place of one node in a state, for schema checks: the node, its part of the state, and its number of emitted rows.
+"""Place: the position of one node in a saved state, used to validate the state against a schema.
 
-How this works. A stage that writes a part of a state has a classmethod ``schema`` next to ``at`` and ``resume``.
-``schema`` receives a :class:`Place`, checks the node's own fields, and yields the places of its inputs. Row counts are
-checked from the consumer to the sources. A node's count determines how many rows its input emitted, and the input's
-count must match.
+How this works. A stage that writes a part of a state has a class method ``schema`` in addition to ``at`` and
+``resume``. The method ``schema`` receives a :class:`Place`, validates the node's own fields, and yields a place for
+each input. Row counts in a state are validated in the order from the consumer to the sources. The row count of a node
+determines how many rows its input emitted, and the input's saved count must match.
 """
 
 from __future__ import annotations
@@ -19,51 +19,54 @@ from aiostream_data.plan.base import Node
 from aiostream_data.state_fields import MAX_COUNT, Part
 
 SKIPPED_ROWS: Final = 1 << 22
-"""Maximum number of rows that an error policy can have skipped in one stage. A state does not count skipped rows."""
+"""Maximum number of rows that the error policy of one stage can have skipped.
+
+A saved state does not contain the number of skipped rows.
+"""
 
 
 MOST_SHARES: Final = 1 << 10
-"""Approximate maximum of ranks times worker processes at the time of saving."""
+"""Approximate maximum of the number of ranks times the number of worker processes when the state was saved."""
 
 
 class Rows(NamedTuple):
-    """Range for the number of rows that a node emitted before the state was saved."""
+    """Range of the number of rows that a node can have emitted before the state was saved."""
 
     least: int = 0
     most: int = MAX_COUNT
 
     def includes(self, count: int) -> bool:
-        """Return True if ``count`` is in the range."""
+        """Return True if ``count`` lies within the range."""
         return self.least <= count <= self.most
 
     @property
     def or_more(self) -> Rows:
-        """Range for the input of a node that can drop any number of rows."""
+        """Range of the row count of an input if the node can drop any number of rows."""
         return Rows(self.least)
 
     @property
     def or_some_more(self) -> Rows:
-        """Range for the input of a node whose error policy can skip rows."""
+        """Range of the row count of an input if the error policy of the node can skip rows."""
         return Rows(self.least, min(MAX_COUNT, self.most + SKIPPED_ROWS))
 
     @property
     def of_all_ranks(self) -> Rows:
-        """Range for an input that ranks or worker processes share, while the node counts only its own share."""
+        """Range for an input that ranks or worker processes share, if the node counts only its own share of rows."""
         return Rows(min(1, self.least), min(MAX_COUNT, self.most * MOST_SHARES))
 
     @property
     def any(self) -> Rows:
-        """Range without limits, for an input that can have emitted any number of rows."""
+        """Unlimited range, for an input that can have emitted any number of rows."""
         return Rows()
 
 
 @dataclass(frozen=True)
 class SavedShards:
-    """Shard list of one source, as a state stores it.
+    """Shard list of one source, in the form that a saved state contains.
 
     Attributes:
         count: Length of the shard list.
-        numbered: Shard numbers for epochs that began before the list changed, earliest epoch first.
+        numbered: Shard numbers for epochs that began before the shard list changed, earliest epoch first.
     """
 
     count: int
@@ -72,17 +75,17 @@ class SavedShards:
 
 @dataclass(frozen=True)
 class Scope:
-    """Data shared by all places of one state.
+    """Data shared by all places (positions of nodes) in one saved state.
 
     Attributes:
-        book: The rows that the state names.
+        book: The rows that the saved state names.
         keys: Numbers of the plan's nodes.
-        shards: Saved shard lists, keyed by source key.
-        received: Maximum number of rows that a node without dropped rows can have emitted.
-        shared: Nodes whose rows several ranks share. Nodes above them count the rows of one rank. Any number of ranks
-            can have saved the state.
-        exact: True if the state was saved from the same plan. If False, the user allowed a difference, and row counts
-            need not match.
+        shards: For each source key, the saved shard list of the source.
+        received: Maximum number of rows that a node can have emitted if no rows are dropped after the node.
+        shared: Nodes whose rows are shared by several ranks (training processes). Later nodes count only the rows of
+            one rank. Any number of ranks can have saved the state that is validated.
+        exact: True if the state was saved with the same plan. If False, the user allowed a difference between the
+            plans, and row counts need not match.
     """
 
     book: Book
@@ -95,15 +98,16 @@ class Scope:
 
 @dataclass(frozen=True)
 class Place:
-    """Place of one node in a state.
+    """Position of one node in a saved state.
 
     Attributes:
-        part: The node's part of the state.
-        node: The node; None inside a data set that a user function creates, because its plan is unknown.
-        rows: Possible numbers of rows that the node emitted.
-        scope: Data shared by all places of the state.
-        fused: Nodes below ``node`` that run in the same stage, in stream order.
-        epoch: Epoch of the node.
+        part: Part of the saved state that belongs to the node.
+        node: The plan node; None inside a data set that a user function creates, because the plan of this data set is
+            unknown.
+        rows: Range of the number of rows that the node can have emitted.
+        scope: Data shared by all places in the saved state.
+        fused: Earlier nodes that run in the same stage as ``node``, in stream order.
+        epoch: Number of the epoch in which the node runs.
     """
 
     part: Part
@@ -115,27 +119,27 @@ class Place:
 
     @property
     def shards(self) -> SavedShards | None:
-        """Saved shard list of the node, which must be a source; None if the state has none."""
+        """Saved shard list of a node that is a source, or None if the state contains no list for the node."""
         return None if self.node is None else self.scope.shards.get(self.scope.keys[self.node])
 
     @property
     def numbers(self) -> ShardNumbers | None:
-        """Shard numbers of the node; None if the numbers equal the positions in the shard list."""
+        """Shard numbers of the node's epoch; None if the numbers are equal to the positions in the shard list."""
         numbered = () if self.shards is None else self.shards.numbered
         return next((numbers for numbers in numbered if self.epoch <= numbers.epoch), None)
 
     @property
     def shard_eras(self) -> list[Era] | None:
-        """Eras of the node's shards; None if the state has no shard list for it."""
+        """Eras of the node's shards (an era: shards added by one list change); None without a saved shard list."""
         if self.shards is None:
             return None
         return [Era(0, 0, self.shards.count)] if self.numbers is None else self.numbers.eras
 
     def fields(self, kind: str, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Part]:
-        """Return the fields of the node's part, which must be of kind ``kind``.
+        """Return the fields of the node's part of the state. The part must be of kind ``kind``.
 
         Raises:
-            DamagedStateError: The part has another kind or other fields.
+            DamagedStateError: The node's part of the state has another kind or other fields.
         """
         op = self.part.entry("op")
         if op.value != kind:
@@ -143,34 +147,37 @@ class Place:
         return self.part.fields("op", *names, optional=optional)
 
     def of_input(self, part: Part, number: int = 0, rows: Rows | None = None) -> Place:
-        """Return the place of an input.
+        """Return the place (position in the saved state) of one input of the node.
 
         Args:
-            part: The input's part of the state.
-            number: Number of the input.
-            rows: Possible numbers of rows that the input emitted; None for any number.
+            part: Part of the saved state that belongs to the input.
+            number: Index of the input.
+            rows: Range of the number of rows that the input can have emitted; None for any number.
         """
         node = None if self.node is None else self.node.inputs[number]
         return self.of_node(part, node, rows)
 
     def of_node(self, part: Part, node: Node | None, rows: Rows | None = None) -> Place:
-        """Return the place of ``node``, in the same scope as this place."""
+        """Return the place (position in the saved state) of ``node``, with the same shared data as this place."""
         # An unknown plan may have operators without a saved place between this node and the node of the part.
         known = rows if rows is not None and node is not None and self.scope.exact else Rows()
         return replace(self, part=part, node=node, rows=known, fused=())
 
     def counted(self, part: Part, least: int = 0, most: int = MAX_COUNT) -> int:
-        """Return the node's saved row count. Raise DamagedStateError if it is outside the possible range."""
+        """Return the saved row count of the node.
+
+        Raise DamagedStateError if the count is outside the possible range.
+        """
         least, most = max(least, self.rows.least), min(most, self.rows.most)
         if least > most:
             raise part.refused(f"counts {self.rows.least} rows or more, and there are {most} at most")
         return part.integer(least, most)
 
     def held(self, part: Part, least: int = 0, most: int = MAX_COUNT) -> int:
-        """Return the number of rows of a row reference; 0 for None.
+        """Return how many rows a reference in the state refers to; 0 for None.
 
         Raises:
-            DamagedStateError: The reference is invalid, its rows are damaged, or their number is out of range.
+            DamagedStateError: The reference is invalid, its rows are damaged, or the number of rows is out of range.
         """
         count = 0
         if part.value is not None:

@@ -1,12 +1,13 @@
-"""Positions of running nodes: the states from which a stream can resume after any row.
+"""Positions of running nodes, from which states are computed; a stream can resume after any row.
 
-How this works. Every running node counts the rows it has emitted since its run began. ``at(n)`` returns the state
-after the node's row ``n``. It maps ``n`` to row numbers of the inputs, calls ``at`` of each input, and adds the node's
-own data: counters and the rows that it held. The consumer's position is row ``n`` of the last node. Positions add no
-data to the chunks. A node that does not emit one row per input row keeps a short :class:`Log` of its work. ``forget``
-discards entries that no state can refer to.
+How this works. Every running node counts the rows that it has emitted since its run began. ``at(n)`` returns the saved
+state after the node's row number ``n``. ``at(n)`` computes the corresponding row numbers of the inputs, calls ``at`` of
+each input, and adds the node's own data. The node's own data are counters and the rows that it buffered. The consumer's
+position is a row number ``n`` of the last node. Positions do not add any data to the chunks of rows. A node that does
+not emit one row per input row keeps a short :class:`Log` of its work. ``forget`` discards log entries that no saved
+state can need.
 
-States are JSON-compatible data. ``None`` is the beginning of a stream.
+States are JSON-compatible data. In a state, ``None`` means the beginning of a stream.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ State: TypeAlias = Any
 """JSON-compatible state of one node and all its inputs."""
 
 POSITION: Final = 'state["position"]'
-"""Path of the plan's position in a state, for error messages."""
+"""Path of the plan's position inside a saved state, for error messages."""
 
 E = TypeVar("E")
 
@@ -31,14 +32,17 @@ class Position(Protocol):
     """Position of one running node. Safe from any thread."""
 
     def at(self, rows: int, book: BookWriter) -> State:
-        """Return the state from which the stream resumes after its first ``rows`` rows."""
+        """Return the state from which the stream can resume after its first ``rows`` rows."""
 
     def forget(self, rows: int) -> None:
-        """Discard history before row ``rows``."""
+        """Discard the history before row ``rows``, which no saved state will need."""
 
 
 class Log(Generic[E]):
-    """Entries sorted by their first row. Each entry is valid until the next one begins. Safe from any thread."""
+    """Log entries, sorted by the first row of each entry.
+
+    Each entry is valid until the first row of the next entry. Safe from any thread.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -47,12 +51,12 @@ class Log(Generic[E]):
 
     @property
     def first(self) -> int:
-        """First row of the oldest entry; 0 for an empty log."""
+        """First row of the oldest log entry; 0 if the log is empty."""
         with self._lock:
             return self._starts[0] if self._starts else 0
 
     def add(self, start: int, entry: E) -> None:
-        """Add an entry. Replace the last entry if it begins at the same row."""
+        """Add an entry. If the last entry begins at the same row, replace it."""
         with self._lock:
             if self._starts and self._starts[-1] == start:
                 self._entries[-1] = entry
@@ -61,19 +65,19 @@ class Log(Generic[E]):
                 self._entries.append(entry)
 
     def find(self, row: int) -> tuple[int, E] | None:
-        """Return the last entry that begins at or before ``row``, with its first row."""
+        """Return the last log entry that begins at or before ``row``, and the first row of this entry."""
         with self._lock:
             number = bisect_right(self._starts, row) - 1
             return (self._starts[number], self._entries[number]) if number >= 0 else None
 
     def since(self, row: int) -> list[tuple[int, E]]:
-        """Return the result of :meth:`find` and all later entries."""
+        """Return the entry that :meth:`find` returns for ``row``, and all later entries."""
         with self._lock:
             number = max(0, bisect_right(self._starts, row) - 1)
             return list(zip(self._starts[number:], self._entries[number:], strict=True))
 
     def forget(self, row: int) -> None:
-        """Discard all entries before the one that :meth:`find` returns for ``row``."""
+        """Discard all log entries before the entry that :meth:`find` returns for ``row``."""
         with self._lock:
             number = bisect_right(self._starts, row) - 1
             if number > 0:
@@ -81,17 +85,17 @@ class Log(Generic[E]):
 
 
 def in_order_only(what: str) -> StateMismatchError:
-    """Return the error for resuming an ordered run without order."""
+    """Return the error for an ordered run that cannot be resumed with ``ordered=False``."""
     return StateMismatchError(
         [f"the state counts {what}, which came in order; go on in order too: with deterministic=True and ordered=True"]
     )
 
 
 def taken_up(state: State, kind: str) -> dict[str, Any]:
-    """Return a copy of the state of a node of kind ``kind``.
+    """Return a copy of the saved state of a node of kind ``kind``.
 
     Raises:
-        StateMismatchError: The state belongs to another kind of node.
+        StateMismatchError: The state was saved by another kind of node.
     """
     found = state.get("op") if isinstance(state, dict) else type(state).__name__
     if found != kind:

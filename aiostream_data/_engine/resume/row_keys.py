@@ -1,7 +1,8 @@
-"""Stable names of rows, computed from their ids and equal in every run of a plan.
+"""Stable names of rows: numbers that are computed from row ids and are equal in every run of a plan.
 
-Namespace numbers in ids depend on the order in which runs of sources began. A stable name has the source's name, the
-epoch and the split inside the source instead. Random draws and the stream hash depend only on stable names.
+Namespace numbers in row ids depend on the order in which the runs of sources began. A stable name contains the name of
+the source, the epoch and the split inside the source instead. Random draws and the hash of the stream depend only on
+stable names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aiostream_data.rows.row_ids import PADDING, SPLIT_BITS, SPLIT_MASK, RowIds
 from aiostream_data.transforms.randomness import key_of
 
 Stable = Callable[[int], tuple[int, int, int]]
-"""Function from the split number of a row id to (source, epoch, split inside the source)."""
+"""Function that maps the split number of a row id to (source, epoch, split inside the source)."""
 
 _PAIR = np.uint64(0xD6E8FEB86659FD93)
 _KIND = np.uint64(0xA24BAED4963EE407)
@@ -25,12 +26,12 @@ _SOURCE, _EPOCH, _WORD = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64
 
 
 def expression(numbers: Sequence[int], stable: Stable) -> Iterator[int]:
-    """Yield the numbers of a row's stable name.
+    """Yield the numbers that form the stable name of a row.
 
-    A padding row has the name of the row that it repeats, so functions draw the same random values for both.
+    A padding row has the name of the row that it repeats, so functions draw equal random values for both rows.
 
     Args:
-        numbers: Numbers of one id, without padding; see :meth:`.RowIds.tolist`.
+        numbers: Numbers of one row id, without padding; see :meth:`.RowIds.tolist`.
     """
     for split, ordinal in zip(numbers[::2], numbers[1::2], strict=True):
         if split >> SPLIT_BITS:
@@ -42,20 +43,20 @@ def expression(numbers: Sequence[int], stable: Stable) -> Iterator[int]:
 
 
 class StableTable(dict[int, tuple[int, int, int]]):
-    """Stable numbers of splits for a process without :class:`~aiostream_data._engine.resume.origins.Origins`."""
+    """Table of stable names for a process without :class:`~aiostream_data._engine.resume.origins.Origins`."""
 
     def __call__(self, split: int) -> tuple[int, int, int]:
         return self[split]
 
 
 def stable_table(stable: Stable, ids: RowIds) -> StableTable:
-    """Tabulate ``stable`` for the splits of these rows."""
+    """Return a table with the result of ``stable`` for each split of these rows."""
     splits = {split for pair in ids.pairs() for split in np.unique(pair.splits).tolist()}
     return StableTable({split: stable(split) for split in splits if split >> SPLIT_BITS > 0})
 
 
 class RngStream(NamedTuple):
-    """Random stream of one row; see :class:`.RecordGenerator`."""
+    """Key and position of the random numbers of one row; see :class:`.RecordGenerator`."""
 
     key: np.uint64
     split: int
@@ -63,19 +64,19 @@ class RngStream(NamedTuple):
 
 
 def rng_names(numbers: Sequence[int], stable: Stable) -> tuple[tuple[int, ...], int, int]:
-    """Return the part of the stable name that rows of one split share, the split, and the ordinal."""
+    """Return the part of the stable name that all rows of a split share, the split, and the ordinal."""
     source, epoch, split = stable(numbers[0])
     return (source, epoch, *expression(numbers[2:], stable)), split, numbers[1]
 
 
 def rng_stream(key: np.uint64, numbers: Sequence[int], stable: Stable) -> RngStream:
-    """Return the random stream of one row for the function with this random key."""
+    """Return the random stream of one row, for the user function that has this random key."""
     names, split, ordinal = rng_names(numbers, stable)
     return RngStream(key_of(int(key), *names), split, ordinal)
 
 
 class RowNames:
-    """Hash words for the stable names of one engine's rows; see :class:`aiostream_data.metrics.stream_hash.Names`."""
+    """Hash words for the stable names of an engine's rows; see :class:`aiostream_data.metrics.stream_hash.Names`."""
 
     of_split = 0x9E3779B97F4A7C15
 
@@ -83,12 +84,12 @@ class RowNames:
         self._origins = origins
 
     def salt_of(self, source: int) -> int:
-        """Return a 64-bit word for a run of a source, from the source's name and the epoch."""
+        """Return a 64-bit hash word for a run of a source, computed from the source's name and the epoch."""
         name, epoch = self._origins.name_of_namespace(source)
         return (name * _SOURCE + epoch * _EPOCH) % _WORD
 
     def salts_of(self, ids: RowIds) -> NDArray[np.uint64]:
-        """Return a 64-bit word per row, from its stable name without the first ordinal."""
+        """Return a 64-bit hash word for each row, computed from its stable name without the first ordinal."""
         first, *others = ids.pairs()
         salts = self._words(first.splits)
         for pair in others:
@@ -98,7 +99,7 @@ class RowNames:
         return salts
 
     def _words(self, splits: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return a 64-bit word per split, from the source's name, or from the kind of operator."""
+        """Return a 64-bit hash word for each split, computed from the source's name or from the kind of operator."""
         numbers = splits >> SPLIT_BITS
         inside = (splits & SPLIT_MASK).astype(np.uint64)
         found, which = np.unique(numbers, return_inverse=True)

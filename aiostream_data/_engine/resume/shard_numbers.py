@@ -1,9 +1,10 @@
-"""Shard numbers of a source in epochs that began before its shard list changed.
+"""Shard numbers of a source, for epochs that began before the list of shards changed.
 
-How this works. Positions, row ids and random draws refer to a shard by its number, which is its position in the list.
-If the list changes during an epoch, old shards keep their numbers in that epoch. Missing shards leave a gap, and new
-shards get the next numbers. The shards that one change adds are an *era*. Eras are read one after another, each in its
-own order. Later epochs number the shards by their positions in the new list.
+How this works. Positions, row ids and random draws identify a shard by its number, which is its position in the shard
+list. If the shard list changes during an epoch, old shards keep their numbers in this epoch. The numbers of removed
+shards remain unused, and new shards get the next numbers. The shards that one change of the list adds are called an
+*era*. Eras are read one after another, and each era has its own order of shards. In later epochs, the number of a shard
+is its position in the new list.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from aiostream_data.state_fields import Part
 from aiostream_data.transforms.packed_ids import pack, unpack
 
 MAX_CHANGES: Final = 1 << 12
-"""Maximum number of eras of an epoch, and of epochs with separate shard numbers."""
+"""Maximum number of eras (list changes) in an epoch, and maximum number of epochs with separate shard numbers."""
 
 MAX_PLACES: Final = 1 << 16
-"""Maximum number of shards with explicit numbers in a state."""
+"""Maximum number of shards whose numbers a saved state lists one by one."""
 
 
 @dataclass(frozen=True)
 class Era:
-    """Shards that one change of the list added to an epoch in progress.
+    """Era: the shards that one change of the shard list added to an epoch in progress.
 
     Attributes:
-        number: Number of the era; 0 for the shards listed when the epoch began.
-        first, count: First shard number and number of shards, including missing shards.
+        number: Number of the era; 0 for the shards that were listed when the epoch began.
+        first, count: First shard number of the era, and number of shards, including shards that are missing now.
     """
 
     number: int
@@ -42,20 +43,20 @@ class Era:
 
     @property
     def names(self) -> tuple[int, ...]:
-        """Extra names in the random key of the era's order; empty for the first era."""
+        """Additional names for the random key of the era's shard order; empty for the first era."""
         return (self.number,) if self.number else ()
 
 
 @dataclass(frozen=True)
 class ShardNumbers:
-    """Shard numbers of one source in a range of epochs.
+    """Shard numbers of one source for a range of epochs.
 
     Attributes:
         epoch: The last epoch of the range.
-        sizes: Number of shards of each era.
-        places: Positions of the first shard numbers in the current list, or ``GONE``. The remaining numbers refer to
-            the remaining positions, in order.
-        changed: Numbers of shards whose content changed after their rows were read; not saved.
+        sizes: For each era, the number of shards.
+        places: For the first shard numbers, the position in the current list, or ``GONE`` if the shard is missing. The
+            remaining shard numbers refer to the remaining positions, in order.
+        changed: Numbers of shards whose content changed after their rows were read; this set is not saved.
     """
 
     epoch: int
@@ -71,21 +72,24 @@ class ShardNumbers:
 
     @property
     def total(self) -> int:
-        """Count of shard numbers, including missing shards."""
+        """Total number of shard numbers, including the numbers of missing shards."""
         return sum(self.sizes)
 
     def listed(self, shards: Sequence[ShardRef]) -> list[ShardRef | None]:
-        """Return the shard of every number, from the current list; None for a missing shard."""
+        """For each shard number, return the shard from the current list, or None if the shard is missing."""
         return [None if place == GONE else shards[place] for place in self.all_places(len(shards))]
 
     def all_places(self, count: int) -> list[int]:
-        """Return the position of every number in the current list of ``count`` shards; ``GONE`` for a missing shard."""
+        """For each shard number, return the position in the current list of ``count`` shards, or ``GONE``."""
         named = set(self.places)
         others = (place for place in range(count) if place not in named)
         return [*self.places, *islice(others, self.total - len(self.places))]
 
     def after(self, match: ShardMatch, count: int) -> ShardNumbers:
-        """Return the numbers after a change of the list. ``count`` is the length of the old list."""
+        """Return the shard numbers after a change of the shard list.
+
+        ``count`` is the number of shards in the old list.
+        """
         fresh = (match.fresh,) if match.fresh else ()
         if match.places is None:
             return replace(self, sizes=(*self.sizes, *fresh))
@@ -100,13 +104,13 @@ class ShardNumbers:
 
 
 def numbers_in(part: Part, count: int) -> list[ShardNumbers]:
-    """Read the shard numbers of a source from a state, earliest epoch first.
+    """Read the shard numbers of a source from a saved state, earliest epoch first.
 
     Args:
-        count: Number of shards in the saved list.
+        count: Number of shards in the saved shard list.
 
     Raises:
-        DamagedStateError: A value is of another type, or out of its range.
+        DamagedStateError: A value in the state is of the wrong type or out of range.
     """
     found = [_read(each, count) for each in part.items(most=MAX_CHANGES)]
     if any(later.epoch <= numbers.epoch for numbers, later in pairwise(found)):
