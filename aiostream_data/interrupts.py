@@ -21,7 +21,7 @@ class _Held:
         stop, is_in_function: See :func:`interrupts_after`.
 
     Attributes:
-        blocks: Number of nested protected blocks in progress.
+        blocks: Number of nested ``with`` blocks in progress that delay interrupts.
         came: True after the user pressed Ctrl-C.
     """
 
@@ -61,8 +61,10 @@ def interrupts_after(
     the handler of a debugger, is not replaced. The function also works as a decorator.
 
     Args:
-        stop: Function that the signal handler calls, to make the block end soon. Nested blocks ignore this argument.
-        is_in_function: Function that returns True while a user function runs. Nested blocks ignore this argument.
+        stop: Function that the signal handler calls, to make the block end soon. Nested ``with`` blocks ignore the
+            argument ``stop``.
+        is_in_function: Function that returns True while a user function runs. Nested ``with`` blocks ignore the
+            argument ``is_in_function``.
     """
     handler = _handler()
     if handler is not signal.default_int_handler:

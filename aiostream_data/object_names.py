@@ -1,6 +1,7 @@
 """Stable object names: URLs without credentials. Signing a URL again does not change the object's name.
 
-Saved states, row origins and lists of blocked rows contain names instead of URLs. A name has one of two forms:
+Saved states, row origins and lists of blocked rows contain names instead of URLs. The name of an object has one of two
+forms:
 
 - the URL without user name, password, fragment and signature parameters, if no remaining part can be secret;
 - otherwise, the URL with secrets replaced, and a hash of the full URL: ``https://host/get?id=***#8f14e45fceea167a``.
@@ -28,7 +29,7 @@ _SIGNING_WORDS: Final = """
     ticket token
 """
 _SIGNING: Final = frozenset(_SIGNING_WORDS.split())
-"""Names of query parameters that contain credentials, in lower case. The values of these parameters change each time a
+"""Names of query parameters that contain credentials, in lower case. Values of credential parameters change each time a
 URL is signed."""
 
 _BESIDE_SIGNATURE_WORDS: Final = """

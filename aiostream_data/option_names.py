@@ -53,7 +53,7 @@ _TABLES: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs", "ses
 
 
 def check_options(scheme: str, options: Mapping[str, Any]) -> None:
-    """Check the storage options for a URL scheme.
+    """Check the user's storage options for a URL scheme.
 
     Error messages contain no option values, because values may be secret.
 

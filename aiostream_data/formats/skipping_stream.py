@@ -24,7 +24,7 @@ class SkippingStream(RecordStream):
         nbytes: Size of the object in bytes.
 
     Attributes:
-        is_over: True after the rest of the object was reported as lost. No more records follow.
+        is_over: True after the stream has reported the rest of the object as lost. No more records follow.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SkippingStream(RecordStream):
         """Do nothing, because the framer itself checks whether a record extends beyond the end of the object."""
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
-        """Yield the records that are complete after this block. See :meth:`.RecordStream.feed`."""
+        """Yield the records that are complete after reading this block. See :meth:`.RecordStream.feed`."""
         return self._until_over(super().feed(block, headroom))
 
     def finish(self) -> Iterator[VarColumn]:

@@ -40,11 +40,11 @@ def _fresh(nbytes: int) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStep:
-    """Limits for the output of one iterator step.
+    """Limits for the output of one step of the stream's iterators.
 
     Attributes:
         nbytes: Maximum size of a decompressed block, in bytes. A single decompression step may produce a larger block.
-        headroom_nbytes: Bytes of scratch space before each block.
+        headroom_nbytes: Size in bytes of the free space before each block.
         rows: Approximate maximum number of rows in a column.
         lend: Function that returns a memory buffer of the given size for a block.
     """
@@ -57,22 +57,22 @@ class StreamStep:
 
 @runtime_checkable
 class Recognises(Protocol):
-    """A format that can recognise its own uncompressed data."""
+    """A file format that can recognize its own uncompressed data."""
 
     def recognises(self, first_bytes: bytes) -> bool:
-        """Return True only if these bytes are certainly the start of an uncompressed file of this format."""
+        """Return True only if ``first_bytes`` are certainly the start of an uncompressed file of this format."""
 
 
 @runtime_checkable
 class Refuses(Protocol):
-    """A format that detects and rejects files of other formats instead of parsing them to meaningless records."""
+    """A file format that rejects files of other formats instead of parsing them to meaningless records."""
 
     def refuses(self, kind: FileKind) -> bool: ...
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A framer that can start at any record."""
+    """A framer (record splitter) that can start at any record."""
 
     def resume(self, offset: int) -> None: ...
     def offset_of(self, start: int) -> int | None: ...
@@ -80,7 +80,7 @@ class Resumable(Protocol):
 
 @runtime_checkable
 class HoldsBack(Protocol):
-    """A framer that buffers incomplete records."""
+    """A framer (record splitter) that buffers incomplete records."""
 
     @property
     def held_nbytes(self) -> int: ...
@@ -101,8 +101,8 @@ class CountsBytes(Protocol):
 def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression:
     """Determine the compression of a stream from the ``compression`` argument and its first bytes.
 
-    ``"auto"`` detects the compression from magic numbers, unless the format recognises its own uncompressed data. This
-    exception is needed because the length field of a TFRecord can look like a gzip header.
+    ``"auto"`` detects the compression from magic numbers, unless the format recognizes its own uncompressed data. Magic
+    numbers alone are ambiguous: the length field of a TFRecord can look like a gzip header.
     """
     if compression.lower() != "auto":
         return canonical(compression)
@@ -114,7 +114,9 @@ def _recognised(format: Format, first_bytes: bytes) -> bool:
 
 
 class RecordStream:
-    """Incremental reader of the records of one object. The reader is not thread-safe and uses no event loop.
+    """Reader that converts the bytes of one object to records, block by block.
+
+    The reader is not thread-safe and uses no event loop.
 
     The returned iterators are lazy: the caller can process each column before the next column is computed. Exhaust each
     iterator before calling another method.
@@ -203,12 +205,15 @@ class RecordStream:
     def window_nbytes(self) -> int:
         """Memory in bytes that the decompressor uses or will allocate next, including its history window.
 
-        Before this value increases, the iterators yield an empty column, so that the caller can reserve memory.
+        Before this memory increases, the iterators yield an empty column, so that the caller can reserve memory.
         """
         return 0 if self._decompressor is None else self._decompressor.held_nbytes
 
     def discard(self) -> None:
-        """Free the memory of the decompressor. After this call, use neither the stream nor its iterators."""
+        """Free the memory of the decompressor.
+
+        After calling :meth:`discard`, use neither the stream nor its iterators.
+        """
         if self._decompressor is not None:
             self._decompressor.discard()
 
@@ -232,7 +237,7 @@ class RecordStream:
         """Check that an incomplete record of an uncompressed object does not extend beyond the end of the object.
 
         Args:
-            nbytes: Size of the object in bytes.
+            nbytes: Size of the complete object in bytes.
 
         Raises:
             CorruptRecordError: The record declares a length beyond the end of the object.
@@ -242,9 +247,9 @@ class RecordStream:
                 pass
 
     def feed(self, block: NDArray[np.uint8], headroom: int) -> Iterator[VarColumn]:
-        """Yield columns with the records that are complete after this block.
+        """Yield columns with the records that are complete after reading this block.
 
-        Compressed streams also yield empty columns, so that the caller can pause there.
+        Compressed streams also yield empty columns. The caller can pause at each empty column to reserve memory.
 
         Args:
             block: Array of dtype uint8. ``block[headroom:]`` contains the next bytes of the object.
@@ -253,8 +258,8 @@ class RecordStream:
             headroom: Number of free bytes at the start of the block; may be 0.
 
         Raises:
-            CorruptRecordError: The bytes are damaged. All records before the damage were yielded before this error. The
-                offset in the error counts decompressed bytes.
+            CorruptRecordError: The bytes are damaged. All records before the damage were yielded before the error was
+                raised. The offset in the error counts decompressed bytes.
         """
         if self._probe is not None:
             if self._probe.nbytes + len(block) - headroom < PROBE_NBYTES:

@@ -102,7 +102,10 @@ def _extends_ascii(encoding: str) -> bool:
 
 
 class LineFramer(CuttingFramer):
-    """Framer that splits one text stream into lines. The native (compiled) newline search releases the GIL."""
+    """Framer that splits the bytes of one text file into lines.
+
+    The native (compiled) newline search releases the GIL.
+    """
 
     def __init__(self, description: TextFormat, url: str) -> None:
         super().__init__(url)

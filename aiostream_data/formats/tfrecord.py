@@ -22,8 +22,8 @@ FRAMING_NBYTES = HEADER.size + FOOTER.size
 MAX_RECORD_NBYTES_LIMIT = 1 << 62
 
 _WINDOW_NBYTES_PER_ROW = 4 * FRAMING_NBYTES
-"""Number of bytes of a parsing window, per requested row. If all records are empty, a window of this size contains four
-times the requested rows."""
+"""Number of bytes of a parsing window, per requested row. If all records are empty, a window contains four times the
+requested rows."""
 
 _WIDE_NBYTES_PER_ROW = 16 * FRAMING_NBYTES
 """Size of a parsing window in bytes per row, for the default row limit. A typical block then fits into one window."""
@@ -33,7 +33,7 @@ _WIDE_NBYTES_PER_ROW = 16 * FRAMING_NBYTES
 class TFRecordFormat:
     """Format of ``tf.data.TFRecordDataset``: one ``bytes`` record per frame.
 
-    The checksum of each length is always verified.
+    The checksum of each record's length field is always verified.
 
     Attributes:
         verify: If True, verify the checksum of every payload, as tf.data does.
@@ -68,12 +68,12 @@ class TFRecordFormat:
         return TFRecordRecovery(self.verify, self.max_record_nbytes)
 
     def recognises(self, first_bytes: bytes) -> bool:
-        """Return True if the bytes begin with a length field whose checksum matches."""
+        """Return True if the bytes begin with a TFRecord length field whose checksum matches."""
         return starts_tfrecord(first_bytes)
 
 
 class TFRecordFramer(CuttingFramer):
-    """Framer for one TFRecord stream. The native (compiled) parser releases the GIL."""
+    """Framer that splits one stream into TFRecords. The native (compiled) parser releases the GIL."""
 
     prefix_nbytes = HEADER.size
 

@@ -33,7 +33,7 @@ HEADER_NBYTES: Final = 12
 FOOTER_NBYTES: Final = 4
 
 WINDOW_NBYTES: Final = 256 << 10
-"""Number of bytes to search at once, unless a record is larger."""
+"""Number of bytes that one search step covers, unless a record is larger."""
 
 _HEADER: Final = struct.Struct("<QI")
 
@@ -44,7 +44,7 @@ Numbers = NDArray[np.int64]
 
 
 class _Headers(NamedTuple):
-    """Headers found in a window, in ascending order.
+    """Record headers found in a window, in ascending order.
 
     Attributes:
         places: Start index of each header.
@@ -70,7 +70,7 @@ class _FoundRecord(NamedTuple):
     losses: list[tuple[int, Loss]]
 
     def lose(self, loss: Loss) -> None:
-        """Append a loss after the last record."""
+        """Append a loss that follows the last found record."""
         self.losses.append((len(self.starts), loss))
 
     def parts(self, values: Bytes) -> Iterator[VarColumn | Loss]:
@@ -188,7 +188,7 @@ class TFRecordRecovery:
             row = bisect_left(places, self._at, row)
 
     def _search_from(self, at: int, base: int, reason: str) -> None:
-        """Start the search for a record after the damage at index ``at``."""
+        """Start searching for the next valid record after the damage at index ``at``."""
         self._lost_from, self._at, self._reason = base + at, at + 1, reason
 
     def _problem_of(self, values: Bytes, at: int, stop: int) -> str:

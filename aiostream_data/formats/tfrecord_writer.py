@@ -45,8 +45,8 @@ class TFRecordWriter:
     """Writer of one TFRecord file, like ``tf.io.TFRecordWriter``. Not thread-safe.
 
     Use the writer as a context manager. The file gets its final name only when all records are written. If the ``with``
-    block raises an exception, the writer discards the file. Some stores upload data immediately. In these stores, an
-    incomplete file may appear.
+    block raises an exception, the writer discards the file. Some stores upload data immediately. Stores that cannot
+    defer an upload may therefore show an incomplete file.
 
     If any call raises an error, the writer discards the file and rejects further records. After the error,
     :meth:`close` raises :class:`WriterFailedError` from the first error.
@@ -80,7 +80,7 @@ class TFRecordWriter:
 
         Raises:
             WriterClosedError: The writer is already closed, or its file was discarded.
-            WriterFailedError: An earlier call failed.
+            WriterFailedError: An earlier call of the writer failed.
             WriteError: The file could not be written, for example because the disk is full.
             ArgumentTypeError: The record is not bytes.
         """

@@ -3,8 +3,8 @@
 The arrays are always copies. JAX arrays are immutable, but the loader reuses the memory of its slots.
 
 Only this module imports JAX, for ``to_device(framework="jax")`` and for the ``jax()`` method of a batch. In host
-memory, ``jnp.array(copy=True)`` copies the arrays. ``device_put`` and DLPack are unsuitable: they may return views of
-NumPy memory even if a copy is requested. Without a GPU, the tests check only the device ``cpu``.
+memory, ``jnp.array(copy=True)`` copies the arrays. ``device_put`` and DLPack are unsuitable, because they may return
+views of NumPy memory instead of copies. Without a GPU, the tests check only the device ``cpu``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def copier(backend: DeviceBackend) -> Copier:
     """Return the JAX adapter for the device of a backend.
 
     Raises:
-        DeviceUnavailableError: The installed JAX does not support the GPU. JAX alone would silently compute on the CPU
-            in this case.
+        DeviceUnavailableError: The installed JAX does not support the GPU. Without this error, JAX would silently
+            compute on the CPU.
     """
     if not backend.device.startswith("cuda"):
         return HostCopies()
@@ -60,7 +60,7 @@ class HostCopies:
 
 
 class GpuCopies:
-    """Adapter that copies arrays on a GPU. JAX performs these copies asynchronously."""
+    """Adapter that copies arrays on a GPU. JAX copies the arrays asynchronously."""
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
@@ -73,7 +73,7 @@ class GpuCopies:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Convert JAX errors raised inside a ``with`` block to errors of this package."""
+    """Convert JAX errors raised inside a ``with`` block to errors of the ``aiostream_data`` package."""
     try:
         yield
     except AiostreamError:  # some are RuntimeErrors, raised by the export or by the wait for the batch
@@ -86,7 +86,7 @@ def _ready(made: list[Any], imported: list[Any]) -> None:
     """Block until the given copies are complete.
 
     Args:
-        imported: Source arrays of the copies. The function keeps these arrays alive until the copies are complete.
+        imported: Source arrays of the copies. The function keeps the source arrays alive until the copies are complete.
 
     Raises:
         DeviceError, DeviceMemoryError: A copy failed.
@@ -111,6 +111,9 @@ def _failure(made: Any) -> AiostreamError | None:
 
 
 def _told(error: RuntimeError) -> DeviceError | DeviceMemoryError:
-    """Convert a JAX error to an error of this package. The message of a JAX error starts with a status code name."""
+    """Convert a JAX error to an error of the ``aiostream_data`` package.
+
+    The message of a JAX error starts with a status code name.
+    """
     message = f"JAX could not copy a batch: {error}"
     return DeviceMemoryError(message) if str(error).startswith("RESOURCE_EXHAUSTED") else DeviceError(message)

@@ -1,7 +1,8 @@
 """Worst-case memory of two items that may exceed the memory limit: one very large record, and one zstd window.
 
-Each file format declares a maximum record size, and zstd declares a maximum window size. These maxima are far larger
-than typical files need. The loader therefore reports them separately.
+Each file format declares a maximum record size, and zstd declares a maximum window size. The declared maxima are far
+larger than the records and windows of typical files. The loader therefore reports these two items separately from other
+memory.
 """
 
 from __future__ import annotations

@@ -28,14 +28,16 @@ OF_A_CHANNEL_NBYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceBound:
-    """Worst-case memory for batches on a device. Its host memory is part of :class:`.memory_bound.MemoryBound`.
+    """Worst-case memory for batches that ``to_device`` copies to a device.
+
+    The host memory is part of :class:`.memory_bound.MemoryBound`.
 
     Attributes:
         device: Target device, or None if batches stay on the host.
         device_slots: Number of slots on the device, and also on the host.
         slot_nbytes: Size of one slot in bytes, or None if the plan does not determine the size.
-        taken_nbytes: Device memory in bytes of each batch that the consumer keeps outside the slots. 0 if batches stay
-            in slots or in the consumer's arrays. The value is None if the plan does not determine the size.
+        taken_nbytes: Device memory in bytes of each batch that the consumer keeps outside the slots; 0 unless
+            ``handoff="copy"``. The value is None if the plan does not determine the size.
         shared_nbytes: Size in bytes of the shared memory that subprocesses write. The shared memory may be page-locked,
             so that the device can copy directly from this memory.
         pageable: True if host slots may use pageable memory when the system refuses to page-lock memory.

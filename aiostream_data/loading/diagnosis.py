@@ -21,7 +21,7 @@ from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.worker_share import for_worker
 
 IDLE_CORES: Final = 0.75
-"""Below this share of all cores in use, the machine has idle cores for more parallel work."""
+"""If less than ``IDLE_CORES`` of all cores are in use, the machine has idle cores for more parallel work."""
 
 BLOCKS_LOOP: Final = 0.3
 """If coroutine steps use more than this share of the time, slow steps block the event loop, not the number of steps."""

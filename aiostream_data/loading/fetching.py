@@ -17,7 +17,7 @@ from aiostream_data.state_fields import Part
 
 
 def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
-    """Return the row with this origin, as the row was before batching.
+    """Return the row that has this origin, in its form before batching.
 
     Raises:
         BaseException: Reading the row or a user function failed.

@@ -49,7 +49,7 @@ class Loader(Generic[T]):
     use of the loader in a forked child raises :class:`~aiostream_data.errors.ForkedPipelineError`.
 
     All tasks, threads, processes and connections stop within two seconds after the block ends or an error occurs.
-    Closing the loader, or dropping its last reference, has the same effect.
+    Closing the loader, or dropping its last reference, also stops them within two seconds.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -104,7 +104,9 @@ class Loader(Generic[T]):
         return self._elements()
 
     def __next__(self) -> T:
-        """Return the next element, and advance ``for`` loops past it. Raise StopIteration at the end of the stream.
+        """Return the next element of the stream.
+
+        A later ``for`` loop continues after this element. Raise StopIteration at the end of the stream.
 
         Raises:
             LoaderClosedError: The loader was closed or has failed.
@@ -267,9 +269,9 @@ class Loader(Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Return the consumer's position in the stream as small, JSON-compatible data.
 
-        ``dataset.open(state=...)`` resumes after the last received element. It emits exactly the remaining elements in
-        the same order. Elements that the loader has read ahead do not count as received. Saving a state does not stop
-        the loader. A state holds positions, seeds and the ids of buffered rows, never data.
+        ``dataset.open(state=...)`` resumes after the last received element. The resumed loader emits exactly the
+        remaining elements, in the same order. Elements that the loader has read ahead do not count as received. Saving
+        a state does not stop the loader. A state holds positions, seeds and the ids of buffered rows, never data.
         """
         self._check_process()
         return self._received.saved(self._left).as_dict()
@@ -312,8 +314,8 @@ class Loader(Generic[T]):
     def block(self, entries: Iterable[Any]) -> None:
         """Exclude the given rows and objects from the rest of the stream. States saved later include the exclusion.
 
-        The exclusion takes effect at the next element. The loader discards data that was read ahead and reads the data
-        again.
+        The exclusion of rows takes effect at the next element. The loader discards data that was read ahead and reads
+        the data again.
 
         Args:
             entries: Origins, (URL, record index) pairs, or URLs of objects to exclude completely.
@@ -364,8 +366,9 @@ class Loader(Generic[T]):
         Args:
             weights: One weight per dataset of the mixture. If the plan has several mixtures, pass a dict by dataset
                 name.
-            from_row: First row of the mixture (not of a batch) with the new weights. The dataset of this row must not
-                be chosen yet. The default is the first row whose dataset is not chosen yet, or 0 before the start.
+            from_row: First row of the mixture (not of a batch) with the new weights. The loader must not have chosen
+                the dataset of this row yet. The default is the first row whose dataset is not chosen yet, or 0 before
+                the start.
 
         Raises:
             PlanError: The weights match no mixture of the plan, or the dataset of ``from_row`` is already chosen.
@@ -436,7 +439,7 @@ class Loader(Generic[T]):
 
         User functions run inside ``next()``, so that ``breakpoint()``, ``print`` and profilers work inside these
         functions. ``next()`` may be called on any thread, and inside a running event loop. The iterator starts no
-        processes and computes nothing ahead. The elements, their order and the values of ``rng`` are the same as in a
+        processes and computes nothing ahead. The iterator returns the same elements, order and ``rng`` values as a
         normal run. The position of this loader does not change.
 
         Raises:
@@ -451,7 +454,7 @@ class Loader(Generic[T]):
     def dump(self, file: IO[str] | None = None) -> str:
         """Return a text that describes all current activity in the loader.
 
-        If ``file`` is given, also write the text to it.
+        If ``file`` is given, also write the description to this file.
 
         The text names the stage that the consumer waits for. For every stage, the text lists pending waits, waits for
         memory, and running functions with their records and durations. The text also contains the stacks of all tasks,
@@ -537,7 +540,10 @@ class Loader(Generic[T]):
 
 
 class _InForks:
-    """Fork hook that discards buffered elements in a child process. Only the parent process may emit these elements."""
+    """Fork hook that discards buffered elements in a child process.
+
+    Only the parent process may emit the buffered elements.
+    """
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = weakref.ref(loader)

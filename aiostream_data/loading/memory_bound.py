@@ -2,9 +2,9 @@
 
 Every row counts against the memory limit. The bound for rows is therefore the limit, or less if the plan shows that all
 rows together need less memory. The bound also includes fixed costs: one interpreter per process, idle blocks kept for
-reuse, and the engine itself. The C library keeps some freed memory. This share is a measured value, not a proven
-maximum. The module :mod:`aiostream_data._engine.memory.trimming` returns any excess during a run. The bound cannot
-include memory that user functions keep, and lists this memory as not counted.
+reuse, and the engine itself. Freed memory that the C library keeps is added as a fixed share. The share of freed memory
+is a measured value, not a proven maximum. The module :mod:`aiostream_data._engine.memory.trimming` returns any excess
+during a run. The bound cannot include memory that user functions keep, and lists this memory as not counted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BESIDE_BUFFERS: Final = 4
 """If a buffer fills the whole memory limit, data outside this buffer may use up to 1/4 of the limit in addition."""
 
 PLACES: Final = 6
-"""Number of delivery steps. Each step may hold one element, in addition to the elements in the queue for the
+"""Number of delivery steps. Each delivery step may hold one element, in addition to the elements in the queue for the
 consumer."""
 
 
@@ -180,7 +180,7 @@ def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | N
 def _cast_nbytes(plan: Node) -> int:
     """Return the host memory in bytes of batches enlarged by an image transform.
 
-    One such batch per slot can exist at once.
+    One enlarged batch per slot can exist at once.
     """
     if not isinstance(plan, op.ToDevice) or plan.transform is None or plan.device not in ("cpu", "auto"):
         return 0
@@ -241,7 +241,7 @@ def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
 
 
 def _reads_here(node: Node) -> bool:
-    """Return True if this process itself reads files, not only processes of in_subprocess()."""
+    """Return True if this process reads files itself, instead of leaving all reading to in_subprocess() processes."""
     if isinstance(node, InSubprocess):
         return False
     return isinstance(node, ReadFiles) or any(map(_reads_here, node.inputs))
@@ -277,7 +277,7 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
 
 
 def log_memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None = None) -> None:
-    """Log the memory bound of a plan at level INFO. Do not compute the bound if this level is disabled."""
+    """Log the memory bound of a plan at level INFO. If level INFO is disabled, do not compute the bound."""
     logger = logging.getLogger(LOGGER)
     if logger.isEnabledFor(logging.INFO):
         logger.info("%s", memory_bound(plan, memory_limit, shard_cache))

@@ -106,7 +106,7 @@ class Observation:
 
 
 def numbers_of(plan: Node) -> dict[Node, int]:
-    """Return the number of every node of a plan. Stages are identified by these numbers."""
+    """Return the number of every node of a plan. The number of its node identifies a stage."""
     return {node: number for number, node in enumerate(walk(plan))}
 
 

@@ -34,7 +34,7 @@ class Opening:
     """Arguments for opening a dataset. The loader keeps these arguments to restart its engine.
 
     Attributes:
-        plan: The plan as the user built it.
+        plan: The plan as the user built it, without rewrites.
         run: Options of the run.
         epoch, seed: Epoch of the first pass, and the seed that the user passed. A saved state overrides the epoch and
             the seed.
@@ -45,7 +45,7 @@ class Opening:
         steering: Skipped elements and blocked rows.
         only: Range of element numbers to emit, from the first number up to the second (exclusive); None emits all
             elements.
-        weights: Changes of mixture weights by row. These changes override the changes in ``saved``.
+        weights: Changes of mixture weights by row. The given changes override the weight changes in ``saved``.
         on_error: Error policy for stages that have no ``on_error`` argument of their own.
         broadcast: Function by which rank 0 sends the file list to other ranks; None if each rank lists the files.
         prices: Prices of requests and bytes; None if costs are not computed.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderPart:
-    """Worst-case host memory of one kind.
+    """Worst-case amount of one kind of host memory.
 
     Attributes:
-        nbytes: Maximum number of bytes.
-        what: Description of this memory for the user.
+        nbytes: Maximum amount of this memory in bytes.
+        what: Description of this kind of memory for the user.
     """
 
     nbytes: int

@@ -30,8 +30,8 @@ LAST_ELEMENT: Final = object()
 class Received:
     """Counter of the elements received from one engine. Only one consumer may use the counter at a time.
 
-    Methods take the consumer's iterator ``left``. Its remaining length gives the position within the current group of
-    elements.
+    Methods take the consumer's iterator ``left``. The remaining length of the iterator gives the position within the
+    current group of elements.
     """
 
     def __init__(self, opening: Opening, engine: Engine) -> None:

@@ -1,6 +1,6 @@
 """Check that this rank saved the state to resume.
 
-The check applies to plans in which each rank has its own row order.
+The check is needed only for plans in which each rank has its own row order.
 """
 
 from __future__ import annotations

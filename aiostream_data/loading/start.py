@@ -18,7 +18,7 @@ MOST: Final = 0.5
 """Minimum share of the run time before the first element that is reported."""
 
 IDLE: Final = 0.2
-"""A stage that was busy for less than this share of the time before the first element counts as idle."""
+"""A stage counts as idle if it was busy for less than ``IDLE`` (20 %) of the time before the first element."""
 
 
 def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str, StageCounters], plan: Node) -> str:

@@ -1,8 +1,8 @@
 """Format of a loader's saved state: its fields, checksum and parsing.
 
 A saved state contains a checksum that detects damaged files. The checksum does not protect against manipulation,
-because an attacker can compute a new checksum. Therefore the loader validates every value. This module checks values
-independently of the plan; ``_engine/state_against_plan.py`` checks the remaining values.
+because an attacker can compute a new checksum. Therefore the loader validates every value. This module checks the
+values of a state that can be checked without a plan; ``_engine/state_against_plan.py`` checks the others.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Saved:
     def received(self) -> int:
         """Approximate sum of the received elements and the received rows.
 
-        The value is lower for ranks that continued the work of other ranks.
+        The sum is too low for ranks that continued the work of other ranks.
         """
         return self.elements + (0 if self.stream is None else self.stream["next_index"] - self.stream["share"])
 

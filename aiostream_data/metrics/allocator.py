@@ -1,8 +1,8 @@
 """Memory that the C library's allocator has obtained from the system, and the part that is in use.
 
 Freed memory can stay with the process. Each thread can have its own malloc arena, which returns only the memory at its
-end. The process can therefore grow although it has no memory leak. This module distinguishes such fragmentation from a
-memory leak. Only glibc 2.33 or later reports the sizes of its arenas.
+end. The memory of a process can therefore grow without a memory leak. This module distinguishes fragmentation of freed
+memory from a memory leak. Only glibc 2.33 or later reports the sizes of its arenas.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 MIB: Final = 1 << 20
 
 WIDE_NBYTES: Final = 64 * MIB
-"""Fragmentation is reported only if at least this many bytes in malloc arenas are free."""
+"""Fragmentation is reported only if at least ``WIDE_NBYTES`` bytes in malloc arenas are free."""
 
 WIDE_SHARE: Final = 0.5
-"""Fragmentation is reported only above this ratio of free bytes to used bytes in malloc arenas."""
+"""Fragmentation is reported only if the ratio of free to used bytes in malloc arenas is at least ``WIDE_SHARE``."""
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -48,9 +48,9 @@ class AllocatorState:
         resident: Resident set size of the process.
         arenas: Memory that malloc obtained from the system for its arenas.
         live: Part of ``arenas`` that is in use.
-        free: Part of ``arenas`` that was freed. This number includes memory that trimming has already returned to the
-            system.
-        mapped: Large blocks outside the arenas. Freeing such a block returns its memory to the system.
+        free: Part of ``arenas`` that was freed. The number ``free`` includes memory that trimming has already returned
+            to the system.
+        mapped: Large blocks outside the arenas. When the process frees a large block, its memory returns to the system.
     """
 
     resident: int
@@ -68,7 +68,7 @@ class AllocatorState:
     def kept(self) -> int:
         """Upper bound for memory in bytes that was freed but is still resident.
 
-        Trimming can return the complete pages of this memory to the system.
+        Trimming can return the complete pages of freed memory to the system.
         """
         return max(0, min(self.free, self.resident - self.mapped - self.live))
 

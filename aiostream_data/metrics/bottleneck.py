@@ -17,22 +17,23 @@ LEAST_S = 1.0
 """Minimum measurement time in seconds for reporting a limiting stage."""
 
 CONSUMER_WAITS = 0.10
-"""If the training loop waits for less than this share of its time, the training loop itself is the limit."""
+"""If the training loop waits for less than ``CONSUMER_WAITS`` of its time, the training loop itself is the limit."""
 
 STARVED = 0.50
-"""If a stage waits for input for more than this share of the time, an earlier stage is the limit."""
+"""If a stage waits for input for more than ``STARVED`` of the time, an earlier stage is the limit."""
 
 SATURATED = 0.75
-"""If the workers of a stage are busier than this, the stage is the limit, even if it also waits for input."""
+"""If the workers of a stage work for more than ``SATURATED`` of the time, the stage is the limit, even if it also
+waits."""
 
 IDLE = 0.20
-"""A stage that works for less than this share of the time is not the limit."""
+"""A stage that works for less than ``IDLE`` of the time is not the limit."""
 
 OFF_CORE = 0.10
-"""A compute stage that is on a core for less than this share of its work time was waiting for the GIL.
+"""A compute stage waits for the GIL if it uses a core for less than ``OFF_CORE`` of its work time.
 
-Competing programs alone rarely have this effect: with two cores and three other programs, a stage still
-gets a fifth.
+Competing programs alone rarely push a stage below this limit: with two cores and three other programs, a stage still
+has a core for a fifth of its time.
 """
 
 
@@ -99,7 +100,10 @@ def _limits(place: str, window: MeasuredWindow) -> bool:
 
 
 def _user_of_cores(window: MeasuredWindow, source: str) -> str:
-    """Return the stage with the most CPU time if it exceeds the source and the event loop together; else the source."""
+    """Return the stage with the most CPU time.
+
+    Return the source unless this time exceeds that of source and event loop together.
+    """
     cores = {place: stage.cpu_s / window.seconds_of(place) for place, stage in window.stages.items()}
     place = max(cores, key=cores.__getitem__)
     return place if cores[place] > cores[source] + window.loop_share_of(source) else source

@@ -1,9 +1,9 @@
 """Determine why a stage is slow, from the work and wait times of its workers.
 
 How this works. Wall time alone is not sufficient: a function that waits for a core takes as long as one that waits for
-a disk. Each cause therefore needs its own measurement. A function computes if its threads run on a core, or if the
-operating system preempts these threads. Otherwise it waits. The GIL is contended if another thread takes the GIL
-immediately after each release. A function waits for a disk if its reads miss the page cache.
+a disk. Each possible cause of slowness therefore needs its own measurement. A function computes if its threads run on a
+core, or if the operating system preempts these threads. Otherwise it waits. The GIL is contended if another thread
+takes the GIL immediately after each release. A function waits for a disk if its reads miss the page cache.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from aiostream_data.metrics.sizes import as_size
 from aiostream_data.metrics.window import MeasuredWindow
 
 COMPUTES = 0.3
-"""A function with several workers counts as computing if it is on a core for more than this share of its time."""
+"""A function with several workers counts as computing if it uses a core for more than ``COMPUTES`` of its time."""
 
 COMPUTES_ALONE = 0.2
 """Threshold like ``COMPUTES`` for a function with one worker, which only other programs can keep from a core."""
 
 HARDLY = 0.05
-"""A function counts as waiting if it is on a core, or waits for a core, for less than this share of its time."""
+"""A function counts as waiting if it uses or waits for a core for less than ``HARDLY`` of its time."""
 
 USED = 0.5
-"""A function counts as computing if it uses more than this share of all cores, regardless of its number of threads."""
+"""A function counts as computing if it uses more than ``USED`` of all cores, regardless of its number of threads."""
 
 USED_BESIDE_OTHERS = 0.15
 """Threshold like ``USED`` while other programs compete for the cores."""
@@ -49,62 +49,62 @@ USED_BESIDE_OTHERS = 0.15
 USED_BETWEEN_OTHERS = 0.03
 PREEMPTED_PER_S = 15
 PREEMPTED_PER_CPU_S = 4000
-"""Threshold like ``USED`` for threads that the system often preempts. Such threads are preempted more than
-``PREEMPTED_PER_S`` times per second off a core, and less than ``PREEMPTED_PER_CPU_S`` times per CPU second.
+"""Threshold like ``USED`` for threads that the system often preempts. Preemptions must exceed ``PREEMPTED_PER_S`` per
+second off a core, and stay below ``PREEMPTED_PER_CPU_S`` per CPU second.
 
 Waiting threads have far more preemptions per CPU second, because each wake-up can cause one."""
 
 ONE_CORE = 1.25
-"""If the threads of a function use more cores than this, the GIL does not limit the function."""
+"""If the threads of a function use more than ``ONE_CORE`` cores, the GIL does not limit the function."""
 
 HOLDING = 0.4
-"""A function is limited by the GIL only if its threads together use at least this share of a core."""
+"""The GIL limits a function only if its threads together use at least ``HOLDING`` of a core."""
 
 HOLDING_LESS = 0.05
 """Minimum like ``HOLDING`` while other programs compete for the cores."""
 
 TAKEN = 0.6
-"""A function is limited by the GIL if more than this share of GIL probes find the GIL taken."""
+"""The GIL limits a function if more than ``TAKEN`` of the GIL probes find the GIL taken."""
 
 MANY_FOR_A_CORE = 4
 HAS_GIL = 0.8
-"""With more than ``MANY_FOR_A_CORE`` threads per core, threads that the GIL limits mostly wait for the GIL. They use or
-wait for a core for less than ``HAS_GIL`` of their time."""
+"""With more than ``MANY_FOR_A_CORE`` threads per core, threads that the GIL limits mostly wait for the GIL. Such
+threads use or wait for a core for less than ``HAS_GIL`` of their time."""
 
 ENOUGH_LOOKS = 6
 """Minimum number of GIL probes for a result."""
 
 WAITED = 0.4
-"""A source is limited by its storage if its readers wait for bytes for more than this share of the time."""
+"""Storage limits a source if its readers wait for bytes for more than ``WAITED`` of the time."""
 
 WAITED_FOR_MEMORY = 0.5
-"""A source is limited by memory if its readers wait for the memory limit for more than this share of the time."""
+"""Memory limits a source if its readers wait for the memory limit for more than ``WAITED_FOR_MEMORY`` of the time."""
 
 MOST = 0.5
-"""A part that exceeds this fraction of a total counts as the main part."""
+"""A part that exceeds ``MOST`` (50 %) of a total counts as the main part."""
 
 THROTTLED = 0.10
-"""A store counts as throttling if the ratio of retries to requests exceeds this value."""
+"""A store counts as throttling if the ratio of retries to requests exceeds ``THROTTLED``."""
 
 SMALL_FILE_NBYTES = 128 << 10
-"""For files smaller than this size in bytes, opening the file costs more than copying its contents."""
+"""For files smaller than ``SMALL_FILE_NBYTES``, opening the file costs more than copying its contents."""
 
 LOOP_IS_BUSY = 0.6
-"""The event loop is the limit if its CPU share exceeds this value."""
+"""The event loop is the limit if its CPU share exceeds ``LOOP_IS_BUSY``."""
 
 LOOP_IS_KEPT_BUSY = 0.3
 """Threshold like ``LOOP_IS_BUSY`` while other programs compete for the cores."""
 
 LOOP_IS_BLOCKED = 0.5
-"""Coroutines are the limit if their steps block the event loop for more than this share of the time."""
+"""Coroutines are the limit if their steps block the event loop for more than ``LOOP_IS_BLOCKED`` of the time."""
 
 ALL_CORES = 0.85
-"""If more than this share of all cores is in use, the pipeline lacks cores, regardless of other waits."""
+"""If more than ``ALL_CORES`` of all cores is in use, the pipeline lacks cores, regardless of other waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Reason why a stage is slow.
+    """Reason why a pipeline stage is slow.
 
     Attributes:
         name: Name of the cause; see :class:`.bottleneck_result.Limit`.

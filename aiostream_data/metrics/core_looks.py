@@ -1,8 +1,8 @@
-"""Sample how long user functions are on a core, and how long they wait for one.
+"""Sample how long user functions run on a CPU core, and how long they wait for a core.
 
 How this works. Wall time cannot distinguish a sleeping function from a function that waits for a core. For each thread,
-Linux measures how long the thread was ready to run but had no core. Reading this time takes as long as a cheap hop (one
-call on a worker thread), so only some hops are sampled.
+Linux measures how long the thread was ready to run but had no core. Measuring this time takes as long as a cheap hop
+(one call on a worker thread), so only some hops are sampled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CoreLooks:
     def begin(self) -> CoreTime | None:
         """Read the CPU clocks of this thread before a hop (one call on a worker thread).
 
-        Return None if the hop is not sampled or the system has no such clocks.
+        Return None if the hop is not sampled, or if the system does not provide these clocks.
         """
         now = perf_counter()
         if now < self._due:

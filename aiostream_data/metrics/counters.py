@@ -28,8 +28,8 @@ TRANSFER: Final = "transfer_s"
 
 GIL_LOOKS: Final = "gil_looks"
 GIL_TAKEN: Final = "gil_taken"
-"""Keys in ``extra``: number of times that the event loop released the GIL while functions ran, and how often another
-thread took it immediately."""
+"""Keys in ``extra``: how often the event loop released the GIL while functions ran, and how often a thread then took
+the GIL immediately."""
 
 SLOW_ROWS: Final = "slow_rows_s"
 """Key in ``extra``: part of ``busy_s`` spent on rows that took far longer than the other rows."""
@@ -70,7 +70,7 @@ class StageCounters:
             function.
         what: User function or files of the stage, with source line, such as "decode (train.py:12)".
         work: Name of the computation for reports, such as "decode" or "parse".
-        runs_in: Place where user functions run: "threads", "processes", "interpreters" or "loop"; "" without functions.
+        runs_in: Executor of user functions: "threads", "processes", "interpreters" or "loop"; "" without functions.
         inputs: Plan positions of the stages that this stage reads from.
         dropped: Rows dropped intentionally (remainder, filter, take, skip, shard).
         skipped: Failed rows that the error policy dropped.
@@ -146,10 +146,10 @@ class ConsumerCounters:
 
     Attributes:
         elements: Number of elements delivered.
-        nbytes: Bytes of these elements.
-        wait_s: Seconds that the training loop waited in ``next()``.
+        nbytes: Total size of the delivered elements in bytes.
+        wait_s: Seconds that the training loop waited for elements in ``next()``.
         first_wait_s: Part of ``wait_s`` before the first delivery.
-        waits: Seconds of each of the last :data:`LAST_WAITS` waits.
+        waits: Duration in seconds of each of the last :data:`LAST_WAITS` waits.
         started_at: ``time.perf_counter()`` when the loader was opened; 0.0 before.
         first_at: ``time.perf_counter()`` at the first delivery; 0.0 before.
         last_at: ``time.perf_counter()`` at the last delivery; 0.0 before.
@@ -165,7 +165,7 @@ class ConsumerCounters:
     waits: deque[float] = field(default_factory=lambda: deque(maxlen=LAST_WAITS), repr=False)
 
     def waited(self, seconds: float) -> None:
-        """Record a wait for an element, in seconds."""
+        """Record the duration of a wait for an element, in seconds."""
         self.wait_s += seconds
         self.waits.append(seconds)
 

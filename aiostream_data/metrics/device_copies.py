@@ -25,7 +25,7 @@ class DeviceCopies:
         copy_s: Time in seconds that the device spent on copies to the device; None without ``open(profile=True)``.
         timed_nbytes: Bytes of the finished copies that ``copy_s`` covers.
         exposed_s: Upper bound of the seconds that consumers waited for copies in progress; 0.0 on ``cpu``.
-        late: Number of batches that were still being copied when the consumer received them.
+        late: Number of batches whose copy was still in progress when the consumer received them.
         source_waits: Number of times that the device stage waited for a batch to send. Many waits mean that the
             pipeline is slower than the device.
         source_wait_s: Seconds that the device stage waited for batches to send.
@@ -38,22 +38,22 @@ class DeviceCopies:
         device_slot_wait_s: Seconds that batches in host slots waited for free device slots.
         host_slots: Number of host slots.
         device_slots: Number of device slots.
-        device_slots_asked: Requested number of device slots. It exceeds ``device_slots`` if device memory was
-            insufficient.
+        device_slots_asked: Requested number of device slots. The requested number exceeds ``device_slots`` if device
+            memory was insufficient.
         host_nbytes: Total size of all host slots in bytes, now or when the stage was closed.
         device_nbytes: Total size of all device slots in bytes, now or when the stage was closed.
         pinned_nbytes: Number of page-locked bytes in ``host_nbytes``; 0 on ``cpu``.
         written_nbytes: Bytes written to host slots.
-        rewritten_nbytes: Part of ``written_nbytes`` that was copied from an array of a complete batch. Such bytes are
-            copied one more time than rows that are stacked directly in the slot.
+        rewritten_nbytes: Part of ``written_nbytes`` that was copied from an array of a complete batch. Bytes from a
+            complete batch are copied one more time than rows that are stacked directly in the slot.
         in_place_nbytes: Bytes copied to the device directly from memory that an ``in_subprocess()`` process wrote.
         shared_blocks: Number of page-locked memory blocks shared with ``in_subprocess()`` processes.
         shared_nbytes: Total size in bytes of the memory blocks in ``shared_blocks``.
-        shared_blocks_locked: Number of memory blocks that were page-locked so far. If this number is far larger than
-            ``shared_blocks``, blocks are not reused.
+        shared_blocks_locked: Number of memory blocks that were page-locked so far. If ``shared_blocks_locked`` is far
+            larger than ``shared_blocks``, blocks are not reused.
         shared_arrays_rewritten: Number of arrays in shared memory that had to be copied to a host slot.
         shared_refused: True if the operating system refused to page-lock a memory block.
-        regrows: Number of slots that were replaced by larger slots. Each replacement stalls the device stage.
+        regrows: Number of slots that were replaced by larger slots. Each replacement of a slot stalls the device stage.
         leaked_leases: Number of leased batches that the consumer did not release, so that the garbage collector
             released them.
         abandoned_nbytes: Bytes of memory that was never freed because a copy might still access the memory.
@@ -121,7 +121,7 @@ class DeviceCopies:
 
     @property
     def slowest(self) -> Side:
-        """Side that other sides waited for longest: the source of batches, the device copies, or the consumer."""
+        """Side that the other sides waited for longest: the source of batches, the device copies, or the consumer."""
         waits: dict[Side, float] = {
             "source": self.source_wait_s,
             "device": self.host_slot_wait_s,

@@ -79,8 +79,8 @@ def machine_cpu_s(cores: Collection[int], cpus: int) -> float | None:
 
     Args:
         cores: Numbers of the cores available to this process.
-        cpus: Number of cores that this process may use at the same time. If a cgroup quota makes this number smaller
-            than the number of ``cores``, the result is None because it would be misleading.
+        cpus: Number of cores that this process may use at the same time. If ``cpus`` is smaller than the number of
+            ``cores`` (cgroup quota), the result is None because it would be misleading.
     """
     with suppress(OSError, ValueError), open(_MACHINE, encoding="ascii") as file:
         own = {f"cpu{number}" for number in cores}

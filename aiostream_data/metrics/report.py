@@ -15,7 +15,7 @@ from aiostream_data.metrics.device_copies import DeviceCopies
 from aiostream_data.metrics.html_table import html_table
 
 SHARD_CACHE: Final = "shard cache"
-"""Name under which shard cache memory is reported. This memory has its own limit, outside the memory budget."""
+"""Name under which shard cache memory is reported. Shard cache memory has its own limit, outside the memory budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ _TOLD: Final = {
     "hedges": "hedges",
     "read from the shard cache": "cache_hits",
 }
-"""Labels and names of additional store counters. A report shows each of these counters if it is not 0."""
+"""Labels and names of additional store counters. A report shows an additional store counter only if it is not 0."""
 
 
 def with_holders_elsewhere(
     here: Mapping[str, tuple[int, int]], elsewhere: Iterable[Mapping[str, tuple[int, int]]]
 ) -> dict[str, tuple[int, int]]:
-    """Merge the memory use of this process with the total memory use of other processes.
+    """Add the total memory use of other processes to the memory use of this process, by kind of memory.
 
-    Names of the latter begin with ``in_subprocess/``.
+    For other processes, the names of the kinds begin with ``in_subprocess/``.
     """
     holders = dict(here)
     for process in elsewhere:
@@ -213,7 +213,10 @@ def _table(stats: LoaderStats) -> list[tuple[str, ...]]:
 
 
 def _holders(memory: MemoryStats) -> str:
-    """Format the peak memory of each kind of memory, largest first. Kinds below 2 % of the total peak are omitted."""
+    """Format the peak memory of each kind of memory, largest first.
+
+    Kinds of memory below 2 % of the total peak are omitted.
+    """
     inside = {holder: peak for holder, (_, peak) in memory.holders.items() if not holder.endswith(SHARD_CACHE)}
     peaks = {holder: peak for holder, peak in inside.items() if peak > memory.peak / 50}
     ordered = sorted(peaks.items(), key=lambda entry: -entry[1])

@@ -166,7 +166,7 @@ class Delivered:
         """Append the rows of ``ids``, in this order, to the delivered rows.
 
         Args:
-            ids: Row ids. The object keeps the ids until the next flush. Do not modify them.
+            ids: Row ids. The object keeps these row ids until the next flush. Do not modify them.
 
         Raises:
             ValueError: Ids added since the last flush are invalid, or their salts do not match.
@@ -183,7 +183,10 @@ class Delivered:
             self.flush()
 
     def _add_of_one_source(self, ids: NDArray[np.int64]) -> bool:
-        """Hash rows of a single source. Return False, without hashing, if the rows are from several sources."""
+        """Hash rows immediately if all rows are from a single source.
+
+        Return False, without hashing, if the rows are from several sources.
+        """
         source = int(ids[0, 0]) >> SPLIT_BITS
         salt = self._salts.get(source)
         if salt is None:
@@ -226,9 +229,9 @@ class Delivered:
     def restore(self, state: object) -> None:
         """Continue from ``state``, and discard all previously added rows. ``step`` is unchanged.
 
-        A stream can be resumed with a different number of ranks. In this case, one rank restores the combined hash, and
-        the other ranks restore the hash of 0 rows. On each rank, ``next_index`` is the rank plus the total number of
-        delivered rows.
+        A stream can be resumed with a different number of ranks. To change the number of ranks, one rank restores the
+        combined hash, and the other ranks restore the hash of 0 rows. On each rank, ``next_index`` is the rank plus the
+        total number of delivered rows.
 
         Raises:
             ValueError: ``state`` is not a result of :meth:`state`. The object is unchanged.

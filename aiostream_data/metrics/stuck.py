@@ -26,8 +26,8 @@ class StageState:
         input_s: Time that the stage has been waiting for its input.
         room_s: Time that the stage has been waiting for space in its output queue.
         under_way: Number of rows or worker calls that were started but not emitted yet.
-        opens_inputs: True if the stage itself runs its inputs. In this case, ``input_s`` excludes its wait for these
-            inputs.
+        opens_inputs: True if the stage itself runs its inputs. ``input_s`` then excludes the wait for inputs that the
+            stage itself runs.
     """
 
     name: str

@@ -120,7 +120,7 @@ class MeasuredWindow:
 
 
 CONTENDED = 0.4
-"""If threads wait for a core during more than this share of the time, the machine lacks cores."""
+"""If threads wait for a core during more than ``CONTENDED`` of the time, the machine lacks cores."""
 
 
 def root_of(places: Mapping[str, object], prefix: str = "") -> str | None:

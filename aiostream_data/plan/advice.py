@@ -38,11 +38,12 @@ MOST_SHARDS: Final = 64
 MOST_AHEAD: Final = 256
 
 MOST_DROPPED: Final = 0.9
-"""If a later filter drops more than this fraction of the rows, a rule recommends filtering earlier."""
+"""If later filters drop more than ``MOST_DROPPED`` of the rows, a rule recommends filtering earlier."""
 
 HARDLY: Final = 0.05
 LITTLE_S: Final = 200e-6
-"""A function counts as waiting if it uses fewer CPU seconds per row than this, and a CPU share below ``HARDLY``."""
+"""A function counts as waiting if it uses less than ``LITTLE_S`` CPU seconds per row, and a core for less than
+``HARDLY`` of its time."""
 
 TO_PROCESS_S: Final = 20e-6
 TO_PROCESS_NBYTES_PER_S: Final = 1e9
@@ -54,10 +55,10 @@ MORE: Final = 1.5
 increases."""
 
 MOSTLY: Final = 0.6
-"""A function that uses more than this fraction of all cores is reported as their main user."""
+"""A function that uses more than ``MOSTLY`` of all cores is reported as their main user."""
 
 NOTABLE: Final = 0.2
-"""Minimum number of used cores for mentioning these cores in a message."""
+"""Minimum number of used cores that a message reports."""
 
 MOST_SENTENCES: Final = 2
 

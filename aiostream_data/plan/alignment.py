@@ -8,8 +8,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ALONE = 1.0
-"""Cost of an entry that has no partner in the other sequence. The function never makes a pair that costs more than
-twice this value."""
+"""Cost of an entry that has no partner in the other sequence. Pairs whose cost exceeds twice this cost are never
+made."""
 
 
 def align(old: Sequence[T], new: Sequence[T], cost: Callable[[T, T], float]) -> list[tuple[int | None, int | None]]:

@@ -15,10 +15,10 @@ from aiostream_data.plan.written import SourceLine, callers_line
 from aiostream_data.rows.records import Chunk, Columns
 
 INFINITE: Final = -1
-"""Cardinality of an infinite data set, with the same value as in tf.data."""
+"""Number that means "an infinite data set", as in tf.data's cardinality."""
 
 UNKNOWN: Final = -2
-"""Cardinality of a data set whose length is unknown before it is read, with the same value as in tf.data."""
+"""Number that means "length unknown before reading", as in tf.data's cardinality."""
 
 
 class Auto(Enum):
@@ -86,8 +86,8 @@ class Node:
     Nodes are compared by identity; :mod:`.fingerprint` compares their contents.
 
     Attributes:
-        written_at: Source line of the user's call that created the node, for messages. Copies made with ``replace``
-            have the same line.
+        written_at: Source line of the user's call that created the node, for messages. Copies of a node made with
+            ``replace`` have the same source line.
     """
 
     written_at: SourceLine | None = field(default_factory=callers_line, compare=False, repr=False)
@@ -153,7 +153,7 @@ TRANSPARENT: Final = (
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
     *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
 )
-"""Labels of nodes that use no random numbers. Whether a plan has such nodes depends on where and how the plan runs."""
+"""Labels of nodes that use no random numbers. Whether a plan has these nodes depends on where and how the plan runs."""
 
 
 def keys_of(plan: Node) -> dict[Node, int]:

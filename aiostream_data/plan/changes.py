@@ -16,13 +16,13 @@ ALWAYS_ALLOWED: Final = frozenset({"concurrency", "device", "executor", "ordered
     "workers",
     "world_size",
 }
-"""Settings that may change between a saved state and the resumed run. Saved states do not contain most of these
-settings."""
+"""Settings that may change between a saved state and the resumed run. Saved states do not record most of the settings
+that may change."""
 
 
 CONTENT: Final = "content"
-"""Name of a difference: the sizes or versions of shards changed. Users can allow this difference if the records in the
-shards are unchanged."""
+"""Name of a difference: the sizes or versions of shards changed. If the records in the shards are unchanged, users can
+allow the difference "content"."""
 
 
 @dataclass(frozen=True)

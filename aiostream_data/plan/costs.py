@@ -13,8 +13,8 @@ from aiostream_data.plan.windows import padded_spec, stacked_spec
 from aiostream_data.plan.written import call_arguments
 
 TooLarge: TypeAlias = Literal["raise", "skip", "alone"]
-"""Names of the ways to handle an element that exceeds the maximum cost of a batch. "alone" puts it into a batch of its
-own."""
+"""Names of the ways to handle an element that exceeds the maximum cost of a batch. With "alone", such an element forms
+a batch of its own."""
 
 TOO_LARGE: Final = get_args(TooLarge)
 

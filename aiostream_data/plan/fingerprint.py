@@ -65,7 +65,7 @@ class Fingerprint(TypedDict, total=False):
         plan: Result of :func:`describe_plan`.
         seed: Seed of the loader.
         shards: Summary of the shard list of each source. The keys are arbitrary names of the sources.
-        world_size: Number of ranks. A difference in this property never prevents resuming.
+        world_size: Number of ranks. A different number of ranks never prevents resuming.
     """
 
     plan: Description
@@ -117,8 +117,8 @@ def _lasting(description: Description) -> dict[str, Any]:
 def arguments(node: Node) -> Arguments | None:
     """Return the arguments of a node that affect rows or their order; None if the node itself affects neither.
 
-    By default, all fields count except inputs, fields with default values, and :data:`UNIMPORTANT` fields. To use
-    another rule for a node class, register a function for this class.
+    By default, all fields count except inputs, fields with default values, and :data:`UNIMPORTANT` fields. To compare a
+    node class by another rule, register a function for this class.
     """
     return own_arguments(node)
 

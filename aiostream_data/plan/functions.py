@@ -8,9 +8,9 @@ The identity of a function has three parts:
   whether the hash covers source or bytecode;
 - its values: defaults, closure variables, arguments of a ``partial``, and attributes of a callable object. Closure
   variables that the function itself assigns are treated as state and ignored. For lists, dicts and other mutable
-  objects, only the class counts.
+  values, only the class is compared.
 
-If such a value is a function, the code of this function is included. The identity does not include functions that are
+If a value is itself a function, the code of this function is included. The identity does not include functions that are
 called by global name.
 """
 

@@ -2,7 +2,7 @@
 
 The number of a plan node seeds its random numbers and is part of its row ids. Without special handling, a new input of
 a mixture would change the numbers of all later nodes. Existing nodes therefore keep their numbers, and the nodes of new
-inputs get unused numbers. Saved states of such plans contain the node numbers.
+inputs get unused numbers. Saved states of plans with new inputs contain the node numbers.
 """
 
 from __future__ import annotations

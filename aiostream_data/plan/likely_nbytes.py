@@ -17,8 +17,8 @@ STAGE_NBYTES: Final = 2 << 20
 """Typical size in bytes of the rows in the queue after a stage, from measurements. Large elements need more."""
 
 READING_NBYTES: Final = 128 << 20
-"""Typical size in bytes of the data read ahead from files, from measurements. A small memory limit reduces this
-size."""
+"""Typical size in bytes of the data read ahead from files, from measurements. With a small memory limit, less data is
+read ahead."""
 
 READING_SHARE: Final = 0.75
 """Maximum fraction of the memory limit used for data read ahead from files."""

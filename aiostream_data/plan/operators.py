@@ -19,7 +19,7 @@ class Call(Operator):
     Attributes:
         executor, concurrency: Executor that runs the calls, and maximum number of concurrent calls.
         ordered: If False, results are emitted in the order in which calls finish.
-        init: Function that creates the state of a worker, or None. Each worker calls this function one time.
+        init: Function that creates the state of a worker, or None. Each worker calls the function ``init`` one time.
         wants_state: True if the function has a parameter ``state``, which receives the result of ``init``.
         timeout_s: Maximum duration of one call in seconds; None for no limit.
         on_error: Error policy that applies when the function fails on an element.
@@ -89,7 +89,7 @@ AUTO_CYCLE_LENGTH: Final = 8
 class Interleave(Operator):
     """Node that emits elements of the data sets or iterables that ``function`` returns.
 
-    It reads several of them in turn.
+    The node reads several data sets or iterables in turn.
     """
 
     function: Callable[..., Any]
@@ -217,8 +217,9 @@ class Batch(Operator):
     """Node that stacks ``batch_size`` consecutive elements into a batch.
 
     Attributes:
-        parts_from: Minimum chunk size in bytes. A rewrite sets this if batches are later copied into other memory, such
-            as a device slot. Rows of chunks with at least this size are not copied earlier.
+        parts_from: Minimum chunk size in bytes. A rewrite sets this option if batches are later copied into other
+            memory, such as a device slot. Rows of chunks with at least this many bytes then stay in their chunks until
+            that copy.
     """
 
     batch_size: int

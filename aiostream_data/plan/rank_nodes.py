@@ -1,4 +1,7 @@
-"""Nodes in the plan of a single rank. They select the rank's rows, and make the row counts of all ranks equal."""
+"""Nodes in the plan of a single rank.
+
+These nodes select the rank's rows, and make the row counts of all ranks equal.
+"""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ LAST: Final = (*HERE, InSubprocess)
 """Operators that do not change elements."""
 
 ON_STEPS: Final = (*LAST, op.Map, op.Repeat, op.Take, op.SkipFirst)
-"""Operators that may follow the batching if ranks share batches. Each rank applies these operators to its own
-batches."""
+"""Operators that may follow the batching if ranks share batches. Each rank applies operators after the batching to its
+own batches."""
 
 ON_ROWS: Final = (op.Map, op.ParseExample, op.Prefetch, InSubprocess)
 """Operators that emit one row per input row, even if they receive only some of the rows. The operator enumerate() is

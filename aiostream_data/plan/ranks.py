@@ -1,8 +1,8 @@
 """Build the plan for one of several ranks.
 
 With policy "row", rank r of W ranks takes every W-th row of the order in which a single process would read all rows.
-This global order does not depend on the number of ranks. With policy "file", each rank reads every W-th file of the
-epoch's file order. Each rank then has its own row order.
+The global row order does not depend on the number of ranks. With policy "file", each rank reads every W-th file of the
+epoch's file order. With policy "file", each rank has its own row order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def for_rank(plan: Node, ranks: Ranks, sharing: Sharing | None = None) -> Node:
     case.
 
     Raises:
-        PlanError: The ranks cannot share the plan with these options.
+        PlanError: The options do not allow the ranks to share the plan.
         RankError: According to ``sharing.counts``, a rank would have no rows.
     """
     sharing = sharing or Sharing()

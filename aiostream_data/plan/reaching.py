@@ -97,7 +97,7 @@ def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 def _globals_by_value(function: Any, names: Any) -> dict[str, Any]:
     """Return the global variables that are pickled with a function.
 
-    Only functions pickled by value have such variables.
+    Only functions that are pickled by value have such global variables.
     """
     by_value = _is_of_main(function) or "<" in function.__qualname__
     return dict(names) if by_value else {}

@@ -1,6 +1,6 @@
 """Build the plan that processes the records of a dead-letter log again.
 
-Each record starts at the stage where it failed.
+Each record starts at the stage where the record failed.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _stage_of(plan: Node, entry: Mapping[str, Any]) -> Node:
 
 
 def _over(node: Node, at: Mapping[Node, list[Mapping[str, Any]]], seed: int) -> Node:
-    """Return the plan of a node. Logged rows are inserted before the stages where they failed."""
+    """Return the plan of a node. Logged rows are inserted before the stages where the rows failed."""
     below = any(lower in at for child in node.inputs for lower in walk(child))
     if node in at:
         assert isinstance(node, Operator)

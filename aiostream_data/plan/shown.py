@@ -86,8 +86,8 @@ def count_of(number: int) -> str:
 def subject_of(node: Node) -> str:
     """Return the name of an operator's function or files with a source line, e.g. ``decode (train.py:12)``.
 
-    The source line is the first line of the function. Without a function, it is the line of the call. Return "" if
-    neither name nor line is known.
+    The source line is the first line of the function. If the operator has no function, the source line is the line of
+    the call. Return "" if neither name nor line is known.
     """
     name, line = _subject(node)
     where = f"({line or node.written_at})" if line or node.written_at else ""

@@ -1,8 +1,8 @@
 """Choose how to run ``shuffle()`` without a buffer size, depending on the source.
 
 A source with random access emits its rows in a random order, without a buffer. A file source reads many files
-concurrently in random order, and a buffer mixes their rows. This requires that all operators between the source and
-``shuffle()`` process each row independently.
+concurrently in random order, and a buffer mixes their rows. Both methods require that all operators between the source
+and ``shuffle()`` process each row independently.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from aiostream_data.safe_url import safe_url
 
 @dataclass(frozen=True, kw_only=True)
 class Permuted:
-    """Random order of all rows of a source. A rewrite sets this order to replace ``shuffle()``.
+    """Random order of all rows of a source. A rewrite sets this random order to replace ``shuffle()``.
 
     Attributes:
         seed: Seed of the random order; None to use the seed of the loader.
@@ -34,9 +34,10 @@ class TensorSlices(Node):
     """Source that emits the rows of in-memory arrays: slices along the first axis of every leaf.
 
     Attributes:
-        times: Number of repetitions of all rows; None repeats without end. A rewrite of ``repeat`` sets this value.
-        permuted: Random order of the rows. A rewrite of ``shuffle`` sets this order. Each repetition uses its own
-            order.
+        times: Number of repetitions of all rows; None repeats without end. A rewrite of ``repeat`` sets the number of
+            repetitions.
+        permuted: Random order of the rows. A rewrite of ``shuffle`` sets the random order. Each repetition of the rows
+            uses its own random order.
     """
 
     structure: Structure

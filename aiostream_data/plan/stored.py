@@ -3,8 +3,8 @@
 A plan is stored as a *chain*: its nodes from source to end, with their arguments. If the chain exceeds the size limit,
 it is shortened in steps. First, hashes replace long values. Next, a single hash replaces all arguments of a node,
 starting with the nodes that have the longest arguments. The last step stores only a digest (hash) of the complete plan.
-The last step also stores the last batch size, and a digest that excludes it: the batch size may change with the number
-of ranks. Shortened and unshortened forms of a plan can be compared.
+The last step also stores the last batch size, and a digest without this size, because it may change with the number of
+ranks. Shortened and unshortened forms of a plan can be compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ NEVER_MERGED: Final = frozenset({"seed", "patterns", SIZE})
 """Arguments that are never replaced by a common hash, because changes of these arguments are handled separately."""
 
 WITHOUT_SIZE: Final = "without_batch_size"
-"""Key of the digest that excludes the batch size. This digest does not depend on the number of ranks."""
+"""Key of the digest that excludes the batch size. The digest without the batch size does not depend on the number of
+ranks."""
 
 # For each step of shortening: maximum characters of a value, and of all arguments of a node.
 _LEVELS = ((96, 1 << 20), (24, 1 << 20), (24, 160), (24, 80), (24, 40), (24, 0))

@@ -45,8 +45,10 @@ class InSubprocess(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WorkerShard(SameElements):
-    """Node that emits only some blocks of rows: block ``index`` of every ``workers`` consecutive blocks of ``block``
-    rows. The last block may contain fewer rows."""
+    """Node that emits some blocks of rows: block ``index`` of each ``workers`` consecutive blocks of ``block`` rows.
+
+    The last block may contain fewer rows.
+    """
 
     index: int
     workers: int

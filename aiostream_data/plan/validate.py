@@ -68,7 +68,7 @@ def check_executor(name: str) -> str:
     """Check the name of an executor, and return the name.
 
     Raises:
-        PlanError: No executor has this name.
+        PlanError: The name is not the name of an executor.
         StageBuildError: This Python version or operating system does not support the executor.
     """
     word("executor", name, EXECUTORS)

@@ -1,4 +1,4 @@
-"""Describe the content of a value as short text. The text is the same in every process and every run.
+"""Describe the content of a value as short text. The text for a value is the same in every process and every run.
 
 ``repr`` is unsuitable: sets have no fixed order, many objects show their address, and long arrays are abbreviated.
 """
@@ -183,9 +183,9 @@ def _content(array: NDArray[Any]) -> str:
 
 
 def _spread(count: int, most: int) -> Sequence[int]:
-    """Return the integers below ``count``.
+    """Return the integers from 0 to ``count`` - 1.
 
-    If they are more than ``most``, return evenly spaced integers including both ends.
+    If ``count`` is greater than ``most``, return ``most`` evenly spaced integers including both ends.
     """
     if count <= most:
         return range(count)

@@ -36,7 +36,8 @@ class PaddedBatch(Operator):
 
     Attributes:
         padded_shapes, padding_values: Arguments from the user's call.
-        parts_from: See :class:`~.operators.Batch`. None, or 0 for a device slot.
+        parts_from: See :class:`~.operators.Batch`. ``parts_from`` is None, or 0 if the batches are built in a device
+            slot.
     """
 
     batch_size: int
@@ -109,10 +110,11 @@ class Bucket(Operator):
         padded_shapes, padding_values: Arguments from the user's call.
         padding: True to pad short rows.
         pad_to_boundary: If True, pad rows to the bucket's boundary minus 1, not to the longest row of the batch.
-        share: Pair (number, count) if ranks share the rows of each batch. In this case, ``batch_sizes`` count the rows
+        share: Pair (number, count) if ranks share the rows of each batch. With a share, ``batch_sizes`` count the rows
             of all ranks together.
         tail: Way to handle the rows of a last batch if they are fewer than the ranks.
-        parts_from: See :class:`~.operators.Batch`. None, or 0 for a device slot.
+        parts_from: See :class:`~.operators.Batch`. ``parts_from`` is None, or 0 if the batches are built in a device
+            slot.
     """
 
     element_length: Callable[..., int] | str

@@ -5,7 +5,7 @@ Workers are the processes of ``in_subprocess``, or the worker processes of PyTor
 Worker k of n workers makes elements k, k + n, k + 2n, ... of the stream. The reader takes elements from the workers in
 turn. Each worker runs the plan from its sources, and drops other workers' rows as early as possible. Rows are dropped
 before batching, and before operators that emit one row per input row. Before batching, each worker takes blocks of rows
-with the size of one batch. Batches thus contain the same rows as in a single process. All operators before this
+with the size of one batch. Batches therefore contain the same rows as in a single process. All operators before this
 position run in every worker, e.g. reading, shuffling and filtering.
 """
 
@@ -26,7 +26,7 @@ from aiostream_data.plan.windows import PaddedBatch
 
 
 def for_worker(plan: Node, index: int, workers: int) -> Node:
-    """Return the plan for one worker of ``in_subprocess``. The plan makes only this worker's elements.
+    """Return the plan for one worker of ``in_subprocess``. The resulting plan makes only the elements of this worker.
 
     Args:
         plan: Input of an :class:`InSubprocess` node, after rewriting.
@@ -39,7 +39,7 @@ def for_worker(plan: Node, index: int, workers: int) -> Node:
 
 
 def for_loader_worker(plan: Node, index: int, workers: int) -> Node:
-    """Return the plan for one worker of a DataLoader. The plan makes only this worker's elements.
+    """Return the plan for one worker of a DataLoader. The resulting plan makes only the elements of this worker.
 
     Raises:
         PlanError: A stage before the rows are shared has ``ordered=False``, so that workers would have different
