@@ -1,4 +1,4 @@
-"""Validated arguments of ``open()`` that the engine and its worker processes need.
+"""Validated arguments of ``open()`` for the engine and its worker processes.
 
 ``open()`` passes one RunOptions object to the engine, the stages and the worker processes. Add each new engine argument
 of ``open()`` to RunOptions.
@@ -45,7 +45,7 @@ class Diagnosing:
     Attributes:
         stall_after_s: Seconds without an element before the log reports the stuck stage; None disables this report.
         stage_timeout_s: Seconds without an element before the run fails; None disables this timeout.
-        profile: True to measure every copy to a device.
+        profile: True to measure the duration of every copy to a device.
     """
 
     stall_after_s: float | None = None
@@ -61,7 +61,7 @@ class RunOptions:
         memory_limit: Memory limit of the loader, in bytes.
         debug: True to compute one element at a time, on the consumer's thread.
         shard_cache: Local cache for parts of shards; None for no cache.
-        resuming, failing, diagnosing: Options for resuming, for failures, and for diagnosis.
+        resuming, failing, diagnosing: Options for resuming, for error handling, and for diagnosis.
     """
 
     memory_limit: int

@@ -1,16 +1,16 @@
-"""Run a plan: one task per stage in one TaskGroup. The caller reads the elements from the last stage's channel.
+"""Run a plan, with one asyncio task per stage in one TaskGroup.
+
+The caller reads the elements from the last stage's channel.
 
 How a run ends:
 
-=====================  ==============================================  ================================
-ending                 the consumer sees                               stages
-=====================  ==============================================  ================================
-finished               every element, then the loop ends               close their outlets
-a stage failed         every element before, then the root error,      fail: the error follows the rows
-                       unwrapped, with notes                           sent before, stage by stage
-consumer left early    nothing, or its own error                       cancelled, awaited, closed
-cancelled, Ctrl-C      CancelledError, KeyboardInterrupt               the same
-=====================  ==============================================  ================================
+- Success: the consumer receives every element. Then its loop ends, and the stages close their outlets.
+- Failure of a stage: the consumer receives every element emitted before the failure. Then the consumer receives the
+  root error, unwrapped and with notes. From stage to stage, the error follows the rows sent before the failure.
+- Early exit of the consumer: the consumer receives no error, or only its own error. The run cancels, awaits and closes
+  all stages.
+- Cancellation or Ctrl-C: the consumer receives CancelledError or KeyboardInterrupt. The run cancels, awaits and closes
+  all stages.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
     On exit, this context manager cancels every stage and waits until all stages have ended.
 
     Raises:
-        BaseException: The first error of the run, without the errors that it caused in other stages.
-        ReceiverClosed: The ``async with`` block raised ReceiverClosed. The caller must not treat such a run as
-            complete.
+        BaseException: The first error of the run, without the errors that this error caused in other stages.
+        ReceiverClosed: The ``async with`` block raised ReceiverClosed. The caller must not treat the run as complete.
     """
     left_whole = False
     try:
@@ -182,7 +181,7 @@ def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: 
 
 @contextmanager
 def _noted(node: Node) -> Iterator[None]:
-    """Add the stage's name as a note to an error of the ``with`` block, unless the error has this note."""
+    """Add the stage's name as a note to an error of the ``with`` block, unless the error already has this note."""
     try:
         yield
     except Exception as error:
@@ -201,7 +200,7 @@ class PlanRunner:
         self._inner = inner
 
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run a plan; see :func:`open_plan`."""
+        """Run a plan, as described for :func:`open_plan`."""
         return open_plan(context, node, state)
 
     def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:

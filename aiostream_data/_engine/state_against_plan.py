@@ -1,10 +1,10 @@
-"""Check a whole state against the current plan before any stage runs.
+"""Validate a complete saved state against the current plan, before any stage runs.
 
-How this works. Every stage and step class has a ``schema`` method for the part of a state that it writes. This module
-traverses the plan and the state together, from the last operator to the sources. The traversal is iterative, because a
-state can be nested to any depth. If a user function creates a data set, the plan of that data set is unknown before the
-run. For such a data set, the operator names in the state select the schema. :class:`InnerStates` checks that part of
-the state again when the data set is opened.
+How this works. Every stage and step class has a ``schema`` method that validates the class's part of a state. This
+module traverses the plan and the state together, from the last operator to the sources. The traversal is iterative,
+because a state can be nested to any depth. If a user function creates a data set, the plan of that data set is unknown
+before the run. In this case, the operator names in the state select the schema, and :class:`InnerStates` checks that
+part of the state again when the data set is opened.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 How this works. :class:`SteppingEngine` uses the normal engine and stages, with three changes. The event loop has no
 thread of its own. Each ``next()`` call of the consumer runs this event loop until the next element, even if another
-event loop runs in that thread. Executors call user functions on the consumer's thread. Channels pass one row at a time,
-only on request, so no stage reads ahead. Elements, their order and the random numbers of ``rng`` are the same as in a
-normal run.
+event loop runs in that thread. Executors call user functions on the consumer's thread. Channels pass one row at a time
+and only on request. Therefore no stage reads ahead. Elements, their order and the random numbers of ``rng`` are the
+same as in a normal run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aiostream_data.plan.subprocess import InSubprocess
 
 
 class SteppingEngine(Engine):
-    """Engine that computes an element only when the consumer requests it; see :class:`.engine.Engine`."""
+    """Engine that computes an element only when the consumer requests the element; see :class:`.engine.Engine`."""
 
     has_thread: ClassVar[bool] = False
 
@@ -216,7 +216,10 @@ def _in_this_process(node: Node) -> Node:
 
 
 _running: set[SteppingEngine] = set()
-"""Stepping engines that are running. This set keeps the engines alive; the thread of a normal engine does the same."""
+"""Stepping engines that are running.
+
+This set keeps the engines alive, because a stepping engine has no thread that refers to it.
+"""
 
 
 def _keep_for_good() -> None:

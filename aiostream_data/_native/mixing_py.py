@@ -1,10 +1,10 @@
 """Choose the inputs of mixture rows in proportion to weights: the pure-Python twin of ``mixing.pyx``.
 
 The functions choose inputs by Tijdeman's rule for the chairman assignment problem. The lag of an input is the number of
-rows due to it minus the rows emitted from it. An input is not eligible for the next row if its lag is too small. The
-rule chooses the eligible input whose lag would be the first to become too large. With k inputs and constant shares, all
-lags stay between -(1 - 1/(2k-2)) and 1 - 1/(2k-2). (R. Tijdeman, The chairman assignment problem, Discrete Mathematics
-32, 1980.)
+rows due from this input minus the number of rows emitted from this input. An input is not eligible for the next row if
+its lag is too small. The rule chooses the eligible input whose lag would be the first to become too large. With k
+inputs and constant shares, all lags stay between -(1 - 1/(2k-2)) and 1 - 1/(2k-2). (R. Tijdeman, The chairman
+assignment problem, Discrete Mathematics 32, 1980.)
 """
 
 from __future__ import annotations

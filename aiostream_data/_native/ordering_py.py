@@ -2,8 +2,8 @@
 
 The functions follow the rules of tf.data's interleave kernel. The kernel has several slots, each with one open stream.
 Each slot emits up to ``block_length`` rows before the next slot. The kernel detects the end of a stream when the row
-after the last row of the stream is due. The slot is then empty. When it is the turn of an empty slot, the slot requests
-a new stream.
+after the last row of the stream is due. After the end of its stream, a slot is empty. When it is the turn of an empty
+slot, the slot requests a new stream.
 """
 
 from __future__ import annotations

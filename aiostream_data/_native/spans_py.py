@@ -20,8 +20,8 @@ def read_spans(file: int, offsets: Numbers, lengths: Numbers, ahead: bool = Fals
         file: File descriptor that supports reads at any offset.
         offsets: Offset of each span, int64.
         lengths: Size of each span in bytes, int64.
-        ahead: If True, announce all spans to the operating system before reading. Use this option if the system must
-            read the data from a disk.
+        ahead: If True, announce all spans to the operating system before reading. Use ``ahead`` if the system must read
+            the data from a disk.
 
     Raises:
         OSError: The operating system could not read the file.

@@ -48,7 +48,7 @@ def describe_native() -> str:
 
 
 def _describe_memory() -> Iterator[str]:
-    """Yield the memory use of the allocator, and recommended settings if it is fragmented."""
+    """Yield the memory use of the allocator, and recommended settings if the allocator's memory is fragmented."""
     state = allocator_state()
     if state is None:
         yield "memory: what the allocator holds cannot be told, as this is not glibc 2.33 or later"
@@ -67,7 +67,7 @@ def _describe_packages(extra: str, packages: tuple[str, ...]) -> str:
 
 
 def _describe_device() -> str:
-    """Describe the device that ``to_device()`` would choose. CuPy is imported only if it is installed."""
+    """Describe the device that ``to_device()`` would choose. The function imports CuPy only if CuPy is installed."""
     if not any(_version_of(package) for package in CUPY_PACKAGES):
         return "cpu (CuPy is not installed: pip install 'aiostream-data[cupy12]' or [cupy13])"
     try:

@@ -41,7 +41,7 @@ _ALIASES: dict[str, Compression] = {"": "", "none": "", "gzip": "gzip", "zlib": 
 
 
 def canonical(name: str) -> Compression:
-    """Normalize the name of a compression. Case is ignored, so tf.data's ``"GZIP"`` works.
+    """Normalize the name of a compression. The function ignores case, so tf.data's name ``"GZIP"`` is accepted.
 
     Raises:
         PlanError: The compression is unknown.

@@ -124,7 +124,7 @@ def kind_of(start: bytes) -> FileKind | None:
 
 
 def holds_image(element: object) -> bool:
-    """Return True if an element or one of its fields holds the bytes of a JPEG or PNG image."""
+    """Return True if an element, or one of its fields, contains the bytes of a JPEG or PNG image."""
     parts = element.values() if type(element) is dict else element if type(element) is tuple else (element,)
     return any(type(part) is bytes and kind_of(part[:START_NBYTES]) in (JPEG, PNG) for part in parts)
 
@@ -137,10 +137,13 @@ def starts_tfrecord(start: bytes) -> bool:
 
 
 def _marked_text(start: bytes) -> FileKind | None:
-    """Return the kind of text indicated by a byte order mark. Return None if the following bytes are not such text.
+    """Return the kind of text indicated by a byte order mark.
+
+    Return None if the bytes after the mark are not text of this kind.
 
     A file in another format can begin with the two bytes of the UTF-16 byte order mark by accident. If valid UTF-8
-    follows this mark, the file is not UTF-16. Damage in its first bytes must not make such a file unreadable.
+    follows this mark, the file is not UTF-16. Damage in the first bytes of a UTF-8 file must not make the file
+    unreadable.
     """
     for mark, encoding, kind in _BYTE_ORDER_MARKS:
         if start.startswith(mark):

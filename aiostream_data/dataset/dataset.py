@@ -83,7 +83,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset[str]"
-"""One URL, path or glob pattern, a sequence of them, or a dataset of URLs."""
+"""A URL, path or glob pattern; a sequence of URLs, paths or patterns; or a dataset of URLs."""
 
 Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
 """Several datasets: a sequence, or a mapping from names to datasets."""
@@ -231,7 +231,8 @@ class Dataset(Chain, Generic[T], Hints):
             compression: "auto" (detected from the first bytes), "" (none), "gzip", "zlib" or "zstd".
             verify: If True, check the CRC32C of every payload. The reader always checks the CRC32C of every length
                 field.
-            cycle_length, block_length: How to interleave the files, as in tf.data's ``interleave``.
+            cycle_length, block_length: Number of files to interleave, and number of consecutive rows from one file, as
+                in tf.data's ``interleave``.
             shuffle_shards: If True, read the files in a new random order every epoch, using ``seed``.
             seed: Seed of the random file order; the loader's seed by default.
             ordered: If False, read from any file whose records are ready.
@@ -353,8 +354,9 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[E]:
         """Mix the rows of several datasets in proportion to weights (tf.data ``sample_from_datasets``).
 
-        The proportions hold at every row, not only on average. With constant weights, the row count of each dataset
-        always differs from its exact share by at most one row. Shuffle and repeat the input datasets, not the mixture.
+        The proportions of the datasets are correct at every row, not only on average. With constant weights, the row
+        count of each dataset always differs from its exact share by at most one row. Shuffle and repeat the input
+        datasets, not the mixture.
 
         Args:
             datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
@@ -366,7 +368,7 @@ class Dataset(Chain, Generic[T], Hints):
                 ``stop_on_empty_dataset=True``). "all" continues with the remaining datasets until all datasets are
                 exhausted.
             random: If True, choose the dataset of every row randomly and independently, as tf.data does. The
-                proportions then hold only on average.
+                proportions of the datasets are then correct only on average.
             schedule_every: Number of rows between two calls of a schedule function.
 
         Raises:
@@ -540,7 +542,7 @@ class Dataset(Chain, Generic[T], Hints):
         return self._then(op.Filter, "filter", **call)
 
     def take_while(self, predicate: Callable[..., bool]) -> Dataset[T]:
-        """Emit elements until ``predicate`` returns False for one of them (tf.data ``take_while``).
+        """Emit elements until ``predicate`` returns False for an element (tf.data ``take_while``).
 
         The input may be infinite, because the operator stops reading at the first element for which the predicate
         returns False. The operator calls the predicate for one element at a time, in order. The predicate must return a
@@ -581,7 +583,7 @@ class Dataset(Chain, Generic[T], Hints):
         exhausted dataset, the operator replaces this dataset with the next one.
 
         Args:
-            cycle_length: Number of datasets that are open at once.
+            cycle_length: Number of datasets that are open at the same time.
             block_length: Number of consecutive elements from one dataset.
             ordered: If False, take elements from any dataset whose elements are ready.
             on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
@@ -667,14 +669,14 @@ class Dataset(Chain, Generic[T], Hints):
             padded_shapes, padding_values: As for :meth:`padded_batch`.
             on_too_large: Action for a single element that costs more than ``max_cost``: "raise" raises an error; "skip"
                 drops and counts the element; "alone" emits the element as a batch of one row.
-            drop_remainder: If True, drop the last batch if this batch is not full. With ``max_cost``, a batch is full
-                if another element of cost 1 would not fit.
+            drop_remainder: If True, drop an incomplete last batch. With ``max_cost``, a batch is full if another
+                element of cost 1 would not fit.
 
         Raises:
             PlanError: An argument is invalid, or the cost of an element is undefined.
 
         Raises (when iterated):
-            BatchShapeError: The shapes or structures of two elements differ. The error names both records and their
+            BatchShapeError: The shapes or structures of two elements differ. The error names the two records and their
                 shapes.
             BatchCostError: The cost of a single element exceeds ``max_cost``. The error names the record.
             PlanError: ``cost`` did not return an integer >= 0. A note on the error names the record.
@@ -716,7 +718,7 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[Any]:
         """Stack ``batch_size`` consecutive elements and pad the shorter elements (tf.data ``padded_batch``).
 
-        Unlike in tf.data, ``padded_shapes`` is always optional, because NumPy arrays know their number of axes.
+        Unlike in tf.data, ``padded_shapes`` is always optional, because a NumPy array stores its number of axes.
 
         Args:
             batch_size: Number of elements in a batch.
@@ -725,7 +727,7 @@ class Dataset(Chain, Generic[T], Hints):
                 complete argument, means the longest row in every axis.
             padding_values: One value for all leaves, or a structure with one value per leaf. The default padding value
                 is 0 or the empty string. A text leaf whose rows are all empty is padded with b"".
-            drop_remainder: If True, drop the last batch if this batch is not full.
+            drop_remainder: If True, drop an incomplete last batch.
 
         Raises:
             PlanError: Padded shapes or padding values do not match the known element structure.
@@ -751,7 +753,7 @@ class Dataset(Chain, Generic[T], Hints):
 
         Args:
             batch_size: One batch size, or several batch sizes that repeat in a cycle.
-            drop_remainder: If True, drop the last batch if this batch is not full.
+            drop_remainder: If True, drop an incomplete last batch.
         """
         from aiostream_data.plan.windows import Rebatch
 
@@ -775,8 +777,8 @@ class Dataset(Chain, Generic[T], Hints):
             drop_remainder: If True, drop incomplete windows at the end.
 
         Raises (when iterated):
-            BatchShapeError: The shapes or structures of two elements in a window differ. The error names both records
-                and their shapes.
+            BatchShapeError: The shapes or structures of two elements in a window differ. The error names the two
+                records and their shapes.
         """
         from aiostream_data.plan.windows import Window
 
@@ -863,11 +865,11 @@ class Dataset(Chain, Generic[T], Hints):
         too_long: TooLong = "error",
         padding_values: Any = None,
     ) -> Dataset[dict[str, Any]]:
-        """Pack several elements of different lengths into each row of ``max_length`` values, without cutting them.
+        """Pack several elements of different lengths into each row of ``max_length`` values, without cutting elements.
 
         Packing reduces padding in training on sequences. The operator places each element in the first open row with
         enough free space. If no open row has enough space, the operator emits the fullest row and opens a new row.
-        tf.data has no such operator; Grain and T5 produce similar packed rows.
+        TensorFlow's tf.data has no packing operator; Grain and T5 produce similar packed rows.
 
         Each row is a dict of the packed leaves (arrays) with ``max_length`` values each. If elements are not dicts, the
         leaf is named ``"values"``. The leaf ``"segment_ids"`` (int32) numbers the elements of a row from 1; the number
@@ -919,8 +921,8 @@ class Dataset(Chain, Generic[T], Hints):
         """Shuffle the elements (tf.data ``shuffle``).
 
         The shuffled order depends only on the seed, the epoch and the order of the input. With a number as
-        ``buffer_size``, the operator fills a buffer. Then it repeatedly emits a random element of the buffer and
-        replaces that element with the next input element. With AUTO, the shuffling method depends on the source;
+        ``buffer_size``, the operator fills a buffer. Then the operator repeatedly emits a random element of the buffer
+        and replaces that element with the next input element. With AUTO, the shuffling method depends on the source;
         :meth:`explain` reports the chosen method. For arrays, ranges and sources with one element per file, AUTO
         permutes all elements, without a buffer. For files of records, AUTO reads many files at once in random order,
         through a growing buffer.
@@ -950,7 +952,7 @@ class Dataset(Chain, Generic[T], Hints):
     def repeat(self, count: int | None = None) -> Dataset[T]:
         """Repeat the elements ``count`` times, or forever if ``count`` is None or -1 (tf.data ``repeat``).
 
-        The next epoch starts reading before the current one ends, but elements of two epochs never mix.
+        The next epoch starts reading before the current epoch ends, but elements of two epochs never mix.
 
         Raises:
             StageBuildError: The source of the dataset can be read only once.
@@ -1063,7 +1065,7 @@ class Dataset(Chain, Generic[T], Hints):
             handoff: Method by which the consumer receives a batch. "copy" returns new arrays. "lease" returns a
                 :class:`DeviceBatch` without copying: its arrays stay in the slot until you release the batch. "into"
                 returns a :class:`DeviceBatch` whose method :meth:`DeviceBatch.into` copies the batch into your own
-                arrays. CUDA graphs need such arrays, because their addresses are fixed.
+                arrays. CUDA graphs need arrays at fixed addresses.
             framework: Type of the returned arrays: "cupy", "torch" or "jax". None means NumPy on "cpu" and CuPy on a
                 GPU.
             transform: Conversion of uint8 images on the device, before the consumer receives the batch. Invalid with
@@ -1218,7 +1220,7 @@ class Dataset(Chain, Generic[T], Hints):
         full_tracebacks: bool = False,
         profile: bool = False,
     ) -> Loader[T]:
-        """Start reading and return the running :class:`Loader`.
+        """Start reading the dataset and return the running :class:`Loader`.
 
         Outside an event loop, ``open`` blocks until the files are found, so ``open`` raises an error for a wrong file
         name. Inside an event loop, ``async with`` waits until the files are found.
@@ -1268,7 +1270,7 @@ class Dataset(Chain, Generic[T], Hints):
                 warning names the stuck stage and includes the output of :meth:`Loader.dump`. None disables the warning.
             stage_timeout: Seconds of waiting for one element before the loader fails with a
                 :class:`~aiostream_data.errors.StageTimeoutError` that names the stuck stage. None waits without limit.
-                To limit single function calls, use ``map(timeout=)``.
+                To limit the duration of single function calls, use ``map(timeout=)``.
             full_tracebacks: If True, keep the stack frames of this package and of asyncio in tracebacks of errors in
                 your functions.
             profile: If True, measure the duration of every copy to the device, for ``stats().devices``. Profiling slows
@@ -1336,8 +1338,8 @@ class Dataset(Chain, Generic[T], Hints):
     def debug(self, state: Any = None, **open_options: Any) -> Loader[T]:
         """Open the dataset in debug mode: compute one element at a time, on the consumer's thread.
 
-        User functions run inside ``next()``, so ``breakpoint()``, ``print`` and profilers work in user functions.
-        :meth:`Loader.debug` opens the debug mode at the position of a running loader.
+        User functions run inside ``next()``, so ``breakpoint()``, ``print`` and profilers work in user functions. To
+        debug at the position of a running loader, call :meth:`Loader.debug`.
 
         Args:
             state, open_options: The same as for :meth:`open`.
@@ -1345,7 +1347,7 @@ class Dataset(Chain, Generic[T], Hints):
         return self.open(state, debug=True, **open_options)
 
     def fetch(self, origin: Origin | Mapping[str, Any], *, memory_limit: int | str | None = None) -> Any:
-        """Recompute one row from its origin. Return the row exactly as it was delivered.
+        """Recompute one row from its origin. Return the row as the loader delivered the row.
 
         The method reads the row from its source and applies the operators again, with the same random augmentation. If
         the dataset uses ``batch``, the result is the row before batching. Operators after ``batch`` do not apply.

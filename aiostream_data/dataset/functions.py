@@ -85,7 +85,7 @@ def checked_predicate(predicate: Any) -> Callable[..., bool]:
 
     Raises:
         StageBuildError: The predicate is a generator function, or cannot be called with an element.
-        PlanError: The predicate is not a function, or is a coroutine function.
+        PlanError: The predicate is not callable, or is a coroutine function.
     """
     check_callable("take_while", predicate)
     refuse_coroutine("take_while", predicate)

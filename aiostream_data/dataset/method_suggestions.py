@@ -40,7 +40,7 @@ ARGUMENTS: Final = MappingProxyType(
         "worker_init_fn": "init= of map()",
     }
 )
-"""Equivalents of other libraries' argument names.
+"""Argument names of other libraries, with the equivalent names of this package.
 
 Misspelled names need no entry, because the lookup also matches similar names.
 """
@@ -72,7 +72,7 @@ NAMES: Final = MappingProxyType(
         "shape": "element_spec",
     }
 )
-"""Equivalents of names from other libraries."""
+"""Names from other libraries, with the equivalent names of this package."""
 
 
 def unknown_name(owner: str, name: str, known: Collection[str]) -> AttributeError:

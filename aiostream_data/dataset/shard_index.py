@@ -33,7 +33,7 @@ def write_index(
     records: Mapping[str, int] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> int:
-    """List files once and write an index for the ``index=`` argument of file sources. Blocks.
+    """List files and write an index file for the ``index=`` argument of file sources. Blocks.
 
     The index contains the URL and size of each file. Shards in or below the folder of the index get relative names, so
     a dataset can be moved together with its index.

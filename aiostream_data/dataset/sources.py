@@ -20,7 +20,7 @@ def tensor_slices(tensors: Any) -> src.TensorSlices:
     """Return the plan node of ``from_tensor_slices``.
 
     Raises:
-        PlanError: A leaf has no first axis, or the first axes differ.
+        PlanError: An array has no first axis, or the lengths of the first axes differ.
     """
     structure, leaves = flatten(tensors)
     arrays = tuple(_read_only(leaf, path) for leaf, path in zip(leaves, structure.paths(), strict=True))

@@ -58,7 +58,7 @@ def checked_bucket_shapes(node: Node, shapes: Any, values: Any, no_padding: Any,
 
 
 def checked_fields(fields: Any, too_long: Any) -> tuple[str, ...] | None:
-    """Return the names of the leaves that ``pack`` packs, or None for all leaves.
+    """Return the names of the leaves (arrays) that ``pack`` packs, or None for all leaves.
 
     Raises:
         PlanError: ``fields`` or ``too_long`` is invalid.

@@ -1,10 +1,10 @@
 """Plan the cast (conversion) of a batch of images: array offsets before and after the cast, random crops and flips.
 
 A batch of cast images has one layout in its slot and another layout in the consumer's memory block. Each array of
-images needs one **cast**. Consecutive other arrays are copied unchanged, with one **copy** per sequence of arrays. The
-slot stores two small arrays after the batch's arrays: crop positions and flips per row, and gain and bias per channel.
-One copy to the device therefore transfers the batch and all parameters, and only the consumer's memory block must be
-allocated. This module does not access a device.
+images needs one **cast** (conversion). Arrays that are not images are copied unchanged, with one **copy** per sequence
+of consecutive arrays. The slot stores two small arrays after the batch's arrays: crop positions and flips per row, and
+gain and bias per channel. One copy to the device therefore transfers the batch and all parameters, and only the
+consumer's memory block must be allocated. This module does not access a device.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from aiostream_data._engine.resume.origins import Hint
 class ShardOffsets:
     """Table of record numbers and byte offsets for the shards of one source.
 
-    Safe from any thread. The table uses 16 bytes per chunk read. It has no entries for compressed shards, because a
-    reader must decompress these shards from their start.
+    Safe from any thread. The table uses 16 bytes per chunk read. The table has no entries for compressed shards,
+    because a reader must decompress a compressed shard from its start.
     """
 
     def __init__(self) -> None:
@@ -27,15 +27,15 @@ class ShardOffsets:
         self._lock = Lock()
 
     def was_checked(self, split: int, version: str) -> bool:
-        """Return True if all bytes of this version of a shard passed verification."""
+        """Return True if all bytes of the given version of a shard passed verification."""
         return bool(version) and (split, version) in self._checked
 
     def note_checked(self, split: int, version: str) -> None:
-        """Record that all bytes of this version of a shard passed verification."""
+        """Record that all bytes of the given version of a shard passed verification."""
         self._checked.add((split, version))
 
     def learn(self, split: int, ordinal: int, offset: int) -> None:
-        """Record that record ``ordinal`` of a split begins at byte ``offset``."""
+        """Store the byte offset at which record ``ordinal`` of a shard begins."""
         with self._lock:
             ordinals, offsets = self._known.setdefault(split, (array("q"), array("q")))
             place = bisect_right(ordinals, ordinal)

@@ -1,10 +1,10 @@
 """History of a shuffle buffer: its rows at every stream position that a saved state may need.
 
-How this works. The rows in the buffer at a position depend only on its earlier rows and the rows pushed since then. The
-history stores the ids of all pushed rows, and the ids of all buffered rows once per *era*. In this module, an era ends
-when its number of pushed rows reaches the buffer size. To compute the rows at a position, a shuffle buffer of row ids
-repeats all pushes since the start of the era. The replay starts at the previously computed position if that position is
-closer.
+How this works. The rows in the buffer at a position depend only on the buffered rows at a previous position and the
+rows pushed since then. The history stores the ids of all pushed rows, and the ids of all buffered rows once per *era*.
+In this module, an era is a sequence of pushed rows that ends when the number of rows reaches the buffer size. To
+compute the rows at a position, a shuffle buffer of row ids repeats all pushes since the start of the era. The replay
+starts at the previously computed position if that position is closer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class HeldHistory:
         self._base: _Base | None = None
 
     def resume(self, state: dict[str, Any], book: Book) -> None:
-        """Start from a saved state that :meth:`written` returned."""
+        """Continue the history from a saved state that :meth:`written` returned."""
         pushed, drained, held = state["base"]
         since = book.rows(state["since"])
         self._era = _Era(drained, book.rows(held), [since], len(since))
@@ -107,7 +107,10 @@ class HeldHistory:
         return self._buffer.order.buffer_size // SINCE_SHARE
 
     def _moment(self, pushed: int, drained: int) -> ShuffleBuffer:
-        """Return a shuffle buffer of row ids at the given position. The next call may advance the returned buffer."""
+        """Return a shuffle buffer of row ids as it was at the given position.
+
+        The next call may advance the returned buffer.
+        """
         moment = self._cursor
         if moment is None or not self._eras.first <= moment.order.pushed <= pushed or moment.order.drained > drained:
             moment = self._begun(pushed)
@@ -127,7 +130,7 @@ class HeldHistory:
         return restored(self._buffer.order, start, era.drained, era.held)
 
     def _rows_between(self, start: int, stop: int) -> list[Lineage]:
-        """Return the rows pushed as numbers ``start`` to ``stop - 1``."""
+        """Return the pushed rows with the numbers ``start`` to ``stop - 1``."""
         found: list[Lineage] = []
         for first, era in self._eras.since(start):
             for rows in list(era.pushed):

@@ -40,7 +40,7 @@ class ShufflePosition:
         self._history.push(rows)
 
     def at(self, rows: int, source: Position, book: BookWriter) -> State:
-        """Return the state after ``rows`` rows of this run were emitted."""
+        """Return the state of the shuffle after this run has emitted ``rows`` rows."""
         pushed, drained = self._moment(rows)
         held = self._history.written(pushed, drained, book)
         before = source.at(pushed - self._pushed, book)
@@ -49,13 +49,13 @@ class ShufflePosition:
         return {"op": "shuffle", "pushed": pushed, "drained": drained, **order, **held, **earlier, "input": before}
 
     def forget(self, rows: int, source: Position) -> None:
-        """Discard history before row ``rows``."""
+        """Discard the shuffle history before output row number ``rows``."""
         pushed, _ = self._moment(rows)
         self._history.forget(pushed)
         source.forget(pushed - self._pushed)
 
     def resume(self, state: State, book: Book, *, rows_follow: bool) -> State:
-        """Continue from ``state``, and return the state of the input.
+        """Resume the shuffle from ``state``, and return the state of its input.
 
         Args:
             rows_follow: True if added shards give the input more rows than in the run that saved the state.
@@ -83,7 +83,7 @@ class ShufflePosition:
         self.state = {**state, "key": int(order.key), "pushed": pushed, "drained": 0}
 
     def _moment(self, rows: int) -> tuple[int, int]:
-        """Return the number of rows pushed and the number drained after ``rows`` rows of this run were emitted."""
+        """Return the numbers of pushed and drained rows after this run has emitted ``rows`` rows."""
         order = self._buffer.order
         given = self._given + rows
         pushed, so_far = max(order.pushed_for(given), self._pushed), max(order.pushed, self._pushed)

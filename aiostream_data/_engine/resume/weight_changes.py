@@ -22,11 +22,11 @@ Run: TypeAlias = tuple[int, int]
 
 @dataclass
 class _Running:
-    """One run of a mixture.
+    """One run of a mixture (one epoch), with its weights.
 
     ``order`` chooses the input of each row; ``order`` is None after the last row. ``schedule`` stores the weight
-    changes for rows not yet received; ``whole`` stores all weight changes. ``is_over`` is True after the consumer
-    received the last row.
+    changes for rows not yet received; ``whole`` stores all weight changes. ``is_over`` is True after the consumer has
+    received the last row of the run.
     """
 
     schedule: Schedule
@@ -36,7 +36,7 @@ class _Running:
 
 
 class _Last(NamedTuple):
-    """Last weight change of a mixture, for runs that have not begun. It applies from epoch ``first_epoch``."""
+    """Last weight change of a mixture, for runs that have not begun. The change applies from epoch ``first_epoch``."""
 
     change: list[Any]
     first_epoch: int
@@ -88,13 +88,13 @@ class WeightChanges:
                 self._runs[run].order = None
 
     def set(self, mixture: int, planned: Schedule, weights: Vector, from_row: int | None = None) -> int:
-        """Change the weights of a mixture. Return the first row with the new weights.
+        """Change the weights of a mixture. Return the number of the first row with the new weights.
 
         If several runs of the mixture overlap, row numbers refer to the earliest run. In later runs, the new weights
         apply from the next row without a chosen input.
 
         Args:
-            planned: The mixture's schedule from the plan.
+            planned: Weight schedule of the mixture, as written in the plan.
             from_row: First row with the new weights; None for the next row without a chosen input.
 
         Raises:

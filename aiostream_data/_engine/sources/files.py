@@ -1,4 +1,4 @@
-"""Read and interleave the records of shards."""
+"""Source that reads the records of several shards and interleaves the records."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SHARDS_AT_ONCE = 32
 
 
 class _EraRun(NamedTuple):
-    """One era (the shards of one shard list) of a run: the streams of its shards, and their merge log."""
+    """One era of a run: the streams of the shards that were listed at the same time, and the log of their merge."""
 
     era: Era
     streams: ShardStreams
@@ -71,8 +71,8 @@ class _Offsets(dict[tuple[int, int, int | None], ShardOffsets]):
 class ReadFilesSource(Stage):
     """Stage of a ``ReadFiles`` node: one task per open shard, merged in tf.data's interleave order.
 
-    Shards listed at the start of the epoch are read first. Shards added later follow as separate eras, each with a
-    separate order.
+    The stage first reads the shards listed at the start of the epoch. Shards added later form separate eras. Each era
+    has its own shard order.
     """
 
     kind: ClassVar[str] = "files"
@@ -265,7 +265,7 @@ def _era_in(fields: Mapping[str, Part], eras: Sequence[Era] | None) -> Era | Non
 
 
 def _in_the_order_of(lineage: Lineage, rows: Chunk) -> Chunk:
-    """Reorder rows from shard and record order to the order of ``lineage``."""
+    """Reorder rows, which are sorted by shard and record, to the order of ``lineage``."""
     splits, ordinals = local(lineage.ids)
     found, which = np.unique(np.stack([splits, ordinals], axis=1), axis=0, return_inverse=True)
     assert len(found) == len(rows)

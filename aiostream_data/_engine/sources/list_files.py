@@ -26,7 +26,7 @@ from aiostream_data.state_fields import MAX_COUNT
 
 @dataclass
 class ListFilesSource(NumberedRows):
-    """Stage of a ``ListFiles`` node.
+    """Stage of a ``ListFiles`` plan node: emits URLs.
 
     The saved position counts shards, including removed shards, for which the stage emits no row.
     """

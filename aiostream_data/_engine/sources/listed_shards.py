@@ -14,7 +14,7 @@ class ListedShards:
     """Shard lists of one loader; see :class:`~aiostream_data._engine.flow.features.Features`.
 
     Attributes:
-        resolved: Shards of each source that was listed before the run.
+        resolved: Shards of each source whose shards were listed before the run.
         numbers: Shard numbers in epochs that began before the shard list changed, by source key. The earliest epoch is
             first.
         gained: Keys of sources with new shards after their saved position, and keys of mixtures with new inputs.

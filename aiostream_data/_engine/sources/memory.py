@@ -1,4 +1,4 @@
-"""Stage for in-memory sources: arrays, one element, a range of integers."""
+"""Stage for in-memory sources: arrays, a single element, or a range of integers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiostream_data.rows.row_ids import SPLIT_BITS
 
 @dataclass
 class MemorySource(NumberedRows):
-    """Stage of a ``TensorSlices``, ``Tensors`` or ``Range`` node."""
+    """Stage that emits the rows of a ``TensorSlices``, ``Tensors`` or ``Range`` plan node."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node, namespace = self.node, self._namespace()

@@ -1,4 +1,4 @@
-"""Cut in-memory sources (arrays, one element, a range of integers) into chunks."""
+"""Split in-memory sources (arrays, a single element, or a range of integers) into chunks of rows."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk
 
 
 def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Chunk:
-    """Return single rows of an in-memory source.
+    """Return the rows of an in-memory source that have the given row ids.
 
     Args:
         splits: Number of the repetition to which each row belongs.
         ordinals: Index of each row within its repetition.
 
     Raises:
-        StateMismatchError: An index is out of range.
+        StateMismatchError: A row index is out of range.
     """
     ids = RowIds.of_source(namespace.base + splits, ordinals)
     count = rows_per_split(node)

@@ -17,7 +17,7 @@ class NumberedShards:
     """Shards of one run of a source, with the shard numbers of the saved state.
 
     Attributes:
-        by_number: Shards by number; None for a shard that is no longer listed.
+        by_number: Shards by shard number; None for a shard that is no longer in the shard list.
         eras: Eras (groups of shards listed at the same time) of the epoch, in reading order.
         changed: Numbers of shards whose content changed after their rows were read.
         has_gaps: True if the shard list may lack shards of the saved state.
@@ -58,7 +58,7 @@ class NumberedShards:
         """Return a shard that contains rows referred to by a saved state.
 
         Raises:
-            ShardGoneError: The shard is no longer in the list.
+            ShardGoneError: The shard is no longer in the shard list.
             StateMismatchError: The shard was replaced, or the shard number is out of range.
         """
         if not 0 <= number < len(self.by_number):

@@ -18,7 +18,10 @@ from aiostream_data.transforms.permutation import IndexPermutation
 
 @dataclass
 class PermutedRows:
-    """Chunks of a permuted in-memory source. This class is not thread-safe: use it from one thread at a time."""
+    """Generator of chunks from an in-memory source in random order.
+
+    This class is not thread-safe: use it from one thread at a time.
+    """
 
     node: TensorSlices | Range
     context: RunContext

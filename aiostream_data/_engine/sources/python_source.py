@@ -37,9 +37,9 @@ from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import collate
 
 PASSED_PER_HOP = 1024
-"""Number of elements that one hop (call on a worker thread) skips when resuming.
+"""Maximum number of elements that one hop (call on a worker thread) skips when resuming.
 
-A run can be cancelled between two hops.
+A run can be cancelled between two hops (calls on a worker thread).
 """
 
 PULL_S = 0.005
@@ -51,7 +51,7 @@ _begun: weakref.WeakSet[Node] = weakref.WeakSet()
 
 @dataclass
 class PythonSource(NumberedRows):
-    """Stage of a ``Generator`` or ``PythonIterable`` node.
+    """Stage of a ``Generator`` or ``PythonIterable`` plan node: emits the items of an iterator.
 
     A dedicated thread runs and closes a sync iterator, so the iterator may block. The engine's event loop awaits an
     async iterator. On resume, the stage runs the iterator again from its beginning and skips the rows already
@@ -193,7 +193,7 @@ class PythonSource(NumberedRows):
         return kept
 
     def _following(self, count: int) -> int:
-        """Limit the number of elements to pull next: 1 in debug mode, at most ``CHUNK_ROWS`` otherwise."""
+        """Limit the number of elements to pull next: 1 in debug mode, else at most ``CHUNK_ROWS``."""
         return 1 if self.context.services.workers.one_at_a_time else max(1, min(count, CHUNK_ROWS))
 
     def _make(self) -> Any:
@@ -331,7 +331,7 @@ def _too_short(rows: int, needed: int) -> StateMismatchError:
 def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> tuple[Chunk, AiostreamError | None]:
     """Collate the elements before the first element that violates the signature.
 
-    Return the chunk and the error, if any.
+    Return the chunk, and the error if one occurred.
     """
     wrong = None
     for row, element in enumerate(elements if signature is not None else ()):

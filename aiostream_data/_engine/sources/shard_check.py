@@ -39,7 +39,7 @@ class ShardCheck:
         offsets: Shard data of the run, including the shard versions that have already passed the check.
         hop: Function that runs another function on a worker thread.
         room: Function that reserves bytes of the memory limit.
-        memory: Reservation for the memory of the decompressor.
+        memory: Memory reservation of the decompressor.
         step_nbytes: Size of each range request in bytes.
     """
 
@@ -52,11 +52,13 @@ class ShardCheck:
     step_nbytes: int = FIRST_NBYTES
 
     async def run(self, number: int, shard: ShardRef) -> None:
-        """Read and decompress the whole shard, if its source requires checks and the shard is compressed.
+        """Read and decompress a complete shard to verify its checksums.
+
+        Do nothing for uncompressed shards and if the source requires no checks.
 
         Args:
-            number: Number of the shard in its source.
-            shard: Shard of known size.
+            number: Number of the shard within its source.
+            shard: Shard to check; its size must be known.
 
         Raises:
             CorruptRecordError: The compressed data of the shard is damaged.
@@ -103,7 +105,7 @@ class ShardCheck:
 def _drop_some(pieces: Iterator[bytes]) -> bool:
     """Decompress and discard at most ``PIECES_PER_HOP`` pieces; stop at an empty piece.
 
-    Return False at the end of the stream.
+    Return False at the end of the compressed stream.
     """
     for _ in range(PIECES_PER_HOP):
         piece = next(pieces, None)

@@ -9,7 +9,7 @@ from aiostream_data.errors import ChecksumError, CorruptRecordError, ObjectNotFo
 def damage_of(
     error: BaseException, *, delivers_later: bool
 ) -> CorruptRecordError | ObjectNotFoundError | ChecksumError | None:
-    """Return the error if it is damage of the shard that was being read, else None.
+    """Return the underlying error if the cause is damage of the shard, else None.
 
     Network errors, denied access and a missing bucket affect all shards. A replaced object invalidates the row numbers
     of the run. None of these errors counts as damage of the shard.

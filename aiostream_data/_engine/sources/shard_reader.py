@@ -1,10 +1,10 @@
 """Read one shard: prefetch its byte ranges, split the ranges into records, decode the records, and send chunks.
 
-Memory accounting: The reader reserves bytes for a range before requesting it, and bytes for each step before it
-decompresses or cuts. One step creates at most one block and one column (:class:`.stream.StreamStep`), so the memory of
-a step is known. The reservation ends after the hop (call on a worker thread). Each chunk then holds memory leases on
-the block that contains its rows, and on its own index, ids and arrays. Partially received records, the decompressor and
-its window count as memory of the reader.
+Memory accounting: The reader reserves memory before it requests a byte range, and before each step that decompresses or
+splits data. The memory of a step is known, because one step creates at most one block and one column
+(:class:`.stream.StreamStep`). The reservation ends after the hop (call on a worker thread). Each chunk then holds
+memory leases on the block that contains its rows, and on its own index, ids and arrays. Partially received records, the
+decompressor and its window count as memory of the reader.
 """
 
 from __future__ import annotations
@@ -119,17 +119,17 @@ class _Lease:
 
 @dataclass
 class ShardReader:
-    """Reader of one shard in one run.
+    """Reader of one shard during one run of a source.
 
     Attributes:
-        number: Number of the shard in its source.
-        split: Split number of the rows' ids.
+        number: Number of the shard within its source.
+        split: Split number, the part of the row ids that identifies the shard.
         siblings: Other shards of the source. The reader uses these shards if this shard is too short to detect its
             compression.
         offsets: Known byte offsets of records. The reader adds the offsets of records that it finds.
         losses: Object that receives the skipped records.
-        handling: Error policy for damage.
-        first: Number of the first record to send.
+        handling: Error policy for damaged records and damaged shards.
+        first: Number of the first record that the reader sends.
         open_at_once: Number of shards that are read at the same time and share the memory limit.
         is_wanted: Function that returns True if the merge of the shards waits for this shard. The reader may then
             exceed the memory limit, because all buffered rows must wait for this shard.
@@ -170,8 +170,8 @@ class ShardReader:
         """Send the rows of the shard, in order, starting with row number ``first``.
 
         Raises:
-            CorruptRecordError: The shard is damaged.
-            ExampleParseError: A record cannot be parsed.
+            CorruptRecordError: The data of the shard is damaged.
+            ExampleParseError: A record cannot be parsed as an Example message.
             StorageError: The shard cannot be read.
             ChecksumError: The bytes do not match the store's checksum. The reader raises this error before it sends the
                 last rows.
@@ -205,7 +205,9 @@ class ShardReader:
         return True
 
     async def _is_done_with(self, damage: DataError | StorageError, error: Exception) -> bool:
-        """Apply the error policy to damage. Return True to skip the rest of the shard, False to read the shard again.
+        """Apply the error policy to a damaged shard.
+
+        Return True to skip the rest of the shard, False to read the shard again.
 
         Raises:
             Exception: The given ``error``, if the error policy is to raise.
@@ -255,7 +257,7 @@ class ShardReader:
         )
 
     async def _check_first(self) -> None:
-        """Check the shard's checksums before reading any rows, if its source requires this."""
+        """If the source requires checksum verification, verify the shard's checksums before reading any rows."""
 
         @asynccontextmanager
         async def room(nbytes: int) -> AsyncIterator[None]:
@@ -397,13 +399,13 @@ class ShardReader:
         self._lost.clear()
 
     async def _until_it_may_gather(self, stream: RecordStream) -> None:
-        """Wait for memory before receiving more of a record that is larger than the shard's share of the limit.
+        """Wait for free memory before receiving more of a record that exceeds the shard's share of the memory limit.
 
-        If the record's size is known and fits into the memory limit, reserve memory for the record. Otherwise wait
-        until no other large record is in memory.
+        If the record's size is known and fits into the memory limit, reserve memory for the record. If the record's
+        size is unknown or too large, wait until no other large record is in memory.
 
         Raises:
-            CorruptRecordError: The record declares a length beyond the end of the shard.
+            CorruptRecordError: The record's length field points beyond the end of the shard.
         """
         if self._alone is not None or self._reserved_nbytes or not stream.held_nbytes or not self._is_large(stream):
             return
@@ -475,8 +477,10 @@ class ShardReader:
             The chunks, and True if the stream may yield more records.
 
         Raises:
-            CorruptRecordError: The stream is damaged. Previous calls have returned all chunks before the damage.
-            ExampleParseError: A record cannot be parsed. Previous calls have returned all chunks before that record.
+            CorruptRecordError: The data of the shard is damaged. Previous calls have returned all chunks before the
+                damage.
+            ExampleParseError: A record cannot be parsed as an Example message. Previous calls have returned all chunks
+                before that record.
         """
         chunks: deque[Chunk] = deque()
         step, held = self._step_nbytes(stream, block), stream.held_nbytes
@@ -598,7 +602,9 @@ def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterato
 
 
 async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> None:
-    """Read a complete object into ``buffer``, which has the object's length. Read large objects in parallel parts.
+    """Read a complete object into ``buffer``, which has the object's length.
+
+    The function reads large objects in several parallel parts.
 
     Raises:
         ChecksumError: The bytes did not match the store's checksum in ``WRONG_ATTEMPTS`` attempts.

@@ -1,8 +1,9 @@
 """Read single records of a shard. Each read starts at the nearest preceding record with a known byte offset.
 
 The reader requests one short byte range for each start record. The range ends at the estimated end of the last
-requested record. One request reads ranges that are close to each other (:mod:`aiostream_data.storage.merging`). If a
-range ends before the last requested record, the reader continues after that range.
+requested record. The store merges byte ranges that are close to each other into one request
+(:mod:`aiostream_data.storage.merging`). If a range ends before the last requested record, the reader continues after
+that range.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ MARGIN: Final = 1.25
 
 @dataclass
 class ShardRows:
-    """Reader of single records of one shard, by record number.
+    """Reader that fetches single records of one shard by record number.
 
     Attributes:
-        number: Number of the shard in its source.
-        split: Split number of the rows' ids.
+        number: Number of the shard within its source.
+        split: Split number, the part of the row ids that identifies the shard.
         hop: Function that runs another function on a worker thread.
         most_nbytes: Maximum size of a merged request in bytes.
         budget: Memory budget that counts the bytes in flight. Reads never wait for free memory, because waiting could
@@ -68,8 +69,8 @@ class ShardRows:
         """Return the records with the given numbers, which must be unique and ascending.
 
         Raises:
-            StateMismatchError: The shard has no record with one of these numbers.
-            CorruptRecordError: The shard is damaged.
+            StateMismatchError: The shard has no record with a requested number.
+            CorruptRecordError: The data of the shard is damaged.
             StorageError: The shard cannot be read.
         """
         if self.shard.nbytes is None:
@@ -97,7 +98,7 @@ class ShardRows:
         return concat([chunks[number] for number in range(len(groups))])
 
     async def _check_first(self) -> None:
-        """Check the shard's checksums before reading any rows, if its source requires this."""
+        """If the source requires checksum verification, verify the shard's checksums before reading any rows."""
         memory = DecompressorMemory(self.budget, is_wanted=lambda: True)
         check = ShardCheck(self.node, self.stores, self.offsets, self.hop, self._room, memory, self._step_nbytes)
         try:
@@ -119,7 +120,7 @@ class ShardRows:
             charge.end()
 
     def _groups(self, ordinals: NDArray[np.int64]) -> Iterator[tuple[Hint, NDArray[np.int64]]]:
-        """Yield each start record with a known offset, and the requested records to read from there."""
+        """Yield each start record (a record with a known offset), and the requested records to read from this start."""
         while len(ordinals):
             hint = self.offsets.before(self.number, int(ordinals[0]))
             near = _those_after(hint, ordinals, self.offsets)
@@ -213,7 +214,7 @@ class _Picking:
 
     Attributes:
         row: Number of the next record in the stream.
-        found: Chunks of records found so far, in order.
+        found: Chunks of the requested records found until now, in order.
         damage: Error of a requested record that is damaged, or None.
     """
 
@@ -241,12 +242,15 @@ class _Picking:
 
 
 def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:
-    """Return the maximum request size in bytes. All concurrent requests then use only a share of the memory limit."""
+    """Return the maximum request size in bytes.
+
+    With this size, all concurrent requests together use only a share of the memory limit.
+    """
     return max(LEAST_NBYTES, min(NEXT_NBYTES, memory_limit // (OPEN_SHARE * REQUESTS_AT_ONCE * shards_at_once)))
 
 
 def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step_nbytes: int) -> ByteRange:
-    """Estimate the byte range from the known record ``hint`` to the end of record ``last``.
+    """Estimate the byte range from the record ``hint``, whose offset is known, to the end of record ``last``.
 
     Args:
         behind: Next record after ``last`` with a known offset. The estimate assumes that all records up to ``behind``
@@ -262,7 +266,7 @@ def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step
 
 
 def _those_after(hint: Hint, ordinals: NDArray[np.int64], offsets: ShardOffsets) -> NDArray[np.int64]:
-    """Return the first of the records, up to one for which ``hint`` is not the nearest preceding known offset."""
+    """Return the leading records for which ``hint`` is the nearest preceding record with a known offset."""
     for count, ordinal in enumerate(ordinals.tolist()):
         if offsets.before(hint.split, ordinal) != hint:
             return ordinals[:count]

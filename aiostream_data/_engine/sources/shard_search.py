@@ -1,8 +1,8 @@
 """Find the shards of a source: read the source's index, or list the matches of its patterns.
 
-A state stores a summary of the shards of each source in the plan. Some shard lists are known only at run time: lists of
-inner datasets, and lists of files named by other rows. For a shard list known only at run time, the state stores a
-digest. On resume, the list must be unchanged.
+A saved state stores a summary of the shard list of each source in the plan. Some shard lists are known only at run
+time: lists of inner datasets, and lists of files named by other rows. For a shard list known only at run time, the
+state stores a digest. On resume, the list must be unchanged.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _another_list(node: ListFiles | ReadFiles) -> StateMismatchError:
 
 
 async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
-    """Read the index or list the patterns of a source. Return its shards in order.
+    """Read the index or list the patterns of a source. Return the shards of the source in order.
 
     Raises:
         NoMatchError: A pattern matches no object.

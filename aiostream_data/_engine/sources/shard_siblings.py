@@ -23,7 +23,7 @@ SIZES_ASKED = 16
 
 @dataclass
 class ShardSiblings:
-    """Compression of a source's shards, by file suffix.
+    """Detector of the compression of a source's shards, by file suffix.
 
     The first sufficiently long shards with the same suffix determine the result. The result thus depends only on the
     shard list.

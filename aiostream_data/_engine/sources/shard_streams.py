@@ -34,7 +34,7 @@ CHUNKS_PER_SHARD = 2
 
 @dataclass(frozen=True)
 class SourceRun:
-    """Objects shared by all shard readers in one run of a source.
+    """Objects that all shard readers of one run of a source share.
 
     Attributes:
         outlet: Outlet to which the source sends the rows of all shards.
@@ -57,7 +57,7 @@ class SourceRun:
 
     @property
     def most_open(self) -> int:
-        """Maximum number of shards open at once."""
+        """Maximum number of shards that are open at the same time."""
         node = self.node
         ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
         return node.cycle_length + ahead

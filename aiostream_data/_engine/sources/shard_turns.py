@@ -23,7 +23,7 @@ LEFT: Final = "left"
 
 
 def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
-    """Return the shard numbers of an era, including removed shards, in the order in which their URLs are emitted.
+    """Return the shard numbers of an era, including removed shards, in the order of the emitted URLs.
 
     Raises:
         RankError: The source has fewer shards than ranks.
@@ -38,7 +38,7 @@ def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
 
 
 def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | None], era: Era) -> list[int]:
-    """Return the shard numbers of an era, including removed shards, in the order in which this rank reads them.
+    """Return the shard numbers of an era, including removed shards, in this rank's reading order.
 
     Args:
         shards: Shards by number. Their sizes determine the order only if ``node.spread`` is set.

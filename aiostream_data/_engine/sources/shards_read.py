@@ -30,8 +30,8 @@ class SourceRead:
     """Shards and epochs of one source that a saved state refers to.
 
     Attributes:
-        places: Saved positions of the source in the epoch in progress.
-        finished: Epochs in which the source emitted all its rows and is not read again.
+        places: Saved positions of the source in the unfinished epoch.
+        finished: Epochs in which the source has emitted all its rows. The source is not read again in these epochs.
         held: Epochs whose rows the saved state refers to or counts.
     """
 
@@ -41,7 +41,7 @@ class SourceRead:
 
     @property
     def in_progress(self) -> int | None:
-        """Epoch in progress, or None if no epoch has begun."""
+        """The unfinished epoch, or None if no epoch has begun."""
         return max((place.epoch for place in self.places), default=None)
 
     @property
@@ -68,15 +68,15 @@ class ShardsRead:
     """Shards and epochs of all sources of a plan that a saved state refers to.
 
     Args:
-        context: Run context of the state's epoch.
+        context: Run context of the epoch in which the state was saved.
         places: Positions of the plan nodes in the saved state.
-        book: Rows that the state refers to.
+        book: Table of the rows that the saved state refers to.
 
     Attributes:
         sources: One :class:`SourceRead` per source, keyed by plan node.
         counting: Operators whose saved state counts rows of upstream sources.
         mixtures: Mixtures that have fewer inputs in the saved state than in the plan.
-        finished: Nodes that are not read again in the epoch in progress.
+        finished: Nodes that are not read again in the unfinished epoch.
     """
 
     def __init__(self, plan: Node, context: RunContext, places: Iterable[Place], book: Book) -> None:

@@ -21,7 +21,7 @@ from aiostream_data.transforms import batching
 
 @dataclass
 class BatchStep(Step):
-    """Step of a ``Batch`` node."""
+    """Step of a ``Batch`` plan node: stacks rows into batches."""
 
     def __post_init__(self) -> None:
         node: Batch = self.node
@@ -75,7 +75,7 @@ class BatchStep(Step):
         return min(batches * int(self.node.batch_size), self.rows_in)  # the last batch may be smaller
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        """Recompute batches from the rows in their lineage."""
+        """Recompute batches from the rows that the batches' lineage lists."""
         entries = lineage.made_of or []
         if len(entries) != len(lineage) or not all(_is_batch(entry) for entry in entries):
             raise StateMismatchError(["these ids do not say what the batches were made of"])

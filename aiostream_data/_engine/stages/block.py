@@ -21,7 +21,7 @@ from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
 
 @dataclass
 class BlockStage(Stage):
-    """Stage of a ``Block`` node."""
+    """Stage of a ``Block`` plan node: discards blocked rows."""
 
     def __post_init__(self) -> None:
         self._log = KeptLog()
@@ -64,7 +64,7 @@ class BlockStage(Stage):
         return blocked
 
     def _indices_of(self, split: int) -> NDArray[np.int64] | None:
-        """Return the blocked row numbers of a split, or None if the whole shard is blocked."""
+        """Return the blocked row numbers of a shard, or None if all rows of the shard are blocked."""
         if split not in self._indices:
             node: Block = self.node
             name = blocked_name(self.context.services.origins.url_and_index(split, 0)[0])

@@ -106,7 +106,10 @@ class FilledUp(Stage):
 
 @dataclass
 class EqualRowsStage(FilledUp):
-    """Stage of an ``EqualRows`` node. The stage stops its input after the last required row."""
+    """Stage of an ``EqualRows`` plan node: emits a fixed number of rows.
+
+    The stage stops its input after the last required row.
+    """
 
     kind: ClassVar[str] = "equal_rows"
 
@@ -132,7 +135,7 @@ class EqualRowsStage(FilledUp):
 
 @dataclass
 class AgreeStage(FilledUp):
-    """Stage of an ``Agree`` node.
+    """Stage of an ``Agree`` plan node: all ranks agree when to end.
 
     The stage calls the user's consensus function for each element, on a dedicated thread.
     """

@@ -56,7 +56,7 @@ NOTHING = PythonIterable(iterable=(), one_shot=False)
 """Empty dataset for a row that the stage skips because the user function failed."""
 
 SMALL_ROWS = 8192
-"""Inner in-memory datasets of at most this many rows are read without a separate run."""
+"""Maximum number of rows of an inner in-memory dataset that is read without a separate run."""
 
 _INNER_RECORD = re.compile(r"record: from_iterable\(.*\) record (\d+)")
 """Regular expression for the error note that names the failed record of an iterable."""
@@ -64,7 +64,7 @@ _INNER_RECORD = re.compile(r"record: from_iterable\(.*\) record (\d+)")
 
 @dataclass
 class InterleaveStage(Stage):
-    """Stage of an ``Interleave`` node, which also implements ``flat_map`` with one slot.
+    """Stage of an ``Interleave`` plan node. With one slot, this stage also implements ``flat_map``.
 
     The row ids of an emitted row are its ids in the inner dataset, followed by the ids of the outer row (the input
     element).
@@ -220,8 +220,8 @@ class InterleaveStage(Stage):
     def namespace_of_small(self, inner: Node) -> Namespace:
         """Return the namespace shared by all small in-memory inner datasets of the same operator.
 
-        The row ids stay unique, because each id also contains the outer row. One namespace for each of millions of
-        datasets would be too many.
+        The row ids stay unique, because each id also contains the outer row. Separate namespaces for millions of
+        datasets would be too many namespaces.
         """
         label = str(inner.label)
         if label not in self._namespaces:

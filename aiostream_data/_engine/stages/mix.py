@@ -1,4 +1,4 @@
-"""Combine rows of several inputs, by weight or by a stream of choices."""
+"""Combine the rows of several inputs, either by weight or by a stream of input numbers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,10 @@ class TakesTurns(MergeLoop, Stage):
         self._unsent += np.bincount(step.which, minlength=len(self.names))
 
     async def sent(self, sending: Awaitable[None]) -> None:
-        """Await ``sending``. Then update the row counts per input if the outlet counted the rows, even after a stop."""
+        """Await ``sending``.
+
+        Afterwards, update the row counts per input if the outlet counted the rows, even if ``sending`` was stopped.
+        """
         before = self.counters.rows
         rows, self._unsent = self._unsent, 0
         try:
@@ -161,7 +164,10 @@ class TakesTurns(MergeLoop, Stage):
     """Key of the list of exhausted inputs in the order object's saved state."""
 
     own_inputs: ClassVar[int] = 0
-    """Number of additional inputs that supply no rows (such as choices). They follow the other inputs."""
+    """Number of additional inputs that supply no rows (such as choices).
+
+    These additional inputs follow the inputs that supply rows.
+    """
 
     def with_inputs(self, order: dict[str, Any], new: int) -> dict[str, Any]:
         """Return the order object's saved state with ``new`` appended inputs.
@@ -207,7 +213,7 @@ class TakesTurns(MergeLoop, Stage):
 
 @dataclass
 class MixStage(TakesTurns):
-    """Stage of a ``Mix`` node."""
+    """Stage of a ``Mix`` plan node: mixes inputs by weight."""
 
     kind: ClassVar[str] = "mix"
     exhausted: ClassVar[str] = "dropped"
@@ -277,7 +283,10 @@ class MixStage(TakesTurns):
 
 @dataclass
 class ChooseStage(TakesTurns):
-    """Stage of a ``Choose`` node. The last inlet receives the stream of choices."""
+    """Stage of a ``Choose`` plan node: takes rows from the chosen inputs.
+
+    The last inlet receives the stream of choices.
+    """
 
     kind: ClassVar[str] = "choose"
     exhausted: ClassVar[str] = "dead"

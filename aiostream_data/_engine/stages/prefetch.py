@@ -19,7 +19,10 @@ PARCEL_ELEMENTS = 2
 
 @dataclass
 class PrefetchStage(OneToOne):
-    """Stage of a ``Prefetch`` node. It forwards chunks to a channel with a capacity of :func:`channel_items` chunks."""
+    """Stage of a ``Prefetch`` node.
+
+    The stage forwards chunks to a channel with a capacity of :func:`channel_items` chunks.
+    """
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         async for chunk in inlets[0]:

@@ -29,7 +29,7 @@ from aiostream_data.transforms.ranks import RankOrder
 
 @dataclass
 class RankShardStep(Step):
-    """Step of a ``RankShard`` node.
+    """Step of a ``RankShard`` plan node: keeps the rows of this rank.
 
     The saved position is the input position after the last complete group of rows. The saved position is therefore the
     same on every rank, and for any number of ranks.
@@ -107,7 +107,7 @@ class RankShardStep(Step):
 
 @dataclass
 class MarkPaddingStep(Step):
-    """Step of a ``MarkPadding`` node."""
+    """Step of a ``MarkPadding`` plan node: marks padding rows."""
 
     def push(self, chunk: Chunk) -> Chunk:
         node: MarkPadding = self.node

@@ -23,7 +23,10 @@ ROWS_AT_ONCE = 256
 
 @dataclass
 class RecalledStage(Stage):
-    """Stage of a ``Recalled`` node. On resume, the stage recomputes its rows and skips the rows already emitted."""
+    """Stage of a ``Recalled`` plan node: emits recomputed rows.
+
+    On resume, the stage recomputes its rows and skips the rows already emitted.
+    """
 
     kind: ClassVar[str] = "recalled"
 
@@ -48,7 +51,7 @@ class RecalledStage(Stage):
             receiver.check(given)
 
     def _named(self, row: Mapping[str, Any]) -> Lineage:
-        """Return the lineage of the row in a log entry."""
+        """Return the lineage (row ids) of the row that a log entry names."""
         try:
             named = read_book(dict(row), self.context.services.origins).rows({ROWS: 0})
         except ValueError as error:

@@ -162,7 +162,7 @@ class InTurns(Stage):
 
 @dataclass
 class RepeatStage(InTurns):
-    """Stage of a ``Repeat`` node. The stage never mixes rows of different epochs.
+    """Stage of a ``Repeat`` plan node: runs its input several times. The stage never mixes rows of different epochs.
 
     An epoch without rows ends an infinite repetition, as in tf.data.
     """
@@ -196,7 +196,7 @@ class RepeatStage(InTurns):
 
 @dataclass
 class ConcatenateStage(InTurns):
-    """Stage of a ``Concatenate`` node."""
+    """Stage of a ``Concatenate`` plan node: runs its inputs one after another."""
 
     kind: ClassVar[str] = "concatenate"
     stop_at_empty: ClassVar[bool] = False

@@ -25,7 +25,7 @@ from aiostream_data.transforms.selection import EnumerateOrder, ShardOrder, Skip
 
 @dataclass
 class TakeStage(Stage):
-    """Stage of a ``Take`` node. The stage stops its input after the last required row."""
+    """Stage of a ``Take`` plan node: emits the first rows. The stage stops its input after the last required row."""
 
     kind: ClassVar[str] = "take"
 
@@ -61,7 +61,7 @@ class TakeStage(Stage):
 
 @dataclass
 class SkipStage(Stage):
-    """Stage of a ``SkipFirst`` node."""
+    """Stage of a ``SkipFirst`` plan node: skips the first rows."""
 
     kind: ClassVar[str] = "skip"
 
@@ -106,7 +106,7 @@ class SkipStage(Stage):
 
 @dataclass
 class ShardStage(Stage):
-    """Stage of a ``Shard`` node."""
+    """Stage of a ``Shard`` plan node: emits every n-th row."""
 
     kind: ClassVar[str] = "shard"
 
@@ -155,7 +155,7 @@ class ShardStage(Stage):
 
 @dataclass
 class EnumerateStage(OneToOne):
-    """Stage of an ``Enumerate`` node."""
+    """Stage of an ``Enumerate`` plan node: adds a number to every row."""
 
     kind: ClassVar[str] = "enumerate"
 

@@ -28,7 +28,7 @@ FIRST_PIECE_ROWS = 64
 
 @dataclass
 class ShuffleStep(Step):
-    """Step of a ``Shuffle`` node."""
+    """Step of a ``Shuffle`` plan node: shuffles rows with a buffer."""
 
     kind: ClassVar[str] = "shuffle"
     makes_own_rows: ClassVar[bool] = True

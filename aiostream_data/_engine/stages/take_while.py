@@ -15,7 +15,9 @@ from aiostream_data.plan.take_while import TakeWhile
 
 @dataclass
 class TakeWhileStage(Stage):
-    """Stage of a ``TakeWhile`` node. The stage stops its input at the first row for which the predicate is False.
+    """Stage of a ``TakeWhile`` plan node: emits rows while the predicate is True.
+
+    The stage stops its input at the first row for which the predicate is False.
 
     The saved position of ``take_while`` is the position of its input. A run that resumes at the end of the stream calls
     the predicate again for the row that ended the stream.

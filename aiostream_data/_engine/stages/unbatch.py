@@ -34,7 +34,7 @@ class _Cut(NamedTuple):
 
 @dataclass
 class UnbatchStep(Step):
-    """Step of an ``Unbatch`` node.
+    """Step of an ``Unbatch`` plan node: splits batches into rows.
 
     The saved position consists of an element number and the number of rows already emitted from that element. If the
     input order is not deterministic, the state instead stores the lineage of the element's remaining rows.

@@ -20,7 +20,10 @@ from aiostream_data.rows.structure import Structure
 
 @dataclass
 class ZipStage(Stage):
-    """Stage of a ``Zip`` node. The ids of an output row begin with the row ids of the first input."""
+    """Stage of a ``Zip`` plan node: combines rows of several inputs.
+
+    The ids of an output row begin with the row ids of the first input.
+    """
 
     kind: ClassVar[str] = "zip"
 

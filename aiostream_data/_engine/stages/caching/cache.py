@@ -1,4 +1,4 @@
-"""Keep the rows of a completed pass in memory, and replay them without reading the input."""
+"""Keep the rows of a completed pass in memory. Later passes replay the cached rows without reading the input."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ An entry is removed when the last dataset with the entry's token is deleted.
 
 @dataclass
 class CacheStage(Stage):
-    """Stage of a ``Cache`` node.
+    """Stage of a ``Cache`` plan node: caches and replays rows.
 
     All iterators share the cached rows. The stage discards an incomplete first pass, as in tf.data. If a first pass is
     in progress, a second run of the same loader waits for that pass.
@@ -352,7 +352,10 @@ def _copied(chunk: Items) -> Chunk:
 
 
 def _owned(chunk: Chunk) -> Chunk:
-    """Copy the rows into read-only arrays. ``Items`` chunks are not copied."""
+    """Copy the rows of a chunk into read-only arrays.
+
+    The function does not copy ``Items`` chunks (lists of Python objects).
+    """
     if not isinstance(chunk, Columns):
         return chunk.with_lease(None)
     leaves = tuple(leaf.compact() if isinstance(leaf, VarColumn) else np.array(leaf) for leaf in chunk.leaves)

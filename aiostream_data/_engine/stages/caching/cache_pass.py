@@ -46,7 +46,7 @@ class CachePass:
         return None
 
     def sent(self) -> None:
-        """Mark the chunk returned by :meth:`to_send` as sent."""
+        """Record that the chunk returned by :meth:`to_send` was sent."""
         self._sent += 1
         self._notify()
 

@@ -1,5 +1,5 @@
 """Run windows, bucketing and packing: combine rows into groups.
 
 Input: chunks of rows.
-Output: one row per group.
+Output of a grouping step: one row per group of input rows.
 """

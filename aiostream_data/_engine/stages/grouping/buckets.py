@@ -31,7 +31,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class BucketStep(SortingStep[BucketOrder]):
-    """Step of a ``Bucket`` node."""
+    """Step of a ``Bucket`` plan node: batches rows of similar length."""
 
     kind: ClassVar[str] = "bucket_by_sequence_length"
 

@@ -1,4 +1,4 @@
-"""Batch consecutive rows by cost."""
+"""Batch consecutive rows, with a limit for the cost of each batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Ends:
 
 @dataclass
 class CostBatchStep(GroupStep):
-    """Step of a ``CostBatch`` node.
+    """Step of a ``CostBatch`` plan node: limits the cost of each batch.
 
     Batches contain consecutive rows and do not depend on earlier batches. The saved position is therefore the input
     position after the last emitted batch.
@@ -113,7 +113,7 @@ class CostBatchStep(GroupStep):
     def _admitted(self, chunk: Chunk, costs: Numbers) -> Numbers:
         """Apply the ``on_too_large`` policy to rows that cost more than ``max_cost``.
 
-        Return the indices of the rows to batch.
+        Return the indices of the rows that are batched.
         """
         node: CostBatch = self.node
         too_large = costs > node.max_cost

@@ -31,7 +31,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class GroupStep(Step):
-    """Base class of grouping steps. It buffers rows and charges the rows to the memory budget."""
+    """Base class of grouping steps. The base class buffers rows and charges the buffered rows to the memory budget."""
 
     makes_own_rows: ClassVar[bool] = True
 
@@ -86,7 +86,7 @@ class GroupStep(Step):
         return concat(made) if made else None
 
     async def recall_rows(self, lineage: Lineage) -> Chunk:
-        """Recompute input rows in the requested order. Rows may be requested more than once."""
+        """Recompute input rows in the requested order. The same row may be requested several times."""
         if lineage.made_of is not None:
             return await self.context.recall(self.node.input, lineage)
         ids, places = lineage.ids.unique()
@@ -124,7 +124,7 @@ O = TypeVar("O", bound=GroupOrder)  # noqa: E741
 class SortingStep(GroupStep, Generic[O]):
     """Base class of steps whose groups are not consecutive rows.
 
-    The saved state must list the buffered rows of such a step.
+    Therefore the saved state must list the buffered rows.
     """
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class PackStep(SortingStep[PackOrder]):
-    """Step of a ``Pack`` node.
+    """Step of a ``Pack`` plan node: packs rows into longer rows.
 
     The lineage of a packed row lists the input rows in the packed row. If an input row was split, its id has an
     additional pair with the piece number.

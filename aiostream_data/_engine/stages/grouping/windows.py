@@ -29,7 +29,10 @@ Numbers = NDArray[np.int64]
 
 @dataclass
 class WindowStep(GroupStep):
-    """Step of a ``Window`` node. On resume, the step reads its buffered rows again, so the state stores no rows."""
+    """Step of a ``Window`` plan node: stacks windows of rows.
+
+    On resume, the step reads its buffered rows again. The state therefore stores no rows.
+    """
 
     kind: ClassVar[str] = "window"
 
@@ -145,7 +148,7 @@ class WindowStep(GroupStep):
 
 @dataclass
 class PaddedBatchStep(WindowStep):
-    """Step of a ``PaddedBatch`` node."""
+    """Step of a ``PaddedBatch`` plan node: stacks and pads rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,7 +177,7 @@ class PaddedBatchStep(WindowStep):
 
 @dataclass
 class RebatchStep(WindowStep):
-    """Step of a ``Rebatch`` node."""
+    """Step of a ``Rebatch`` plan node: stacks rows into batches of several sizes."""
 
     @classmethod
     def order_of(cls, node: Any) -> CycleOrder:

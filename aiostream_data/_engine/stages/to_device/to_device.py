@@ -1,10 +1,10 @@
-"""Write batches into host slots and copy them to a device, in order.
+"""Write batches into host memory slots, and copy the batches to a device in order.
 
 The stage's coroutine waits for a free host slot for each batch, without blocking a thread. Threads of a pool write
 several batches concurrently, each batch into its own host slot. A dedicated thread then submits the device copies in
-batch order. This thread never blocks, because the stage calls it only when a device slot is free. The device's waiter
-thread releases host slots after their copies. A :class:`~aiostream_data.device.filling.Filling` owns each slot until
-the batch was sent, so no slot is lost if the run ends.
+batch order. This thread never blocks, because the stage calls the thread only when a device slot is free. The device's
+waiter thread releases host slots after their copies. A :class:`~aiostream_data.device.filling.Filling` owns each slot
+until the batch was sent, so no slot is lost if the run ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ The checks are needed because a garbage-collected batch sends no notification.
 
 @dataclass
 class ToDeviceStage(OneToOne):
-    """Stage of a ``ToDevice`` node."""
+    """Stage of a ``ToDevice`` plan node: copies batches to a device."""
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: ToDevice = self.node
