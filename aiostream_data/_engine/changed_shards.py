@@ -2,9 +2,9 @@
 
 How this works. The remaining rows of an epoch come from old shards that are still listed, and from new shards. An epoch
 in progress keeps its shard numbers (:mod:`~aiostream_data._engine.resume.shard_numbers`) and reads new shards after the
-old shards. The remaining rows are exact unless the state counts rows that cannot be identified in the new list.
-Examples of such rows are rows of a changed shard, rows of a partly delivered element, and rows of a cache. For such
-rows, resuming raises StateMismatchError.
+old shards. The remaining rows are exact unless the state counts rows that cannot be identified in the new list. Rows of
+a changed shard, of a partly delivered element, and of a cache cannot be identified in this case. If the state counts
+rows that cannot be identified, resuming raises StateMismatchError.
 """
 
 from __future__ import annotations

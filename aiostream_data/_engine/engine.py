@@ -139,7 +139,7 @@ class Engine:
     def _give_up(self, waited_s: float) -> None:
         """End the run with a StageTimeoutError that names the blocking stage.
 
-        The watchdog's thread calls this method.
+        The watchdog's thread calls this method when the consumer has waited too long.
         """
         limit_s = self.options.run.diagnosing.stage_timeout_s
         assert limit_s is not None
@@ -347,7 +347,7 @@ class Engine:
     async def _until_asked(self) -> None:
         """Wait until the consumer requests an element.
 
-        In this class the method returns immediately, because the engine reads ahead.
+        An engine of this class reads ahead, so this method returns immediately.
         """
 
     async def _work(self) -> None:

@@ -31,7 +31,7 @@ class EngineOptions:
         received: Approximate number of rows and elements that the consumer had received when the state was saved.
         of_ranks: If the user passed a list of states, the options with the state of each rank. All are checked.
         given_seed: Seed that the user passed in addition to a state.
-        fetch: True to recompute only the rows of ``book``, in the order of its first entry.
+        fetch: True to recompute only the rows listed in ``book``, in the order of its first entry.
         fetched_from: URL or source name of the first row to fetch.
         keys: Numbers of the plan's nodes and of any operators after the plan; None numbers the nodes from 0.
         current_gpu: GPU that was selected in the thread that opened the loader; None if no GPU was selected.

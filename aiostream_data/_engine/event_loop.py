@@ -32,8 +32,8 @@ def close_loop(loop: asyncio.AbstractEventLoop, *, of_thread: bool = True) -> No
     Call this function on the thread of the event loop.
 
     Args:
-        of_thread: True if ``loop`` is the current event loop of the thread. Afterwards, the thread has no current event
-            loop.
+        of_thread: True if ``loop`` is the current event loop of the thread. After closing, the thread has no current
+            event loop.
     """
     leftovers = asyncio.all_tasks(loop)
     for task in leftovers:

@@ -2,8 +2,8 @@
 
 Creating one asyncio task per row costs more time than most rows need on the event loop. Therefore a fixed pool of tasks
 takes rows from the feed one by one. Each task writes the result of a row into an *entry*. The stage takes entries in
-row order or in completion
-    order. A task never fails: it stores a row's error in the row's entry, so the stage can raise errors in row order.
+row order or in completion order. A task never fails: it stores a row's error in the row's entry, so the stage can raise
+errors in row order.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class AwaitedRows:
     Attributes:
         awaiting: For each task, the entry that the task awaits and the start time from ``perf_counter()``. Any thread
             may copy the ``awaiting`` dict.
-        stopped: True when the stage is stopping. In this case the engine, not the user function, cancels the tasks.
+        stopped: True when the stage is stopping. While ``stopped`` is True, the engine, not the user function, cancels
+            the tasks.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class AwaitedRows:
         self._failure = None
 
     async def take(self) -> list[AwaitedRow]:
-        """Wait until at least one entry is finished and can be returned.
+        """Wait until at least one entry (row with its result) is finished and can be returned.
 
         Return all finished entries whose turn has come, or an empty list at the end of the feed.
 

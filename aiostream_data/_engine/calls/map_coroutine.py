@@ -334,7 +334,10 @@ async def _within(seconds: float, call: Any) -> Any:
 
 
 def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
-    """Split the entries into groups of consecutive rows with the same layout. Each group fits into one chunk."""
+    """Split the entries into groups of consecutive rows with the same layout.
+
+    Each group of rows fits into one chunk.
+    """
     alike: list[AwaitedRow] = []
     for entry in entries:
         if alike and not _fit(_chunk_of(alike[-1]), _chunk_of(entry)):

@@ -77,7 +77,7 @@ class PacedHops:
             this switch.
         take_in: Function that numbers the rows of an arriving chunk and returns the number of the first row.
         account: Coroutine function that records the statistics and the transfer seconds of a hop before its rows are
-            emitted. It returns the result to emit.
+            emitted. ``account`` returns the result to emit.
         hands_all_on: True if ``account`` never removes rows, so that the tail (the later operators) can run in the same
             hop.
         fixed_workers: Number of concurrent hops; None chooses the number from the cost of a row.
@@ -245,7 +245,10 @@ class PacedHops:
         self._allow(running, running + (self.workers + 2 if self.workers > 1 else 0))
 
     def _allow(self, running: int, held: int) -> None:
-        """Set the limits of running hops and of unfinished or unsent hops. Late hops are allowed in addition."""
+        """Set the limits of running hops and of unfinished or unsent hops.
+
+        Late hops (calls on workers) are allowed in addition to these limits.
+        """
         self._allowed = running, held
         self._running.limit = running + len(self._late)
         self._held.limit = held + len(self._late)

@@ -17,12 +17,14 @@ LONG_HOP_S = 0.060
 """
 
 CHEAP_ROW_S = 20e-6
-"""If a row takes less time than this (in seconds), Python functions rarely release the GIL, so one hop runs at a time.
-"""
+"""Seconds per row below which Python functions rarely release the GIL; one hop runs at a time for such cheap rows."""
 
 
 ODD = 8.0
-"""Factor by which the cost per row of an outlier hop exceeds the usual cost. Higher costs are capped at this factor."""
+"""Factor by which the cost per row of an outlier hop exceeds the usual cost.
+
+The cost per row of an outlier is capped at this factor times the usual cost.
+"""
 
 GIL_HOPS = 24
 """Number of concurrent hops to measure before deciding whether the user function holds the GIL."""
@@ -39,8 +41,8 @@ class Pace:
     Attributes:
         hop_s: Target duration of a hop (one call on a worker), in seconds.
         hop_nbytes: Target maximum output of a hop (one call on a worker), in bytes.
-        rows: Number of rows for the next hop. The number starts at 1, so that a slow function emits its first results
-            early.
+        rows: Number of rows for the next hop. The number of rows starts at 1, so that a slow function emits its first
+            results early.
         row_s: Estimated seconds per row.
         row_nbytes: Recent maximum of the output bytes per row.
         cpu_share: CPU time divided by wall time, for hops that ran one at a time.
@@ -67,7 +69,7 @@ class Pace:
             busy_s: Wall time in seconds.
             cpu_s: CPU time in seconds.
             at_once: Number of hops that ran concurrently, including this hop.
-            nbytes: Output of the hop, in bytes.
+            nbytes: Size of the hop's output, in bytes.
         """
         if rows < 1:
             return

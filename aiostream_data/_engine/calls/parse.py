@@ -49,6 +49,6 @@ class ParseStage(OneToOne):
         return parse_rows(node.decoder, chunk, self.context.services.origins)
 
     def _parse_leading(self, chunk: Chunk) -> tuple[Chunk, Exception | None]:
-        """Parse rows up to the first invalid one. Return the parsed rows and the error, if any."""
+        """Parse rows up to the first invalid row. Return the parsed rows and the error of the invalid row, if any."""
         found = leading(len(chunk), lambda first, stop: self._parse(chunk.slice(first, stop)))
         return concat(found.done) if found.done else chunk.slice(0, 0), found.error

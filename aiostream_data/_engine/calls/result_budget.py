@@ -21,7 +21,7 @@ COPIES = 2
 
 
 class ResultBudget:
-    """Memory reservations for the results of one stage.
+    """Memory reservations for the results of one stage's user functions.
 
     This class is not thread-safe: use it only on the event loop's thread.
 

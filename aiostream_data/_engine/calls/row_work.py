@@ -130,7 +130,7 @@ class Tally:
 
     @property
     def skipped(self) -> int:
-        """Number of rows skipped because of an error."""
+        """Number of rows that were skipped because of an error."""
         return sum(failed.kind == "skip" for failed in self.failed)
 
     def __add__(self, other: Tally) -> Tally:
@@ -243,7 +243,10 @@ class RowWork:
 
 
 def joined(dones: Sequence[Done], parts: int) -> Done:
-    """Merge the results of several hops over consecutive parts of a chunk. All hops must have succeeded."""
+    """Merge the results of several hops over consecutive parts of a chunk.
+
+    All hops (calls on workers) must have succeeded.
+    """
     first, given, kept = 0, [], []
     tallies = [Tally(0, 0, 0, [], 0, 0.0, 0.0)] * parts
     for done in dones:

@@ -205,7 +205,10 @@ def _handle(
     error: BaseException,
     results: CallResults,
 ) -> None:
-    """Retry, skip or replace a failed row. If the error policy allows none of these, store the error as the failure."""
+    """Retry, skip or replace a failed row.
+
+    If the error policy allows no retry, skip or replacement, store the error as the failure.
+    """
     handling = user.handling
     if (refused := misfit(error, user.function, elements[row], user.by_name)) is not None:
         user.note(refused, chunk, row)
@@ -261,7 +264,7 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Call
 def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException | None]:
     """Count the rows at the start of the chunk for which the predicate is True.
 
-    Return this count, and the error of the next row, if any.
+    Return the number of these rows, and the error of the next row, if any.
 
     The predicate is not called for rows after the first row that returns False or fails.
     """
@@ -310,7 +313,7 @@ def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Ch
     If a result is not a plain number, the remaining rows are processed by the general Python code.
 
     Raises:
-        PartlyDone: The function failed on a row. ``done`` stores the results of the rows before the failing row.
+        PartlyDone: The user function failed on a row. ``done`` stores the results of the rows before the failing row.
     """
     row = np.zeros(1, np.int64)
     left = iter(())

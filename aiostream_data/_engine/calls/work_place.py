@@ -46,7 +46,7 @@ class OnThreads:
 class OnWorkers:
     """Executor that runs row-wise work in worker processes.
 
-    It removes references that are only valid in this process from the work, and sends the work once.
+    This executor removes references that are only valid in this process from the work, and sends the work once.
     """
 
     is_far: ClassVar[bool] = True

@@ -90,7 +90,10 @@ def dump_of(engine: RunningEngine) -> str:
 
 
 def stuck_of(engine: RunningEngine) -> tuple[str, str]:
-    """Return the name of the stuck stage, and a sentence about its activity. The name is "" if no stage has started."""
+    """Return the name of the stuck stage, and a sentence about its activity.
+
+    If no stage has started, the returned name is "".
+    """
     now = perf_counter()
     stage = find_stuck(stage_states(engine.resources, now))
     if stage is None:

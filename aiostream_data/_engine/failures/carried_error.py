@@ -11,8 +11,7 @@ class CarriedError(Exception):
 
     A user function may raise KeyboardInterrupt, SystemExit, CancelledError, StopIteration or GeneratorExit. These
     exceptions have a special meaning inside a coroutine, so the engine wraps them and unwraps them at the consumer. The
-    engine also wraps an exception group raised by a user function, because asyncio would treat it like the group of a
-    TaskGroup.
+    engine also wraps an exception group raised by a user function, because asyncio would misinterpret the group.
     """
 
     def __init__(self, error: BaseException) -> None:

@@ -51,7 +51,7 @@ class DeadLetters:
 
         Args:
             place, nth: Position of the stage in the plan, and its number among stages with the same label.
-            rows: Number of rows that the hop processed.
+            rows: Number of rows that the hop (one call on a worker) processed.
             failed: Failed rows, in the order of the input.
 
         Raises:

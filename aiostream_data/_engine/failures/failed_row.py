@@ -16,7 +16,7 @@ from aiostream_data.rows.row_ids import RowIds
 MAX_LINE: Final = 4_000
 """Maximum characters of an error message in the log.
 
-The limit is needed because an error message may contain a whole record.
+An error message may contain a complete record, so its length is limited.
 """
 
 MAX_TEXT: Final = 40_000

@@ -144,7 +144,7 @@ def _libraries() -> tuple[str, ...]:
 def _ran_elsewhere(error: BaseException) -> bool:
     """Return True if the error was raised in another process.
 
-    For such an error, the frames of this process are irrelevant.
+    The frames of this process are irrelevant for an error from another process.
     """
     return any(note.startswith(WORKER_TRACEBACK) for note in getattr(error, "__notes__", ()))
 

@@ -17,7 +17,7 @@ CHUNK_NBYTES = 1 << 20
 MAX_CHUNK_NBYTES = 2 << 20
 """Maximum size in bytes of a chunk that is created by copying rows.
 
-The memory budget does not count such a copy while the copy is in progress.
+The memory budget does not count a copy of rows while the copy is in progress.
 """
 
 

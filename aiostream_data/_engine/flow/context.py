@@ -63,7 +63,7 @@ class Services:
         blocks: Pool of reusable read blocks.
         stores: Function that returns the object stores for the given storage options.
         origins: Table that maps row ids to sources.
-        book: Rows named in the saved state from which the loader resumed.
+        book: Rows that are named in the saved state from which the loader resumed.
         board: Counters of stages.
         dead_letters: Log of skipped and replaced records of all stages.
         pause: Function that blocks a worker thread for the given seconds, or until the loader is closed.

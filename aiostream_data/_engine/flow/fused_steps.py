@@ -4,8 +4,8 @@ How this works. shuffle, batch and unbatch process one chunk after another and n
 channel and hop (call on a worker) for each of these operators would only cost time. These operators are *steps*:
 objects with the methods ``push`` and ``finish``. The steps that follow a stage form the stage's *tail*. The tail runs
 in the same hop that creates the chunk, while the rows are in the processor's cache. The outlet of the stage ensures
-that only one hop at a time pushes chunks into the tail. A cancelled run does not wait for the hop in progress. In that
-case, the hop releases the rows in the steps' buffers when the hop ends.
+that only one hop at a time pushes chunks into the tail. A cancelled run does not wait for the hop in progress. After a
+cancellation, the hop releases the rows in the steps' buffers when the hop ends.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Tail:
             return next(self._left, None), self._nbytes, self.failure
 
     def close(self) -> None:
-        """Release the rows that all steps buffer, immediately or after the hop in progress.
+        """Release the rows that all steps buffer, immediately or when the hop (call on a worker) in progress ends.
 
         Idempotent; safe from any thread.
         """

@@ -31,8 +31,8 @@ def leading(rows: int, work: Callable[[int, int], T]) -> Leading[T]:
     Each row before the failing row is processed at most about three times.
 
     Args:
-        work: Function that is called with a range of rows: first (inclusive) and stop (exclusive). The function
-            may be called again for any row.
+        work: Function that is called with a range of rows: first (inclusive) and stop (exclusive). ``work`` may be
+            called again for any row.
 
     Raises:
         Exception: ``work`` fails for all rows together, but not for any single row.

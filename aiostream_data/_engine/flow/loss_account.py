@@ -47,7 +47,7 @@ class LossAccount:
     def is_full(self) -> bool:
         """True if losses must be logged before the source counts more losses.
 
-        This condition limits the memory that losses use.
+        The limit on unlogged losses bounds the memory that losses use.
         """
         return len(self._unwritten) >= MOST_AT_ONCE
 

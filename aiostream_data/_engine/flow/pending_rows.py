@@ -1,8 +1,8 @@
 """Rows that a merge has chosen but not yet copied. The merge collects small choices of rows and copies them together.
 
-When several streams have chunks of equal length, their chunks run out of rows shortly after each other. Between two
-such moments, the merge can choose only one or two rows at a time. If each choice became a separate chunk, every later
-stage would need a separate call on a worker for each chunk.
+When several streams have chunks of equal length, their chunks run out of rows shortly after each other. Between the
+ends of two chunks, the merge can choose only one or two rows at a time. If each choice became a separate chunk, every
+later stage would need a separate call on a worker for each chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Choice = tuple[list[Chunk], list[NDArray[np.int32]], list[NDArray[np.int64]]]
 class PickedRows:
     """Chosen rows: the steps of a merge, with the chunks from which the steps choose rows.
 
-    This object keeps the chunks and their memory leases alive.
+    The object keeps these chunks and their memory leases alive.
     """
 
     def __init__(self) -> None:

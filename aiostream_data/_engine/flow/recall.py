@@ -38,7 +38,10 @@ def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
 
 
 def names_of(ids: RowIds, origins: Origins) -> list[tuple[int, ...]]:
-    """Return a name for each row. The name is equal in every run, and for rows read from a saved state."""
+    """Return a name for each row.
+
+    The name of a row is equal in every run, and also for rows read from a saved state.
+    """
     return [tuple(_name(numbers, origins)) for numbers in ids.tolist()]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class ResizableSemaphore:
-    """Semaphore with an adjustable limit. Loop thread only.
+    """Semaphore whose limit can change during use. Loop thread only.
 
     Args:
         on_release: Function that is called after each release, to wake other waiters.

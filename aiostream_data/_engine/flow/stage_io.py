@@ -96,7 +96,7 @@ class Outlet:
     Attributes:
         budget: Memory budget for the chunks sent.
         rows, dropped: Number of rows that the stage itself emitted and dropped, before the steps of the tail.
-        tail: Steps that process every chunk before it is sent, or None.
+        tail: Steps (operators without a task) that process every chunk before the outlet sends the chunk, or None.
     """
 
     def __init__(

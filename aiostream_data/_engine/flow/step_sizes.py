@@ -48,7 +48,7 @@ def headroom_nbytes(block: int) -> int:
 def rows_of_a_step(block: int) -> int:
     """Return the maximum rows of a column.
 
-    With this limit, the index of the column is at most about two blocks large.
+    The maximum keeps the index of the column at about two blocks or less.
     """
     if block >= BLOCK_NBYTES:  # enough memory for longer columns, which cost less per small record
         return 4 * CHUNK_ROWS

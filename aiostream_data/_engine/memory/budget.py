@@ -11,10 +11,10 @@ memory. Three kinds of memory reservation may exceed the memory limit:
   memory. An urgent reservation has the size of one byte range or one step, and these sizes shrink with the number of
   open shards;
 - a record larger than its shard's share of the memory limit, one such record at a time (:meth:`Budget.alone`). A reader
-  may collect the bytes of such a record only when the order of rows requires the record's shard next. The next large
+  may collect the bytes of a large record only when the order of rows requires the record's shard next. The next large
   record starts after the memory of the previous large record is released. The next large record may start earlier if
-  the consumer waits and all earlier stages need another record, as with zip() and batch(). In that case, no other work
-  can release memory.
+  the consumer waits and all earlier stages need another record, as with zip() and batch(). If the consumer and all
+  earlier stages wait, no other work can release memory.
 
 A :class:`Charge` ends when the last chunk whose ``lease`` is this charge is deleted. A charge ends in ``__del__`` on
 purpose: any thread may delete a chunk, after success, failure or cancellation, and the memory is free when the last

@@ -1,6 +1,6 @@
 """Memory reservation for the decompressor of one shard; most of it is the window of a zstd frame.
 
-Another shard can take this memory away.
+Another shard can take the decompressor's memory away.
 
 How this works. A decompressor's memory is reserved before its allocation. A shard that is opened before its rows are
 needed waits while decompressors use a quarter of the memory limit. The shard whose rows come next in the order does not
@@ -85,7 +85,7 @@ class DecompressorMemory:
     async def used_by(self, hop: Callable[..., Any], function: Callable[..., Any], *args: Any) -> Any:
         """Run a function that uses the decompressor in one call on a worker (hop).
 
-        The decompressor is not discarded during this call.
+        The decompressor is not discarded while the function runs.
 
         Raises:
             DecompressorTaken: The decompressor was discarded earlier.
@@ -101,7 +101,7 @@ class DecompressorMemory:
                 self._go()
 
     def release(self) -> None:
-        """Release the memory. Afterwards, the shard's reader can reserve memory again."""
+        """Release the memory. After the release, the shard's reader can reserve memory again."""
         self._leave_line()
         self._charge.end()
         self._discard = _nothing

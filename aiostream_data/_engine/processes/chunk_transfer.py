@@ -155,7 +155,7 @@ def _runs_of(entries: Sequence[MadeOf | None]) -> IdsSideBySide | None:
 
 
 def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leaves:
-    """Return elements as columns if this combines small arrays, otherwise as a list of elements."""
+    """Return elements as columns if columns combine small arrays; otherwise, return a list of elements."""
     if len(elements) > 1 and _has_small_array(elements[0]):
         structure = structure_of(elements[0])
         if all(structure_of(element) == structure for element in elements[1:]):
@@ -167,7 +167,7 @@ def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leave
 def _with_leaves(element: Any, kind: type[Any], change: Callable[[Any], Any]) -> Any:
     """Apply ``change`` to all values (leaves) of type ``kind`` in an element.
 
-    Return the element itself if it contains no such value.
+    Return the element itself if it contains no value of type ``kind``.
     """
     structure = structure_of(element)
     leaves = structure.flatten(element)

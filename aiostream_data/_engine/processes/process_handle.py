@@ -1,7 +1,8 @@
 """Handle that the loader's process uses for a subprocess that runs a part of a plan.
 
-A thread receives the messages of the subprocess (:mod:`~aiostream_data._engine.process_server`). It passes chunks to
-their runs and answers to the callers. When the subprocess dies, every run and every pending request fails.
+A thread receives the messages of the subprocess (:mod:`~aiostream_data._engine.process_server`). The receiving thread
+passes chunks to their runs and answers to the callers. When the subprocess dies, every run and every pending request
+fails.
 """
 
 from __future__ import annotations

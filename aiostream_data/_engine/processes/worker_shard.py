@@ -67,8 +67,8 @@ class WorkerShardStep(Step):
 class LoaderShardStep(WorkerShardStep):
     """Step that runs a ``LoaderShard`` node: it keeps only the rows of this worker.
 
-    The saved position also stores the progress within the current round (one block of rows per worker), because the
-    next block can belong to another worker.
+    The saved position also stores the progress within the current round (one block of rows per worker). The next block
+    can belong to another worker.
     """
 
     kind: ClassVar[str] = "loader_shard"

@@ -1,6 +1,6 @@
 """Log of the rows that an unordered stage received and emitted.
 
-The saved state of such a stage names the rows that were received but not emitted.
+The saved state of an unordered stage names the rows that were received but not emitted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """History of an operator that groups rows by length (buckets, packing), from which past positions are computed.
 
 How this works. The grouping depends only on the lengths of the rows. A past position is therefore recomputed by running
-a copy of the grouping order over the row lengths again. The journal stores a copy of the grouping order at regular
-intervals, with the lengths and ids of the rows that a copy can need.
+a copy of the grouping order over the row lengths again. The journal stores copies of the grouping order at regular
+intervals, and the lengths and ids of the rows that these copies need.
 """
 
 from __future__ import annotations

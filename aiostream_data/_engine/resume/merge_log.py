@@ -67,7 +67,7 @@ class MergeLog:
     def forget(self, rows: int) -> int | None:
         """Discard the history before row ``rows``, which no saved state will need.
 
-        Return the number of streams that were opened before that row.
+        Return the number of streams that were opened before row ``rows``.
         """
         found = self._log.find(rows)
         if found is None or self._order is None:

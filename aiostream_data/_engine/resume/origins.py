@@ -79,7 +79,7 @@ Rename: TypeAlias = "Callable[[Namespace], Namespace]"
 SAVED: Final = -2
 """Value of ``Namespace.source`` for a namespace that was read from a saved state.
 
-Rows in such a namespace are requests to recompute the rows.
+Rows in a namespace of a saved state are requests to recompute these rows.
 """
 
 _FORGOTTEN: Final = Namespace(-1, -1, 0, lambda _: "<forgotten source>", 0)

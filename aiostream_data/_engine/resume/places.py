@@ -102,8 +102,7 @@ class Place:
 
     Attributes:
         part: Part of the saved state that belongs to the node.
-        node: The plan node; None inside a data set that a user function creates, because the plan of this data set is
-            unknown.
+        node: The plan node; None inside a data set created by a user function, because its plan is unknown.
         rows: Range of the number of rows that the node can have emitted.
         scope: Data shared by all places in the saved state.
         fused: Earlier nodes that run in the same stage as ``node``, in stream order.
