@@ -58,7 +58,7 @@ def interrupts_after(
 
     A KeyboardInterrupt is raised immediately inside user functions, and when the user presses Ctrl-C a second time.
     A nested ``with`` block delays the interrupt even if a user function runs the block. A custom SIGINT handler, e.g.
-    the handler of a debugger, is not replaced. The function also works as a decorator.
+    the handler of a debugger, is not replaced. :func:`interrupts_after` also works as a decorator.
 
     Args:
         stop: Function that the signal handler calls, to make the block end soon. Nested ``with`` blocks ignore the

@@ -102,7 +102,7 @@ def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression
     """Determine the compression of a stream from the ``compression`` argument and its first bytes.
 
     ``"auto"`` detects the compression from magic numbers, unless the format recognizes its own uncompressed data. Magic
-    numbers alone are ambiguous: the length field of a TFRecord can look like a gzip header.
+    numbers alone are ambiguous, because the length field of a TFRecord can look like a gzip header.
     """
     if compression.lower() != "auto":
         return canonical(compression)
@@ -198,7 +198,7 @@ class RecordStream:
 
     @property
     def is_compressed(self) -> bool:
-        """True if the stream is compressed. The value is False before the compression is detected."""
+        """True if the stream is compressed. Before the compression is detected, the result is False."""
         return self._decompressor is not None
 
     @property
@@ -385,7 +385,7 @@ class RecordStream:
     def _gathered(self, pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
         """Join pieces into blocks of at most ``step.nbytes``, or of one larger piece.
 
-        Each block begins with free space.
+        Each joined block begins with free space for the framer.
 
         An empty piece yields an empty array. If iterating ``pieces`` raises an error, the earlier pieces are yielded
         before the error is raised.

@@ -71,7 +71,7 @@ class TextFormat:
     def refuses(self, kind: FileKind) -> bool:
         """Return True for every recognized file type, because no recognized type is text.
 
-        With ``encoding=None``, some types are accepted as raw bytes.
+        With ``encoding=None``, some recognized file types are accepted as raw bytes.
         """
         return self.encoding is not None or kind not in _READ_AS_BYTES
 

@@ -1,4 +1,4 @@
-"""Find the next TFRecords after damage. The run time is linear in the stream length, for any content.
+"""Find the next TFRecords after damage. The run time of this search is linear in the stream length, for any content.
 
 A *header* is a position where a length field matches its checksum. A record is *sound* if its payload matches its
 checksum. A record is *framed* if its payload is damaged, but another header or the end of the stream directly follows
@@ -7,7 +7,8 @@ depends only on the stream's content, not on block sizes.
 
 The parser finds all headers of a window at once. One pass computes the checksums of all payloads, which may overlap. If
 a window is too short for a decision, the next window is at least twice as large as the unprocessed bytes. The framer
-resumes only after at least half of the window was processed. Each byte is therefore read only a small number of times.
+resumes only after at least half of the window was processed. Each byte of the stream is therefore read only a small
+number of times.
 
 If the next record in sequence extends beyond the end of the stream, the framer reports this record when the stream
 ends.

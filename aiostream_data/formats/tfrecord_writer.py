@@ -117,7 +117,10 @@ class TFRecordWriter:
         self._pending.clear()
 
     def discard(self) -> None:
-        """Remove the unfinished file. Further calls, and calls after a successful close, have no effect."""
+        """Remove the unfinished file.
+
+        Repeated calls of :meth:`discard`, and calls after a successful close, have no effect.
+        """
         if self._phase is _Phase.CLOSED:
             return
         if self._phase is _Phase.OPEN:

@@ -46,7 +46,7 @@ def copier(backend: DeviceBackend) -> Copier:
 class HostCopies:
     """Adapter that copies host memory to uncommitted arrays on JAX's default device.
 
-    Each copy is complete when the call returns.
+    Each copy of an array is complete when the call that made the copy returns.
     """
 
     def copies(

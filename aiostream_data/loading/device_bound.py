@@ -37,7 +37,7 @@ class DeviceBound:
         device_slots: Number of slots on the device, and also on the host.
         slot_nbytes: Size of one slot in bytes, or None if the plan does not determine the size.
         taken_nbytes: Device memory in bytes of each batch that the consumer keeps outside the slots; 0 unless
-            ``handoff="copy"``. The value is None if the plan does not determine the size.
+            ``handoff="copy"``. If the plan does not determine the size, ``taken_nbytes`` is None.
         shared_nbytes: Size in bytes of the shared memory that subprocesses write. The shared memory may be page-locked,
             so that the device can copy directly from this memory.
         pageable: True if host slots may use pageable memory when the system refuses to page-lock memory.
@@ -59,7 +59,7 @@ class DeviceBound:
     def pinned_nbytes(self) -> int | None:
         """Size of the page-locked host memory in bytes; 0 without a GPU.
 
-        The value is None if the plan does not determine the size.
+        If the plan does not determine the slot size, the result is None.
         """
         if not self._pins:
             return 0

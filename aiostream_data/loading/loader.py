@@ -260,7 +260,7 @@ class Loader(Generic[T]):
     def last_ids(self) -> NDArray[np.int64] | None:
         """Row ids (split, ordinal) of the last element, as int64 of shape (rows, 2 or more).
 
-        The value is None before the first element, and between two groups of delivered elements.
+        The row ids are None before the first element, and between two groups of delivered elements.
         """
         self._check_process()
         ids = self._received.last_ids(self._left)
@@ -285,7 +285,7 @@ class Loader(Generic[T]):
 
         Raises:
             UnknownElementError: No element was received yet, or ``element`` is not the last received element. Older
-                elements cannot be identified: one object, such as a small integer, can occur in many rows.
+                elements cannot be identified, because one object, such as a small integer, can occur in many rows.
         """
         self._check_process()
         return self._received.origins(self._left, element)
@@ -360,8 +360,8 @@ class Loader(Generic[T]):
     def set_weights(self, weights: Weights, *, from_row: int | None = None) -> int:
         """Change the weights of a mixture from one row onward. Return the number of that row. Thread-safe.
 
-        The new weights apply from that row onward, including all later epochs. The result of :meth:`state_dict`
-        includes the change.
+        The new weights apply from that row onward, including all later epochs. The saved state from :meth:`state_dict`
+        includes the change of weights.
 
         Args:
             weights: One weight per dataset of the mixture. If the plan has several mixtures, pass a dict by dataset

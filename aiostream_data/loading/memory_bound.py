@@ -233,7 +233,10 @@ def _idle_nbytes(plan: Node, memory_limit: int) -> int:
 
 
 def _cached(plan: Node, shard_cache: ShardCache | None) -> LoaderPart:
-    """Return the memory of all shard caches. Each process of in_subprocess() that reads files has its own cache."""
+    """Return the memory of all shard caches.
+
+    Each process of in_subprocess() that reads files has its own shard cache.
+    """
     each = 0 if shard_cache is None else shard_cache.worst_nbytes()
     reading = [place for place in places_of(plan) if any(isinstance(node, ReadFiles) for node in walk(place))]
     caches = sum(place.workers for place in reading) + _reads_here(plan)

@@ -106,7 +106,7 @@ class Observation:
 
 
 def numbers_of(plan: Node) -> dict[Node, int]:
-    """Return the number of every node of a plan. The number of its node identifies a stage."""
+    """Return the number of every node of a plan. Each stage is identified by the number of its node."""
     return {node: number for number, node in enumerate(walk(plan))}
 
 

@@ -24,7 +24,8 @@ PARCELS_REMEMBERED = 64
 """Number of parcels (groups of elements) after which the engine discards history that no future state needs."""
 
 LAST_ELEMENT: Final = object()
-"""Default argument that means "the last received element". None is unsuitable, because an element may be None."""
+"""Default argument that means "the last received element". None is unsuitable as this default, because an element may
+be None."""
 
 
 class Received:

@@ -1,8 +1,8 @@
 """Format of a loader's saved state: its fields, checksum and parsing.
 
 A saved state contains a checksum that detects damaged files. The checksum does not protect against manipulation,
-because an attacker can compute a new checksum. Therefore the loader validates every value. This module checks the
-values of a state that can be checked without a plan; ``_engine/state_against_plan.py`` checks the others.
+because an attacker can compute a new checksum. Therefore the loader validates every value of a saved state. This module
+checks the values of a state that can be checked without a plan; ``_engine/state_against_plan.py`` checks the others.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ class Saved:
 
     @classmethod
     def _of_ranks(cls, states: Sequence[object]) -> Self:
-        """Merge the states of all ranks into one state. Its stream hash includes the rows of all ranks."""
+        """Merge the states of all ranks into one state.
+
+        The stream hash of the merged state includes the rows of all ranks.
+        """
         if not states:
             raise StateMismatchError(["the list of states is empty"])
         found = []

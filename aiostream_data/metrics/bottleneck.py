@@ -3,8 +3,8 @@
 How this works. Stages are connected by bounded queues. Stages after the slowest stage therefore wait for input, and
 stages before it wait for queue space. The search starts at the last stage, and moves from each stage to its input while
 the stage mostly waits for input. If a stage has several inputs, the search follows the input that waits least for queue
-space. The search may end at a source that did not wait for bytes, or while all cores are in use. In this case, the
-stage with the most CPU time is the limit: a reader without a core looks like a slow reader.
+space. The search may end at a source. If this source did not wait for bytes, or all cores are in use, the stage with
+the most CPU time is the limit. The reason is that a reader without a core looks like a slow reader.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class MeasuredChange:
     """A recommended option of a dataset method or of ``open()``.
 
     Attributes:
-        call: Name of the method: ``map``, ``from_tfrecord``, ``open``, ... The call ``in_subprocess`` must be added at
-            the end of the chain or before ``to_device``.
+        call: Name of the method: ``map``, ``from_tfrecord``, ``open``, ... Add the call ``in_subprocess`` at the end of
+            the chain or before ``to_device``.
         what: User function or files of the call; "" for ``open`` and ``in_subprocess``.
         option: Name of the argument.
         value: Recommended value of the argument.

@@ -68,8 +68,8 @@ TAKEN = 0.6
 
 MANY_FOR_A_CORE = 4
 HAS_GIL = 0.8
-"""With more than ``MANY_FOR_A_CORE`` threads per core, threads that the GIL limits mostly wait for the GIL. Such
-threads use or wait for a core for less than ``HAS_GIL`` of their time."""
+"""With more than ``MANY_FOR_A_CORE`` threads per core, threads that the GIL limits mostly wait for the GIL. A thread
+limited by the GIL uses or waits for a core for less than ``HAS_GIL`` of its time."""
 
 ENOUGH_LOOKS = 6
 """Minimum number of GIL probes for a result."""

@@ -115,7 +115,7 @@ class DeviceCopies:
     def host_copies(self) -> float:
         """Mean number of times that a byte of a batch is copied on the host.
 
-        The value is 1 if batches are built in their slots, or copied directly from memory shared with another process.
+        The mean is 1 if batches are built in their slots, or copied directly from memory shared with another process.
         """
         return 1.0 + self.rewritten_nbytes / max(1, self.written_nbytes + self.in_place_nbytes)
 

@@ -144,7 +144,7 @@ def snapshot(
 
     Args:
         stores: Counters of each store, by URL scheme.
-        until: Time (``perf_counter()``) of the consumer's last step. The value 0.0 selects the last delivery, or the
+        until: Time (``perf_counter()``) of the consumer's last step. ``until=0.0`` selects the last delivery, or the
             current time before the first delivery.
     """
     until = until or consumer.last_at or perf_counter()

@@ -69,7 +69,8 @@ class Case:
 
     Attributes:
         cause: Cause of the bottleneck, as in :class:`.bottleneck_result.Limit`.
-        node: Plan node of the stage, after rewriting. None for the consumer, and for data sets that a function creates.
+        node: Plan node of the stage, after rewriting. The node is None for the consumer, and for data sets that a
+            function creates.
         outer: The ``interleave()`` or ``flat_map()`` whose function created the stage's data set, or None.
         plan: The whole plan after rewriting.
         cpus: Number of cores available to the process.

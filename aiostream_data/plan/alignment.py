@@ -15,12 +15,12 @@ made."""
 def align(old: Sequence[T], new: Sequence[T], cost: Callable[[T, T], float]) -> list[tuple[int | None, int | None]]:
     """Return the cheapest pairing as ascending pairs (index in old, index in new).
 
-    None replaces the index of a missing partner.
+    A missing partner has the index None.
 
     Args:
         old, new: The sequences. Keep both sequences short, because time and memory grow with the product of their
             lengths.
-        cost: Function that returns the cost of pairing two entries, at least 0. The function is called for each
+        cost: Function that returns the cost of pairing two entries, at least 0. The cost function is called for each
             combination of an old and a new entry.
     """
     # least[i][j]: cost of pairing old[i:] with new[j:].

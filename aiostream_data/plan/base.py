@@ -159,7 +159,7 @@ TRANSPARENT: Final = (
 def keys_of(plan: Node) -> dict[Node, int]:
     """Assign a number (key) to every node of a plan.
 
-    The number seeds the node's random numbers and is part of the node's row ids.
+    The number of a node seeds its random numbers and is part of its row ids.
 
     Adding or removing a transparent node (see ``TRANSPARENT``) does not change the numbers of other nodes.
     """

@@ -25,8 +25,8 @@ class CostBatch(Operator):
 
     Attributes:
         max_cost: Maximum cost of a batch.
-        cost: Function that returns the cost of an element, or name of the leaf (array) whose length is the cost. None
-            selects the only leaf that has a length.
+        cost: Function that returns the cost of an element, or name of the leaf (array) whose length is the cost.
+            ``cost=None`` selects the only leaf that has a length.
         padded: If True, rows are padded. The cost of a batch is then its number of rows times its largest row cost. If
             False, rows are stacked as by ``batch``. The cost of a batch is then the sum of its row costs.
         padded_shapes, padding_values: Arguments from the user's call.

@@ -22,7 +22,7 @@ WIDEST_CALL: Final = 60
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
-    """Describe a plan as it will run, and its worst-case memory. The function sends no requests to stores.
+    """Describe a plan as it will run, and its worst-case memory. :func:`explain` sends no requests to stores.
 
     Args:
         memory_limit: Memory limit of the loader in bytes.

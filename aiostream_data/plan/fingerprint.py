@@ -1,8 +1,8 @@
 """Describe the settings of a plan that determine its rows and their order.
 
 Two plans with equal descriptions emit the same rows in the same order from the same shards. Descriptions leave out
-settings that affect only the speed: prefetch, concurrency, executors, devices and credentials. Descriptions also omit
-settings that may change at run time, such as the weights of a mixture.
+prefetch, concurrency, executors, devices and credentials, because these settings affect only the speed. Descriptions
+also omit settings that may change at run time, such as the weights of a mixture.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def describe_plan(node: Node) -> Description:
     """Return the description of a plan as the user wrote the plan, before any rewrite.
 
     The description is the same in every process. The description is also the same under every Python version, if the
-    source code of all functions is available. The call takes a few milliseconds, plus the time to hash in-memory data
-    (up to 64 MB per array). The call reads no files except the source files of functions.
+    source code of all functions is available. Describing a plan takes a few milliseconds, plus the time to hash
+    in-memory data (up to 64 MB per array). Describing a plan reads no files except the source files of functions.
     """
     found = arguments(node)
     if found is None:

@@ -3,12 +3,12 @@
 The identity of a function has three parts:
 
 - its name, ``module.qualname``;
-- its code: a hash of the source outline if the source code is available, otherwise a hash of the bytecode. Source
+- the code of the function: a hash of the source outline if the source is available, otherwise of the bytecode. Source
   outlines are equal under all Python versions. Bytecode is equal only within one minor version. The identity records
   whether the hash covers source or bytecode;
-- its values: defaults, closure variables, arguments of a ``partial``, and attributes of a callable object. Closure
-  variables that the function itself assigns are treated as state and ignored. For lists, dicts and other mutable
-  values, only the class is compared.
+- the values of the function: defaults, closure variables, arguments of a ``partial``, and attributes of a callable
+  object. Closure variables that the function itself assigns are treated as state and ignored. For lists, dicts and
+  other mutable values, only the class is compared.
 
 If a value is itself a function, the code of this function is included. The identity does not include functions that are
 called by global name.
@@ -70,7 +70,10 @@ def parse_identity(text: str) -> FunctionIdentity | None:
 
 
 def identify(function: Callable[..., Any]) -> FunctionIdentity:
-    """Compute the identity of any callable without calling it. The result does not depend on memory addresses."""
+    """Compute the identity of any callable without calling it.
+
+    The identity of a function does not depend on memory addresses.
+    """
     walk = _Walk()
     name = walk.callable(function)
     how = NOTHING if not walk.codes else BYTECODE if walk.has_bytecode else SOURCE

@@ -27,7 +27,7 @@ def gained_inputs(old: Chain, new: Chain) -> list[int] | None:
     """Count the new inputs of each mixture in the new plan, beginning with the innermost mixtures.
 
     Returns:
-        None if no mixture has a new input, or if other operators of the plans differ.
+        The counts, or None if no mixture has a new input or if other operators of the plans differ.
 
     Raises:
         StateMismatchError: A new input comes before an existing input.
@@ -45,7 +45,7 @@ def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | N
         known: Node numbers from the saved state, in order; None for the default numbers 0, 1, 2 ...
 
     Returns:
-        None if the plan in the saved state had a different number of nodes.
+        The numbers, or None if the plan in the saved state had a different number of nodes.
     """
     new = set(_nodes_gained(plan, gained))
     nodes = [node for node in walk(plan) if node.label not in TRANSPARENT]

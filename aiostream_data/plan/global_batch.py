@@ -31,7 +31,7 @@ def last_batch_size(plan: Description) -> str | None:
 def without_batch_size(plan: Description) -> Description:
     """Return a plan description without the size of the last ``batch``.
 
-    The result does not depend on the number of ranks.
+    The returned description does not depend on the number of ranks.
     """
     if plan["op"] == "batch":
         return {**plan, "args": {name: text for name, text in plan["args"].items() if name != SIZE}}

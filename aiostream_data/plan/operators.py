@@ -171,7 +171,7 @@ class Shuffle(SameElements):
     The node draws each row uniformly from a buffer of ``buffer_size`` rows.
 
     With buffer size AUTO, a rewrite replaces the buffer by a permutation of all rows, if the source supports
-    permutations. Otherwise, the node already emits rows while its buffer still grows.
+    permutations. Without such support, the shuffle buffer already emits rows while the buffer still grows.
 
     Attributes:
         spill: True to allow writing rows to a file in the temporary folder, or the path of another folder.
@@ -250,7 +250,7 @@ class Repeat(SameElements):
     def turns(self) -> int:
         """Number of input epochs for each epoch of this node.
 
-        The number makes the epoch numbers of the input unique.
+        The reserved epochs make the epoch numbers of the input unique.
         """
         return ENDLESS if self.count is None else self.count
 
@@ -334,7 +334,7 @@ class Prefetch(SameElements):
 class ToDevice(SameElements):
     """Node that copies batches to device memory, into a fixed number of reused memory slots.
 
-    This node is always the last operator of a plan.
+    A ``to_device`` node is always the last operator of a plan.
     """
 
     device: str

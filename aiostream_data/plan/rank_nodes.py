@@ -39,7 +39,7 @@ class MarkPadding(Operator):
     """Node that adds a flag to each element of its input: True for data, False for padding.
 
     Attributes:
-        batches: True if elements are batches. Each batch then gets one flag per row.
+        batches: True if elements are batches. If elements are batches, each batch gets one flag per row.
     """
 
     batches: bool = False
@@ -73,8 +73,8 @@ class EqualRows(SameElements):
 class Agree(SameElements):
     """Node that ends its input at the same time on all ranks.
 
-    With ``tail="drop"``, all ranks stop when one rank has no more elements. Otherwise, ranks without more elements
-    repeat their last elements until all ranks are finished.
+    With ``tail="drop"``, all ranks stop when one rank has no more elements. With other values of ``tail``, ranks
+    without more elements repeat their last elements until all ranks are finished.
 
     Attributes:
         consensus: Function that returns True only if all ranks called it with the argument True.

@@ -91,7 +91,7 @@ def _with_input(node: Node, change: Change) -> Node:
 def shared_nodes(plan: Node) -> frozenset[Node]:
     """Return the nodes whose output rows are divided among the ranks.
 
-    The function also accepts the plan of a single rank.
+    :func:`shared_nodes` also accepts the plan of a single rank.
     """
     found: list[Node] = []
 

@@ -56,7 +56,7 @@ def check_enough_files(files: int, share: tuple[int, int] | None) -> None:
         share: Pair (number, count) of the rank's share, or None if the ranks do not share the files.
 
     Raises:
-        RankError: The number of files is smaller than the number of shares.
+        RankError: The number of files is smaller than the number of ranks that share the files.
     """
     if share is not None and files < share[1]:
         raise too_few(files, "file", share[1])

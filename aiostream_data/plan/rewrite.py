@@ -1,4 +1,4 @@
-"""Rewrite a plan so that it runs faster. Its elements, their order and its errors do not change.
+"""Rewrite a plan so that it runs faster. The elements of the plan, their order and the errors do not change.
 
 One exception is ``shuffle()`` without a buffer size: the rewritten plan defines its order.
 """

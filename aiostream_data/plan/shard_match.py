@@ -28,10 +28,11 @@ class ShardMatch:
     """Mapping from an old to a new shard list.
 
     Attributes:
-        places: Index of each old shard in the new list, or ``GONE`` if the new list lacks the shard. None if the new
-            list begins with the old list.
+        places: Index of each old shard in the new list, or ``GONE`` if the new list lacks the shard. ``places`` is None
+            if the new list begins with the old list.
         fresh: Number of new shards.
-        replaced: Indices of old shards whose content changed. None if some content changed but the shards are unknown.
+        replaced: Indices of old shards whose content changed. ``replaced`` is None if some shards changed but it is
+            unknown which shards.
     """
 
     places: tuple[int, ...] | None

@@ -1,8 +1,8 @@
 """Compute the outline of a function: its source code without layout. The outline is equal under all Python versions.
 
 The outline ignores comments, blank lines, quotes, annotations, docstrings and all code outside the function. The
-function is located in its source file by its first line number. If several lambdas are on one line, the column numbers
-of their instructions distinguish them.
+function is found in its source file by the number of its first line. If several lambdas are on one line, the column
+numbers of their instructions distinguish them.
 """
 
 from __future__ import annotations

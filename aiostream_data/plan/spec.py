@@ -22,8 +22,8 @@ class ArraySpec:
     """Shape and dtype of one leaf (array) of an element.
 
     Attributes:
-        shape: Tuple with the length of each axis, or None for axes of varying length. None instead of a tuple means
-            that the shape is unknown.
+        shape: Tuple with the length of each axis, or None for axes of varying length. If the shape is unknown,
+            ``shape`` is None instead of a tuple.
         dtype: NumPy dtype; ``object`` for bytes and str; None if unknown.
         ragged: True if the rows of a batch have different lengths (a RaggedArray).
 

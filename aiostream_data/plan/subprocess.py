@@ -17,7 +17,8 @@ from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.written import function_name
 
 SHARE: Final = 0.75
-"""Fraction of the memory limit for all separate processes of a plan together. Each process gets an equal part."""
+"""Fraction of the memory limit for all separate processes of a plan together. Each separate process gets an equal part
+of the memory limit."""
 
 
 MOST_WORKERS: Final = 1024

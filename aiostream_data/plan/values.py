@@ -155,7 +155,7 @@ def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
 def array_text(array: NDArray[Any]) -> str:
     """Describe an array by dtype, shape and a content hash of 16 hex digits.
 
-    The result does not depend on the memory layout.
+    The description of an array does not depend on its memory layout.
 
     Large arrays (above :data:`MAX_HASHED_NBYTES`, or more than 65,536 objects) are sampled, so a change of a single
     value may be missed. The samples are 4,096 evenly spaced runs of 256 values, or 65,536 objects.

@@ -21,10 +21,10 @@ Axes: TypeAlias = tuple[int | None, ...]
 TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]
 
 SEGMENTS: Final = "segment_ids"
-"""Name of an int32 leaf of packed rows: 1 for values of the first element, 2 for the second ..., 0 for padding."""
+"""Name of an int32 array in packed rows: 1 for values of the first element, 2 for the second ..., 0 for padding."""
 
 POSITIONS: Final = "positions"
-"""Name of an int32 leaf of packed rows: position of each value in its element, from 0; also 0 for padding."""
+"""Name of an int32 array in packed rows: position of each value in its element, from 0; also 0 for padding."""
 
 VALUES: Final = "values"
 """Dict key in a packed row, used if the packed elements are not dicts."""
@@ -209,7 +209,10 @@ def is_unknown(spec: Spec) -> bool:
 
 
 def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
-    """Return the spec of a leaf in batches of ``rows`` rows, padded to ``shape``. None pads to the longest row."""
+    """Return the spec of a leaf in batches of ``rows`` rows, padded to ``shape``.
+
+    If ``shape`` is None, rows are padded to the longest row.
+    """
     if shape is None and leaf.shape is None:
         return ArraySpec(None, leaf.dtype)
     known: Axes = leaf.shape if leaf.shape is not None else (None,) * len(shape)

@@ -1,4 +1,6 @@
-"""Find the position in a plan where workers share the rows. The overall order equals that of a single process.
+"""Find the position in a plan where workers share the rows.
+
+The overall row order of all workers equals the order of a single process.
 
 Workers are the processes of ``in_subprocess``, or the worker processes of PyTorch's DataLoader.
 
