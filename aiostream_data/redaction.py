@@ -30,7 +30,7 @@ _HARMLESS_OPTION: Final = re.compile(
     r"yes|no|on|off|true|false|auto|default|none|path|virtual|plain|library|s3|s3v4|all|bytes|readahead|read_only|read_write|full_control"
     r"|requester|adaptive|standard|legacy|[a-z]{2,12}(-[a-z]{2,12}){1,2}-?\d{1,2}"  # a region
 )
-"""Option values that error messages may show."""
+"""Pattern of harmless option values, which error messages may show."""
 
 
 def shown_option(value: object) -> str:

@@ -51,7 +51,8 @@ _HARMLESS_VALUES: Final = {
     "x-amz-signedheaders": re.compile("host"),
     "x-goog-signedheaders": re.compile("host"),
 }
-"""Pattern of the harmless values of each query parameter, which may be shown. Keys are in lower case."""
+"""Pattern of the harmless values of each query parameter, which may be shown. The names of parameters are in lower
+case."""
 
 _IN_PATH: Final = re.compile(
     r"/(hdn[a-z]{2}|token|access_token|signature|sig|sas|hmac|jwt|password|pwd|secret|auth|session|ticket)"
@@ -102,7 +103,7 @@ def is_mistyped(text: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """Return True if no part of a URL or path can be a secret. Most URLs pass this fast check."""
+    """Return True if no part of a URL or path can be a secret. This check is fast, and most URLs pass it."""
     return _PLAIN.fullmatch(text) is not None
 
 
@@ -135,7 +136,7 @@ def links_of(url: str) -> list[str]:
     """Split a chained URL into its links (each begins with ``scheme://``) and the texts before and between the links.
 
     Entries with odd indices are links: ``a::http://x::s3://y`` is ``["a::", "http://x", "::", "s3://y", ""]``.
-    Malformed URLs also count as links, e.g. ``https:/host/x?token=...`` or ``//user:password@host/x``.
+    Malformed URLs such as ``https:/host/x?token=...`` or ``//user:password@host/x`` also count as links.
     """
     url = _MISTYPED.sub(r"\1://", url)
     if _SCHEME.match(url) and url.count("://") == 1:  # fast path for a URL with a single link
@@ -256,7 +257,10 @@ def _safe_url_in_text(found: re.Match[str]) -> str:
 
 @cache
 def _named_secret() -> re.Pattern[str]:
-    """Compile the pattern on first use. Compiling takes milliseconds, and most programs never print an error."""
+    """Compile the pattern of secrets with a name on first use.
+
+    Compiling takes milliseconds, and most programs never print an error.
+    """
     return re.compile(_NAMED_SECRET, re.IGNORECASE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Validation of saved states, value by value.
+"""Validate each value of a saved state.
 
 A saved state comes from a file and is not trusted. Every module that writes a part of a state also validates this part.
 These modules read fields, lists and numbers of a state through the class :class:`Part`. The first invalid value raises
@@ -38,7 +38,7 @@ class Part:
     """One value inside a state.
 
     Attributes:
-        value: The value, not yet validated.
+        value: The value, which is not validated yet.
         path: Location of the value as a Python expression, e.g. ``state["position"]["input"]``.
     """
 
@@ -154,7 +154,10 @@ def naming(name: str) -> Iterator[None]:
 
 
 def path_of(root: Any, value: Any, path: str) -> str | None:
-    """Return the path of the object ``value`` inside ``root``, or None if missing. Objects are compared by identity."""
+    """Return the path of the object ``value`` inside ``root``, or None if missing.
+
+    The function compares objects by identity.
+    """
     pending = [(root, path)]
     while pending:
         found, where = pending.pop()

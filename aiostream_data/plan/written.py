@@ -14,11 +14,11 @@ from aiostream_data.arguments import shown
 _PACKAGE: Final = __name__.partition(".")[0]
 
 _MACHINERY: Final = frozenset({"asyncio", "concurrent", "contextlib", "threading"})
-"""Standard modules that start threads and tasks. A plan node created in such a thread has no line of user code."""
+"""Standard modules that start threads and tasks. Plan nodes created in such threads have no line of user code."""
 
 
 class SourceLine(NamedTuple):
-    """A source line, printed as ``train.py:41``. Paths of files inside the working directory are relative."""
+    """A line of source code, printed as ``train.py:41``. Paths of files inside the working directory are relative."""
 
     file: str
     line: int
@@ -80,7 +80,7 @@ def call_arguments(*given: object, **by_name: tuple[object, object]) -> str:
 
     Args:
         given: Positional arguments.
-        by_name: (value, default) of each keyword argument. Arguments that equal their default are omitted.
+        by_name: Pair (value, default) for each keyword argument. Arguments that equal their default are omitted.
     """
     differing = {
         name: value

@@ -21,7 +21,7 @@ class Launcher:
     Attributes:
         rank, world_size: Names of the variables for the rank and for the world size.
         sets_halves: True if the launcher may set only one of the two variables, as SLURM does in a batch script. A
-            single variable of this launcher is ignored.
+            single variable is then ignored instead of raising an error.
     """
 
     rank: str
@@ -88,7 +88,7 @@ def agreed(found: list[Ranks]) -> Ranks | None:
     """Return the common rank and world size in ``found``; None for an empty list.
 
     Raises:
-        RankError: Two entries differ. The message names the sources of both entries.
+        RankError: Two entries have different ranks. The error message names the sources of both ranks.
     """
     for other in found[1:]:
         first = found[0]

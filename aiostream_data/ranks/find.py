@@ -20,10 +20,11 @@ def find_ranks(
     """Detect the rank of this process.
 
     The search starts with torch.distributed, JAX and Ray Train, if these libraries are loaded and initialized. Then the
-    function reads the environment variables of torchrun, JAX, Open MPI, PMI and SLURM. The default is rank 0 of 1.
+    function reads the environment variables of torchrun, JAX, Open MPI, PMI and SLURM. If no rank is found, the result
+    is rank 0 of 1.
 
     Args:
-        environ: Environment variables. Default: the variables of this process.
+        environ: Environment variables; by default, the variables of this process.
         modules: Loaded Python modules by name. Default: ``sys.modules``.
         replicate: Number of consecutive ranks that get the same rows.
 
@@ -37,7 +38,9 @@ def find_ranks(
 
 
 def choose_ranks(rank: int | None, world_size: int | None, replicate: int = 1) -> Ranks:
-    """Convert the arguments of ``open(rank=, world_size=)`` to ranks. If both arguments are None, detect the rank.
+    """Convert the arguments of ``open(rank=, world_size=)`` to ranks.
+
+    If ``rank`` and ``world_size`` are None, detect the rank.
 
     A detected rank is printed to stderr once per process.
 

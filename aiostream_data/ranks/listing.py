@@ -21,7 +21,7 @@ class ListOnce:
     """Listing of shards by one rank on behalf of all ranks.
 
     Attributes:
-        lists: True on the rank that lists.
+        lists: True on the rank that lists the shards.
         broadcast: Function that sends the shard list to the other ranks.
     """
 

@@ -1,4 +1,4 @@
-"""Worker processes of PyTorch's DataLoader. All workers of a rank share the elements of their rank."""
+"""Detect worker processes of PyTorch's DataLoader. All workers of a rank share the elements of their rank."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def choose_workers(
     world_size: int | None = None,
     shards: Iterable[tuple[int, int]] = (),
 ) -> LoaderWorkers:
-    """Convert the argument ``open(worker=)`` to :class:`LoaderWorkers`. If the argument is None, detect the worker.
+    """Convert the argument ``open(worker=)`` to :class:`LoaderWorkers`. If ``worker`` is None, detect the worker.
 
     Args:
-        worker: (number, count) of workers, or None.
+        worker: Pair (number of this worker, count of workers), or None.
         rank, world_size: Arguments of ``open``.
         shards: (number of parts, part) for every ``shard()`` in the plan.
 

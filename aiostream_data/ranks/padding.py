@@ -46,12 +46,15 @@ def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
 
 
 def without_padding(ids: RowIds) -> RowIds:
-    """Remove the padding mark from ids. The id of a padding row becomes equal to the id of the repeated row."""
+    """Remove the mark of padding rows from row ids.
+
+    The id of a padding row becomes equal to the id of the repeated row.
+    """
     return ids.without_pair(where=padding_rows(ids))
 
 
 def batches_without_padding(lineage: Lineage) -> Lineage:
-    """Remove the padding mark from the rows of batches."""
+    """Remove the mark of padding rows from the row ids of batches."""
     made_of = [_with_ids(entry, without_padding) for entry in lineage.made_of or ()]
     return Lineage(lineage.ids, made_of or None)
 
@@ -68,7 +71,10 @@ def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
 
 
 def _with_ids(rows: MadeOf | None, change: Callable[[RowIds], RowIds]) -> MadeOf | None:
-    """Apply ``change`` to the row ids of a batch. An entry of an element that is not a batch stays unchanged."""
+    """Apply the function ``change`` to the row ids of a batch.
+
+    An entry of an element that is not a batch stays unchanged.
+    """
     if rows is None or is_single(rows):
         return rows
     return type(rows)(change(rows.ids), rows.made_of) if isinstance(rows, Lineage) else change(rows)

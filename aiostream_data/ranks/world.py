@@ -30,7 +30,7 @@ class Ranks:
         rank: Number of this process, from 0.
         world_size: Number of processes.
         replicate: Number of consecutive ranks that get the same rows, e.g. the size of a tensor-parallel group.
-        source: Origin of ``rank`` and ``world_size`` for messages, e.g. "torch.distributed".
+        source: Origin of ``rank`` and ``world_size``, for messages (such as "torch.distributed").
 
     Raises:
         PlanError: A number is out of range, or ``replicate`` does not divide ``world_size``.
@@ -116,12 +116,15 @@ class Sharing:
 
     @property
     def row_tail(self) -> Tail:
-        """Tail rule for policy "row"."""
+        """Rule for the last rows with policy "row": ``tail``, or "drop" by default."""
         return self.tail or "drop"
 
 
 def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
-    """Return the number of rows per rank when ``world_size`` ranks share ``rows``. The number is equal on all ranks."""
+    """Return the number of rows per rank when ``world_size`` ranks share ``rows``.
+
+    All ranks have equal numbers of rows.
+    """
     return rows // world_size if tail == "drop" else -(-rows // world_size)
 
 

@@ -37,7 +37,10 @@ _EXACT_IN_A_FLOAT: Final = 1 << 53
 
 
 class NoNumpyFormError(TypeError):
-    """Error for a value that cannot be converted to NumPy without loss. Its message has the reason and a remedy."""
+    """Error for a value that cannot be converted to NumPy without loss.
+
+    The message explains the reason and a remedy.
+    """
 
 
 class _Foreign(NamedTuple):
@@ -61,8 +64,8 @@ def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
 
     Args:
         value: Any value.
-        explicit: True if the user passed the value as an array. The function then calls ``__array__`` of unknown
-            classes.
+        explicit: True if the user passed the value as an array. In this case, ``__array__`` of unknown classes is
+            called.
 
     Returns:
         The array. None for text and other objects, for lists of such objects, and for an int with more than 64 bits.
@@ -103,7 +106,7 @@ def numbers_array(values: Sequence[Any], kinds: AbstractSet[Any]) -> NDArray[Any
 
     Args:
         values: The numbers.
-        kinds: Classes of the numbers.
+        kinds: Classes of the objects in ``values``.
     """
     array = np.asarray(values)
     if array.dtype.kind not in "fc":

@@ -22,8 +22,8 @@ class Lineage:
 
     Attributes:
         ids: Ids of the rows.
-        made_of: For each row, the rows from which it was made, or None if the row's id is sufficient. None instead of a
-            list in which all entries are None.
+        made_of: For each row, the rows that were combined to it, or None if the row's id is sufficient. The attribute
+            is None if no row has an entry.
     """
 
     ids: RowIds
@@ -87,7 +87,7 @@ MadeOf: TypeAlias = RowIds | Lineage
 def is_single(made_of: MadeOf | None) -> bool:
     """Return True if an element is a single row, not a combination of rows.
 
-    For a ``zip()`` row, test the first input.
+    For a row of ``zip()``, test only the first input.
     """
     if isinstance(made_of, Beside):
         return is_single(made_of.of(0))
@@ -115,7 +115,8 @@ def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
 def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
     """Return the ids of the ``size`` rows that one element splits into.
 
-    If the element combines exactly ``size`` rows, return the ids of these rows. Else repeat the id of the element.
+    If the element combines exactly ``size`` rows, return the ids of these rows. Otherwise repeat the id of the element
+    ``size`` times.
 
     Args:
         ids: Id of the element (one row).

@@ -48,7 +48,7 @@ class Origin:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Create an origin from the result of :meth:`as_dict`.
+        """Create an origin from a dict returned by :meth:`as_dict`.
 
         Raises:
             PlanError: The keys of the dict differ from the keys that :meth:`as_dict` returns.

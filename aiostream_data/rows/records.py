@@ -1,11 +1,11 @@
 """Data types of the pipeline: shards, byte ranges, and chunks of rows.
 
-A chunk is a run of consecutive elements. A chunk has one of two classes:
+A chunk is a sequence of consecutive elements. A chunk is an instance of one of these two classes:
 
-* :class:`Columns`: the structure of an element, and one column per leaf. The first axis of a column is the row. A
-  column is a NumPy array, or a :class:`VarColumn` if rows differ in length. Records that are not parsed yet are stored
-  in one ``bytes`` column (buffer, starts and lengths).
-* :class:`Items`: a Python list, for results of user functions.
+* :class:`Columns`: the structure of an element, and one column per leaf. The first axis of a column is the row number.
+  A column is a NumPy array, or a :class:`VarColumn` if rows differ in length. Records that are not parsed yet are
+  stored in one ``bytes`` column (buffer, starts and lengths).
+* :class:`Items`: a Python list of elements, used for the results of user functions.
 
 Each chunk has ``ids``, with one row id per row. A row id identifies the source row of an element. Operators that
 combine rows extend the ids (:mod:`aiostream_data.rows.lineage`). For an element that combines several rows, such as a
@@ -97,7 +97,7 @@ class VarColumn:
         return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
 
     def take(self, rows: NDArray[np.int64]) -> VarColumn:
-        """Return the rows with the numbers ``rows``. The result shares the array of values."""
+        """Return the rows with the numbers ``rows``. The result and this column share the array of values."""
         return VarColumn(self.values, self.starts[rows], self.lengths[rows], self.kind)
 
     def compact(self) -> VarColumn:
@@ -145,7 +145,7 @@ def column_elements(column: Column) -> list[Any]:
     """Return the rows of a column as the Python objects that user functions receive.
 
     int64, float64 and bool scalars become Python int, float and bool, which convert back to the same dtype. Scalars of
-    other dtypes become NumPy scalars. Rows that are arrays become views of the column.
+    other dtypes become NumPy scalars. Rows that are arrays become views of the column's memory.
     """
     if isinstance(column, VarColumn):
         return column.elements()
@@ -187,7 +187,7 @@ class Columns:
     def take(self, rows: NDArray[np.int64]) -> Columns:
         """Return the rows with the numbers ``rows``, in this order.
 
-        Copy dense columns; share values of variable columns.
+        Dense columns are copied. Variable columns are not.
         """
         leaves = tuple(
             leaf.take(rows) if isinstance(leaf, VarColumn) else _native.take_rows(leaf, rows) for leaf in self.leaves

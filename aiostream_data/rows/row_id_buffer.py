@@ -12,7 +12,7 @@ class RowIdBuffer:
     """Row ids in numbered slots. Methods copy ids into the buffer and out of the buffer.
 
     Args:
-        max_slots: Maximum number of slots.
+        max_slots: Maximum number of row ids in the buffer.
     """
 
     def __init__(self, max_slots: int) -> None:

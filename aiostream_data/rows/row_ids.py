@@ -37,10 +37,11 @@ CACHED: Final = 6
 
 SPLIT_BITS: Final = 40
 SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
-"""Mask of the low bits of a split number. The high bits are the number of the namespace (see ``origins.py``)."""
+"""Mask of the low bits of a split number, which count within a namespace. The high bits are the number of the namespace
+(see ``origins.py``)."""
 
 _UNUSED: Final = -1
-"""Padding value of unused columns to the right of an id. Valid split numbers are never negative."""
+"""Padding value of unused columns to the right of an id. Valid numbers are at least 0."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -118,7 +119,7 @@ class RowIds:
 
     @staticmethod
     def concat(parts: Sequence[RowIds]) -> RowIds:
-        """Concatenate ids. A single part is returned without a copy."""
+        """Concatenate ids. If ``parts`` has one entry, this entry is returned without a copy."""
         if len(parts) == 1:
             return parts[0]
         return RowIds(np.concatenate(_alike(parts))) if parts else RowIds.none()
@@ -222,7 +223,7 @@ class RowIds:
         return [(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True) if a != _UNUSED]
 
     def source_pairs(self) -> Numbers | None:
-        """Return (split, ordinal) of each row, int64 of shape (rows, 2). Return None if an operator added pairs."""
+        """Return (split, ordinal) of each row, int64 of shape (rows, 2). Return None if an id has more pairs."""
         return self._pairs if self._pairs.shape[1] == 2 else None
 
     def padded(self, min_width: int = 2) -> Numbers:
@@ -354,7 +355,7 @@ def _alike(parts: Sequence[RowIds]) -> list[Numbers]:
 
 
 def _widened(columns: Numbers, width: int) -> Numbers:
-    """Return a copy with ``width`` columns. Existing columns after ``width`` must be unused."""
+    """Return a copy with ``width`` columns. Columns after ``width`` must be unused in ``columns``."""
     wide = np.full((len(columns), width), _UNUSED, np.int64)
     common = min(width, columns.shape[1])
     wide[:, :common] = columns[:, :common]

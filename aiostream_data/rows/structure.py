@@ -57,7 +57,7 @@ class Structure:
         return found
 
     def flatten(self, element: Any) -> list[Any]:
-        """Return the leaves of ``element``. The element must have this structure.
+        """Return the leaves of ``element``. ``element`` must have this structure.
 
         Raises:
             StructureError: The element has a different structure.
@@ -198,7 +198,7 @@ LEAF = Structure("leaf")
 
 
 def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -> Any:
-    """Create a dataclass object with the given fields. As in unpickling, ``__init__`` is not called."""
+    """Create a dataclass object with the given fields. As in unpickling, the method ``__init__`` is not called."""
     try:
         made = object.__new__(cls)
     except TypeError:  # for example, a dataclass that is also an exception
@@ -209,7 +209,7 @@ def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -
 
 
 def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
-    """Return the structure of ``element``. Structures with different orders of dict keys differ.
+    """Return the structure of ``element``. Two structures whose dict keys have different orders are not equal.
 
     Args:
         element: Any element.

@@ -2,9 +2,9 @@
 
 As in TCP, the limit doubles with every round of answers until its first reduction. Then the limit grows by one per
 round of answers. A throttling answer halves the limit. A store often slows down before it throttles, so slow answers
-reduce the
-limit by a tenth. The limit is reduced at most once per round of answers. This module does no I/O and reads no clock,
-because callers pass all times.
+reduce the limit by a tenth. The limit is reduced at most once per round of answers. This module does no I/O and reads
+no clock, because callers pass all times.
+
 References: Chiu and Jain (1989), Jacobson (1988).
 """
 

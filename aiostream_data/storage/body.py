@@ -48,7 +48,10 @@ class SizedReader(Protocol):
 
 
 def ends_there(shard: ShardRef, start: int, nbytes: int) -> bool:
-    """Return True if a range ends at the object's last byte. A response body must then end with the range."""
+    """Return True if a range ends at the object's last byte.
+
+    In this case, the response body must end with the range.
+    """
     return start + nbytes == shard.nbytes
 
 
@@ -125,7 +128,10 @@ def check_version(url: str, known: str, found: str) -> None:
 
 
 def _check_size(url: str, known_nbytes: int | None, told_nbytes: int | None) -> None:
-    """Raise WrongAnswerError if the answer reports a different object size. The object was probably replaced."""
+    """Raise WrongAnswerError if the answer reports a different object size.
+
+    In this case, the object was probably replaced.
+    """
     if known_nbytes is not None and told_nbytes is not None and known_nbytes != told_nbytes:
         raise _other_size(url, known_nbytes, told_nbytes)
 

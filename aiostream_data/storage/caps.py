@@ -38,7 +38,7 @@ class Caps:
 def take_cap_options(options: MutableMapping[str, Any]) -> Caps:
     """Remove ``max_requests_per_second`` and ``max_bytes_per_second`` from ``storage_options`` and return the limits.
 
-    ``max_connections`` is read but stays in the options.
+    The option ``max_connections`` is also read, but stays in ``storage_options``.
 
     Raises:
         PlanError: A limit is not a positive number, or ``max_connections`` is not a positive integer.

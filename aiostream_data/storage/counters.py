@@ -37,16 +37,16 @@ class StorageCounters:
             credentials.
         waits: Requests delayed by the store's concurrency limit or the user's limits.
         wait_s: Total delay of the requests counted in ``waits``, in seconds.
-        first_byte_s: Sum of the seconds from each read request to the first byte of its answer. Counted for S3, GCS and
+        first_byte_s: Sum of the seconds from each read request to the first byte of its answer. This time is counted
+            for S3, GCS and HTTP stores only.
+        body_s: Sum of the seconds from the first to the last byte of each answer. This time is counted for S3, GCS and
             HTTP stores only.
-        body_s: Sum of the seconds from the first to the last byte of each answer. Counted for S3, GCS and HTTP stores
-            only.
         disk_wait_s: Total seconds that reads of local files waited for the file system. Reads from the page cache are
             not counted.
         verified: Objects whose bytes matched the store's checksum.
         mismatches: Reads whose bytes did not match the store's checksum.
         cache_hits: Reads answered completely by the shard cache.
-        cache_misses: Reads for which the shard cache lacked bytes.
+        cache_misses: Reads for which some or all bytes were missing in the shard cache.
         cache_nbytes: Bytes read from the shard cache.
         cache_kept_nbytes: Bytes written to the shard cache.
         cache_evictions: Pieces removed from the shard cache to make room.

@@ -1,8 +1,8 @@
 """Time limit for one call to a store, including all attempts, pauses and transfers.
 
-When the time limit passes, the task of the call is cancelled, as in :func:`asyncio.timeout`. The limited block then
-swallows the cancellation. One event-loop timer serves all calls of a store. The limit is paused while a request waits
-for the rate limits set by the user.
+When the time limit passes, the task of the call is cancelled, as in :func:`asyncio.timeout`. At the end of the limited
+block, the cancellation is suppressed. One event-loop timer serves all calls of a store. The limit is paused while a
+request waits for the rate limits set by the user.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Deadline:
         limit_s: Time limit in seconds, or None for no limit.
 
     Attributes:
-        passed: True if the time limit ended the block. In this case, execution continues after the ``with`` statement.
+        passed: True if the time limit ended the block. After a time-out, execution continues after the ``with``
+            statement.
     """
 
     __slots__ = ("_alarms", "_before", "_left_s", "_outer", "_task", "_was_due", "passed")
@@ -64,18 +65,18 @@ class Deadline:
         return self.passed
 
     def is_due(self) -> None:
-        """Cancel the task of the call."""
+        """Cancel the task, because the time limit has passed."""
         assert self._task is not None
         self._was_due = True
         self._task.cancel()
 
     def pause(self) -> None:
-        """Stop counting the time until :meth:`resume` is called."""
+        """Stop the countdown of the time limit until :meth:`resume` is called."""
         self._left_s = self.left_s
         self._alarms.take_back(self)
 
     def resume(self) -> None:
-        """Continue counting the time after :meth:`pause`."""
+        """Continue the countdown of the time limit after :meth:`pause`."""
         assert self._left_s is not None
         if not self._was_due:
             self._alarms.set(self._left_s, self)

@@ -31,7 +31,7 @@ class FsspecStore:
 
     Args:
         scheme: Name of the protocol in fsspec.
-        options: Arguments for the file system's constructor.
+        options: Arguments for the constructor of the fsspec file system.
     """
 
     def __init__(self, scheme: str, options: StoreOptions, run_blocking: RunBlocking) -> None:

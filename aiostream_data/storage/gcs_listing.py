@@ -33,7 +33,7 @@ def parse_json(url: str, text: bytes) -> dict[str, Any]:
 
 
 def entry_of(url: str, told: Any) -> ListedKey:
-    """Parse the metadata of one object.
+    """Parse the metadata of one object in Google Cloud Storage.
 
     Raises:
         WrongAnswerError: A field is missing or has a wrong type.
@@ -44,10 +44,10 @@ def entry_of(url: str, told: Any) -> ListedKey:
 
 
 def page_of(url: str, answer: Mapping[str, Any]) -> Page:
-    """Parse one page of a listing.
+    """Parse one page of a Google Cloud Storage listing.
 
     Raises:
-        WrongAnswerError: The answer is not a listing.
+        WrongAnswerError: The answer is not a valid page of a listing.
     """
     items, prefixes, token = answer.get("items", []), answer.get("prefixes", []), answer.get("nextPageToken") or ""
     is_known = not answer or bool(_KEYS & set(answer))  # the answer may be empty if no object matches

@@ -53,7 +53,7 @@ class Hedging:
 
     Attributes:
         delivered: Bytes returned to callers.
-        doubled: Bytes requested a second time, in second requests.
+        doubled: Bytes requested by second requests.
         begun: Second requests sent.
         won: Second requests that were answered before the first request.
     """

@@ -31,7 +31,7 @@ class HedgingStore:
     is released as soon as one of the two requests is answered.
 
     Attributes:
-        room: Reserves memory for the second buffer. If memory is full, no second request is sent.
+        room: Reserves memory for the second buffer. If the reservation fails, no second request is sent.
         counters: Counters of the store, to which second requests are added.
     """
 

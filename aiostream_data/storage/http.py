@@ -59,7 +59,7 @@ class HttpStore:
     - ``max_connections``: limit on concurrent requests.
     - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses aiohttp. ``"auto"`` uses
       the built-in client if it supports the request.
-    - ``client_kwargs``: arguments for ``aiohttp.ClientSession``. With ``reader="auto"``, such arguments select aiohttp.
+    - ``client_kwargs``: arguments for ``aiohttp.ClientSession``. With ``"auto"``, this option selects aiohttp.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -219,7 +219,9 @@ def open_session(options: StoreOptions) -> aiohttp.ClientSession:
 
 
 def _with_secrets(settings: dict[str, Any]) -> dict[str, str]:
-    """Remove ``auth`` and ``cookies`` from the session settings. Return the session's headers with these secrets.
+    """Remove ``auth`` and ``cookies`` from the session settings.
+
+    Return the session's headers, to which ``auth`` and ``cookies`` are added.
 
     aiohttp would send ``auth`` and ``cookies`` to the target of every redirect. The redirect guard removes headers that
     contain secrets.

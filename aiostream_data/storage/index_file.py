@@ -190,7 +190,7 @@ def _resolved(index_url: str, number: int, url: str) -> str:
     """Return the absolute URL of a shard.
 
     Raises:
-        IndexFileError: The index must not contain this URL.
+        IndexFileError: An index at ``index_url`` must not contain the URL ``url``.
     """
     if not url or not _is_printable(url):
         raise IndexFileError(safe_url(index_url), number, "url is empty or contains control characters")

@@ -33,7 +33,7 @@ class PageRequest(NamedTuple):
     """Request for one page of a listing.
 
     Attributes:
-        prefix: Prefix of the keys to list.
+        prefix: Prefix of the object keys to list.
         folded: If a key has a ``/`` after the prefix, return only its directory: the text up to and including this
             ``/``.
         most: Maximum number of keys in the page.
@@ -47,7 +47,10 @@ class PageRequest(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of a listing. The continuation ``token`` requests the next page and is "" in the last page."""
+    """One page of a listing of object keys.
+
+    The continuation ``token`` requests the next page and is "" in the last page.
+    """
 
     entries: list[ListedKey]
     directories: list[str]

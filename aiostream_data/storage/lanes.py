@@ -30,7 +30,7 @@ class Lane:
     """Request limiter for one host or bucket prefix, and the range size learned from its answers. Thread-safe.
 
     Attributes:
-        aimd: Limit on concurrent requests.
+        aimd: Adaptive limit on concurrent requests.
         parts: Recommended range size.
         in_flight: Number of requests in flight.
     """

@@ -19,7 +19,7 @@ NAMED_FILES: Final = 5
 """Number of existing files in the folder that the message of a NoMatchError lists."""
 
 LISTED_FILES: Final = 10_000
-"""Maximum number of directory entries read for a NoMatchError message. A folder may contain millions."""
+"""Maximum number of directory entries read for a NoMatchError message. A folder may contain millions of entries."""
 
 
 def file_info(path: str) -> ShardRef:
@@ -48,7 +48,10 @@ def check_regular(path: str, status: os.stat_result) -> None:
 
 
 def file_version(status: os.stat_result) -> str:
-    """Return the version of a file: its modification time and size. Copies with an equal time have an equal version."""
+    """Return the version of a file: its modification time and size.
+
+    Copies with the same modification time have the same version.
+    """
     return f"{status.st_mtime_ns:x}-{status.st_size:x}"
 
 

@@ -14,10 +14,12 @@ chosen."""
 
 
 def nearest_names(wanted: str, names: Collection[str], most: int) -> list[str]:
-    """Return at most ``most`` names, most similar to ``wanted`` first. Equally similar names are sorted.
+    """Return at most ``most`` names, most similar to ``wanted`` first.
 
-    If none of these names is a folder, the last name is replaced by the most similar folder. The pattern may lack a
-        folder level.
+    Names of equal similarity are sorted alphabetically.
+
+    If none of these names is a folder, the last name is replaced by the most similar folder. The user's pattern may
+    lack a folder level.
 
     Args:
         names: Names in one folder. Names of subfolders end with a slash.

@@ -16,7 +16,7 @@ class OfProcess(Generic[T]):
     """Registry of objects by name, with least-recently-used eviction. Thread-safe.
 
     Args:
-        make: Creates the object for a new name.
+        make: Function that creates the object for a new name.
         most: Maximum number of objects to keep.
     """
 

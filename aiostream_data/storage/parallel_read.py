@@ -14,7 +14,7 @@ AT_ONCE: Final = 8
 
 
 class ReadsInto(Protocol):
-    """Store method needed to read parts."""
+    """Interface of a store from which parts of objects can be read."""
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None: ...
 
@@ -42,7 +42,7 @@ async def read_parts(
     After this coroutine has returned, raised or been cancelled, no request writes to the buffer.
 
     Args:
-        buffer: Memory for the object, owned by the caller.
+        buffer: Memory for the complete object, owned by the caller.
         at_once: Maximum number of concurrent requests.
 
     Raises:

@@ -23,8 +23,7 @@ WAIT_SHARE: Final = 1 / 4
 """Target ratio of the latency of a request to its total time."""
 
 TELLING_NBYTES: Final = 256 << 10
-"""Minimum size in bytes of a body from which throughput is measured. Smaller bodies arrive at once with their first
-byte."""
+"""Minimum size in bytes of a body from which throughput is measured. All bytes of a smaller body arrive together."""
 
 TOO_SMALL: Final = 1.5
 TOO_LARGE: Final = 1 / 3
@@ -56,7 +55,7 @@ class PartSize:
         """Record an answer.
 
         Args:
-            nbytes: Size of the body.
+            nbytes: Size of the response body in bytes.
             first_byte_s: Seconds from the request to the first byte.
             body_s: Seconds from the first byte to the last.
             in_flight: Number of requests in flight, including this one. With many requests in flight, a late answer has

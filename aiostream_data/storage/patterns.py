@@ -37,7 +37,7 @@ def compile_pattern(pattern: str, *, skip_hidden: bool = False) -> re.Pattern[st
     """Compile a glob pattern to a regular expression for use with ``fullmatch``.
 
     Args:
-        pattern: Segments joined by ``/``.
+        pattern: Glob pattern with segments separated by ``/``.
         skip_hidden: If True, a wildcard at the beginning of a segment does not match a dot, as in shells.
     """
     guard = r"(?!\.)" if skip_hidden else ""
@@ -84,7 +84,10 @@ def _segment_regex(segment: str) -> str:
 
 
 def _read_set(segment: str, position: int) -> tuple[str, int]:
-    """Convert the character set whose "[" precedes ``position`` to a regex. Also return the position after the set."""
+    """Convert the character set whose "[" precedes ``position`` to a regex.
+
+    Also return the position after the character set.
+    """
     negated = segment[position : position + 1] in ("!", "^")
     start = position + negated
     stop = segment.find("]", start + 1)

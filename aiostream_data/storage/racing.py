@@ -1,8 +1,8 @@
 """Await an operation in the caller's task, start a second operation if the first is late, and use the first result.
 
 The first operation nearly always finishes in time. So the first operation runs without its own task, and only an alarm
-is set. If the second operation finishes first, the caller's task is cancelled, as in :func:`asyncio.timeout`. This
-module then undoes the cancellation. Cancellations by other code are still raised.
+is set. If the second operation finishes first, the caller's task is cancelled, as in :func:`asyncio.timeout`. After
+that, this module undoes the cancellation of the caller's task. Cancellations by other code are still raised.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ async def first_of_two(
         alarms: Scheduler of timed callbacks on the running event loop.
 
     Raises:
-        StorageError: ``first`` failed, and the second operation failed or was not started. The error of ``first`` is
-            raised.
+        StorageError: ``first`` failed, and the second operation failed or was not started. The raised error is the
+            error of ``first``.
     """
     caller = asyncio.current_task()
     assert caller is not None, "this is awaited by a task"

@@ -58,7 +58,7 @@ def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
     shard.
 
     Args:
-        size: Maximum size in bytes.
+        size: Maximum size of a range in bytes.
         left_nbytes: Bytes of the object that are not requested yet.
         at_once: Number of concurrent ranges.
     """

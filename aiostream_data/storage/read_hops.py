@@ -23,7 +23,7 @@ HOPS_AT_ONCE = 4
 READS_PER_HOP = 16
 
 HOP_NBYTES = 1 << 20
-"""Maximum bytes of a hop with several reads. The limit is small, because all reads of a hop wait for the last read."""
+"""Maximum bytes per hop (call on a worker thread) with several reads. All reads of a hop wait for the last read."""
 
 
 @dataclass(slots=True, eq=False)

@@ -135,7 +135,7 @@ Check: TypeAlias = Callable[[ShardRef, int, memoryview], Awaitable[None]]
 
 
 async def no_check(shard: ShardRef, start: int, buffer: memoryview) -> None:
-    """Accept all bytes without a check."""
+    """Accept the bytes of a read without verifying a checksum."""
 
 
 @dataclass(slots=True)
@@ -248,7 +248,7 @@ class RetryingStore:
 
 
 class _Attempts:
-    """Counter of the attempts at one request. Also computes the pause before the next attempt.
+    """Counter of the attempts at one request. The counter also computes the pause before the next attempt.
 
     Attributes:
         last_error: Error of the last failed attempt, or None.

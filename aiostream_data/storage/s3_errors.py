@@ -55,7 +55,7 @@ class WrongRegion(StorageError):
 
 
 def translate_s3_error(url: str, error: Exception) -> StorageError:
-    """Translate an exception of aiobotocore, botocore or aiohttp. The libraries are not imported."""
+    """Translate an exception of aiobotocore, botocore or aiohttp. These three libraries are not imported."""
     answer = getattr(error, "response", None)
     if isinstance(answer, Mapping) and isinstance(answer.get("Error"), Mapping):
         return _translate_answer(url, answer)

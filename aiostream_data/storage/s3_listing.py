@@ -25,7 +25,7 @@ _SHOWN_NBYTES: Final = 60
 
 
 class NotAListing(ValueError):
-    """Error for an answer whose body is not a valid listing. The message describes the body."""
+    """Error for an answer whose body is not a valid listing. The error message describes the body."""
 
 
 def check_listing_body(body: bytes) -> None:

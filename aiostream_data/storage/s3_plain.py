@@ -46,7 +46,7 @@ class BucketAddress:
     """Address of a bucket, and the signer for its requests.
 
     Attributes:
-        target: Address of an object with an empty key.
+        target: Server of the bucket, and the path before the object key.
         region: AWS region for which requests are signed.
         signer: Request signer for the region; None for unsigned requests.
     """
@@ -103,7 +103,7 @@ class S3Plain:
         """Return the signed headers of a GET request.
 
         Args:
-            shard: The object to read. Its version becomes an If-Match condition.
+            shard: The object to read. The version of the object becomes an If-Match condition.
             range_headers: Range headers from :func:`.plain_read.range_of`, or None to request the complete object and
                 its checksum.
         """

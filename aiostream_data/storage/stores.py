@@ -41,7 +41,8 @@ class StoreSet:
             ``{"s3://": {"anon": True}, "https://": {...}}``.
         run_blocking: Runs blocking calls on a worker thread.
         cache: Shard cache, or None for no cache.
-        room: Reserves memory for second requests for late ranges. Not used if the options contain ``hedge=False``.
+        room: Reserves memory for second requests for late ranges. With the option ``hedge=False``, ``room`` is not
+            used.
 
     Raises:
         PlanError: A retry option is invalid.

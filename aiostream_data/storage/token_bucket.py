@@ -17,7 +17,7 @@ BURST_S: Final = 0.25
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Rate limiter. Each caller may pass a different rate.
+    """Rate limiter. Each call of :meth:`reserve` may pass a different rate.
 
     Attributes:
         free_at: Time at which all reserved tokens have been used.

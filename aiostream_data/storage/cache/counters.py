@@ -75,7 +75,10 @@ class CacheCounters:
             self._here.heard = None
 
     def is_first(self, kind: str) -> bool:
-        """Return True on the first call with this kind of warning. Reopening the cache does not reset the record."""
+        """Return True on the first call with this kind of warning.
+
+        Reopening the cache does not reset the recorded warnings.
+        """
         with self._lock:
             is_first = kind not in self._said
             self._said.add(kind)

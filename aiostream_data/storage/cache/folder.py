@@ -47,8 +47,8 @@ class PieceFolder:
     """Storage for cached pieces in the folder ``path``, which is created if missing.
 
     Args:
-        limit: Maximum total size in bytes of the files that all processes store in the folder. None selects a quarter
-            of the file system.
+        limit: Maximum total size in bytes of the files that all processes store in the folder. The value None selects a
+            quarter of the file system.
         piece_nbytes: Maximum size of one piece in bytes.
         clock: Returns monotonic seconds.
         draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.

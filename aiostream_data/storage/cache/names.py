@@ -4,7 +4,7 @@
 - ``shard-<key>/`` is the folder of one object. The key is a hash of the object's URL, version and size.
 - ``shard-<key>/<start>-<stop>.piece`` stores a byte range of the object (hexadecimal offsets), with checksums.
 - ``shard-<key>/used`` is an empty file whose modification time is the time of the object's last use.
-- ``part-<owner>-<number>`` is a piece that is being written. The complete file is renamed to its final name.
+- ``part-<owner>-<number>`` is a piece that is being written. The complete file is then renamed.
 - ``claim-<owner>-<bytes>`` reserves the number of bytes that one process may still write.
 """
 
@@ -37,7 +37,7 @@ def key_of(place: str, shard: ShardRef) -> str:
     """Compute the cache key of an object: 40 hexadecimal digits of a hash, which hides the URL and its signature.
 
     Args:
-        place: Endpoint of the store. Different stores can have equal URLs.
+        place: Endpoint of the store, because different stores can have equal URLs.
         shard: Reference to the object, with version and size.
     """
     scheme, path = split_url(shard.url)
@@ -82,6 +82,6 @@ def claim_name(owner: str, nbytes: int) -> str:
 
 
 def claim_in(name: str) -> tuple[str, int] | None:
-    """Parse the name of a claim file into owner and bytes. Return None for other names."""
+    """Parse the name of a claim file into owner and bytes. Return None if ``name`` is not the name of a claim."""
     found = _CLAIM.fullmatch(name)
     return (found[1], int(found[2])) if found and int(found[2]) <= MOST_NBYTES else None

@@ -31,9 +31,9 @@ class ShardCache:
         path: Cache folder, created if missing. Other files in the folder stay unchanged. If None, data is cached in the
             memory of this process until this object is deleted. A memory cache does not count toward the memory limit
             of the loaders. Worker processes and pickled copies start with an empty memory cache.
-        limit: Maximum size of the cache in bytes ("200GB"), for all processes that share the folder. Required for a
-            memory cache. The default for a disk cache is a quarter of the file system. Objects that were not used for a
-            long time are evicted first.
+        limit: Maximum size of the cache in bytes ("200GB"), for all processes that share the folder. The limit is
+            required for a memory cache. The default for a disk cache is a quarter of the file system. Objects that were
+            not used for a long time are evicted first.
         trust: Also cache objects whose store reports no version. The object at such a URL must never be replaced.
         local: Also cache local files, for example from a slow network file system.
 
@@ -60,7 +60,7 @@ class ShardCache:
 
     @classmethod
     def of(cls, value: ShardCache | str | os.PathLike[str] | None) -> ShardCache | None:
-        """Convert the argument ``shard_cache`` to a :class:`ShardCache`. A path becomes a cache in this folder.
+        """Convert the argument ``shard_cache`` to a :class:`ShardCache`. A path is converted to a cache in this folder.
 
         Raises:
             PlanError: The value is neither a path nor a ``ShardCache``.
@@ -155,7 +155,7 @@ class Shared:
 
 
 class CacheLease:
-    """One user's registration with a shared cache. Thread-safe."""
+    """Registration of one user (a store) of a shared cache. Thread-safe."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared

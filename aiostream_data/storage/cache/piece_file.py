@@ -33,7 +33,7 @@ _KIND = 1 if _native.HAVE_NATIVE else 2
 
 
 class DamagedPieceError(Exception):
-    """Error for a piece file that is truncated, corrupt, or belongs to another object. The cache catches this error."""
+    """Error for a piece file that is truncated, corrupt, or belongs to another object. The cache handles this error."""
 
 
 def disk_nbytes(span: ByteSpan) -> int:

@@ -1,4 +1,4 @@
-"""Open files of a cache folder without blocking. Only regular files are opened, and links are not followed.
+"""Open files of a cache folder without blocking. Other entries than regular files are refused, including links.
 
 Anyone with write access to the folder can create a pipe, link, device or directory with the name of a cache file.
 Opening a pipe would block until another process opens the other end of the pipe.
@@ -21,7 +21,7 @@ _FOREIGN: Final = frozenset({errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODE
 class ForeignEntryError(OSError):
     """Error for a folder entry with the name of a cache file that the cache did not create.
 
-    The cache does not change this entry.
+    The cache leaves the entry unchanged.
     """
 
     def __init__(self, name: str) -> None:

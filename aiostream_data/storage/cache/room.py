@@ -77,7 +77,9 @@ class Room:
         self._full_until = clock()
 
     def take(self, nbytes: int) -> bool:
-        """Reserve ``nbytes`` and return True if the limit permits. The caller must call :meth:`written` after writing.
+        """Reserve ``nbytes`` and return True if the limit permits the reservation.
+
+        After writing, call :meth:`written`.
 
         Raises:
             OSError: The folder cannot be read or written to.

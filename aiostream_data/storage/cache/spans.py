@@ -60,7 +60,10 @@ class Pieces:
         self._longest = max((span.nbytes for span in self.spans), default=0)
 
     def holding(self, at: int) -> ByteSpan | None:
-        """Return the piece that contains byte ``at``, or None. Of several pieces, return the piece that ends last."""
+        """Return the piece that contains byte ``at``, or None.
+
+        If several pieces contain the byte, return the one that ends last.
+        """
         found: ByteSpan | None = None
         for number in range(self._behind(at) - 1, -1, -1):
             span = self.spans[number]

@@ -30,7 +30,7 @@ def with_cache(
 
 
 class CachingStore:
-    """A store with a cache. The wrapper closes ``inner``; other stores can share the cache.
+    """Store wrapper with a cache. The wrapper closes ``inner``; several stores can share the cache.
 
     If the cache fails during a read, ``inner`` serves the bytes, and no error is raised.
 
@@ -105,7 +105,7 @@ class CachingStore:
     ) -> Mapping[str, int]:
         """Store the fetched bytes in the cache and return the changes of the cache counters.
 
-        Runs on a worker thread.
+        This method runs on a worker thread.
         """
         with self._counters.overheard() as counted:
             for gap in missing.gaps:

@@ -67,7 +67,7 @@ class Tree:
         return [key for key in found if key is not None]
 
     def pieces(self, key: str) -> Pieces:
-        """Scan the folder of an object and return the pieces in it. The result can be empty."""
+        """Scan the folder of an object and return the pieces in it. The result is empty if the object has no pieces."""
         with self._opened(key) as folder:
             if folder is None:
                 return Pieces()
@@ -78,8 +78,8 @@ class Tree:
     def lately(self, key: str) -> Pieces:
         """Return the pieces of an object, from a scan in the last second and later writes of this process.
 
-        Recent changes by other processes can be missing. A missing change only causes an unnecessary request or a
-        failed open.
+        Changes that other processes made in the last second can be missing. A missing change only causes an unnecessary
+        request or a failed open.
         """
         now = monotonic()
         with self._lock:

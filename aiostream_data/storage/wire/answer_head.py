@@ -38,12 +38,12 @@ class MalformedAnswer(ValueError):
 
 
 class AnswerHead(NamedTuple):
-    """The head of a final (not interim) response.
+    """Status line and headers of a final (not interim) response.
 
     Attributes:
         status: HTTP status code, 200 to 999.
         headers: Header values by lower-case name; repeated headers are joined with ", ".
-        framing: How the end of the body is marked.
+        framing: How the server marks the end of the body.
         length: Body length in bytes; None unless ``framing`` is "length".
         keeps_alive: True if the connection can be reused after the body has been read.
     """

@@ -1,9 +1,9 @@
 """HTTP client that reads one byte range into a buffer with a GET request, over the connection pools of one store.
 
-A request has one of three results. On success, the body is in the buffer. The exception :class:`Refused` contains an
-error status and the server's message. The exception :class:`Unusual` marks a valid response (a redirect, a chunked
-body) that an HTTP library must fetch. If the server had closed an idle connection before the request arrived, the
-client retries once on a new connection.
+A request has one of three results. After success, the response body is in the buffer. The exception :class:`Refused`
+contains an error status and the server's message. The exception :class:`Unusual` marks a valid response (a redirect, a
+chunked body) that an HTTP library must fetch. If the server had closed an idle connection before the request arrived,
+the client retries once on a new connection.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class WireClient:
 
     Attributes:
         options: Timeouts and connection limits.
-        make_tls: Creates the TLS context for all connections.
+        make_tls: Function that creates the TLS context for all connections.
         counters: Counters of the store, to which requests, connections and bytes are added.
     """
 
@@ -158,7 +158,7 @@ class WireClient:
         """Send a HEAD request and return the head of its successful response.
 
         Raises:
-            Refused, Unusual, BrokenAnswer, MalformedAnswer, OSError, TimeoutError: As in :meth:`get`.
+            Refused, Unusual, BrokenAnswer, MalformedAnswer, OSError, TimeoutError: See :meth:`get`.
         """
         told: list[AnswerHead] = []
 
@@ -199,7 +199,7 @@ class WireClient:
 
     @property
     def connections(self) -> int:
-        """Number of open and opening connections."""
+        """Number of connections that are open or being opened."""
         return sum(pool.connections for pool in self._pools.values())
 
     async def _ask_over(
