@@ -1,8 +1,8 @@
 """Exceptions of the package, grouped by cause.
 
 Every exception derives from :class:`AiostreamError`. Most exceptions also derive from the matching built-in exception
-(``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so existing ``except`` clauses work. All exceptions can
-be pickled together with their fields.
+(``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so existing ``except`` clauses work. All exceptions of
+this package can be pickled, including their fields.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _rebuild_group(kind: type[CloseError], message: str, errors: list[Exception]
 class PlanError(AiostreamError, ValueError):
     """An argument or a combination of operators is invalid.
 
-    This error is usually raised while the pipeline is defined.
+    ``PlanError`` is usually raised while the pipeline is defined.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -63,11 +63,11 @@ class UnknownNameError(PlanError, AttributeError):
 
 
 class UnknownLengthError(AiostreamError, TypeError):
-    """``len()`` was called on a data set that is infinite, or whose length is unknown before it is read."""
+    """``len()`` was called on a data set that is infinite, or whose length is unknown before reading."""
 
 
 class NotPicklableError(AiostreamError, TypeError):
-    """The object, e.g. an open loader or credentials, cannot be pickled or copied because it belongs to its process."""
+    """An open loader or credentials cannot be pickled or copied, because they belong to one process."""
 
 
 class RowIndexError(AiostreamError, IndexError):
@@ -86,7 +86,7 @@ class StateMismatchError(AiostreamError, ValueError):
         cure: Suggested fix; empty if no fix is known.
 
     Args:
-        head: First line of the message. The default message says that the pipelines differ.
+        head: First line of the error message. The default message says that the pipelines differ.
     """
 
     _head: ClassVar[str] = "cannot resume: the state was saved from another pipeline:"
@@ -138,7 +138,7 @@ class CorruptRecordError(DataError):
     """Stored bytes are damaged: a checksum, a length or a compressed stream is invalid.
 
     Attributes:
-        url: URL of the object, without secrets.
+        url: URL of the damaged object, without secrets.
         offset: Byte offset of the damaged record, in the decompressed stream.
         reason: Description of the damaged bytes.
     """
@@ -340,7 +340,7 @@ class ErrorBudgetError(AiostreamError):
     The cause of this exception is the error of the record that exceeded the limit.
 
     Attributes:
-        stage: Label of the stage.
+        stage: Label of the stage that failed.
         failures: Number of failed records, including the last one. A lost file, or the lost rest of a file, counts as
             one failed record.
         rows: Number of records that the stage had received, including the last one.
@@ -363,11 +363,11 @@ class DeadLetterError(AiostreamError, ValueError):
 
 
 class StorageError(AiostreamError, OSError):
-    """A store did not deliver the requested data.
+    """A store such as S3 did not deliver the requested data.
 
     Attributes:
         url: URL of the requested object or pattern, without secrets.
-        reason: Description of the failure.
+        reason: Description of the failure of the request.
         received: Number of bytes received from the beginning of the requested range.
         version: Version of the object from which the bytes were received; "" if the store did not send a version.
         waited_s: Seconds that the request waited before it was sent, because of the user's request limits.
@@ -389,7 +389,7 @@ class StorageError(AiostreamError, OSError):
 class LibraryError(AiostreamError):
     """Replacement for another library's exception, if the text of that exception contains a secret.
 
-    Used in chains of causes. Never raised.
+    This exception appears only as the cause of other exceptions. Never raised.
     """
 
 
@@ -479,7 +479,7 @@ class ShortReadError(StorageError):
 
 
 class ObjectChangedError(StorageError):
-    """The object was modified or replaced after it was listed, either before or during the read."""
+    """The object was modified or replaced after the listing, either before or during the read."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(
@@ -496,7 +496,7 @@ class WriteError(AiostreamError, OSError):
     """A file could not be written, and no incomplete file was stored under its name.
 
     Attributes:
-        url: URL of the file, without secrets.
+        url: URL of the output file, without secrets.
         errno: Error number of the operating system, or None.
     """
 
@@ -510,10 +510,10 @@ class WriteError(AiostreamError, OSError):
 
 
 class WriterClosedError(AiostreamError, ValueError):
-    """A writer was used after it was closed, or after its file was discarded.
+    """A writer was used after the writer was closed, or after its file was discarded.
 
     Attributes:
-        url: URL of the file, without secrets.
+        url: URL of the output file, without secrets.
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -593,10 +593,10 @@ class BatchReleasedError(AiostreamError, RuntimeError):
 
 
 class LeasesHeldError(AiostreamError, RuntimeError):
-    """The consumer has released no device slot, so the next batch that it requested can never arrive.
+    """The consumer still uses all device slots, so the batch that the consumer requested can never arrive.
 
     Attributes:
-        depth: Number of device slots.
+        depth: Number of device slots of the stage.
         waited_s: Seconds that the consumer waited for another batch.
     """
 

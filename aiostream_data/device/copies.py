@@ -1,8 +1,8 @@
-"""Plan the copies of a batch to its device slot. This module only computes offsets; it touches no device.
+"""Plan the copies of a batch to its device slot. This module only computes offsets and never calls a device.
 
 A batch that was written entirely into a host slot (a buffer in host memory) needs one copy. Arrays in memory that the
-device can read directly (:mod:`.shared_slots`) are not written into the host slot. Arrays that are adjacent in both the
-source and the device slot share one copy.
+device can read directly (:mod:`.shared_slots`) are not written into the host slot. One copy transfers all arrays that
+are adjacent both in the source memory and in the device slot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ArrayPlace:
 
     Attributes:
         block: The memory.
-        start: First byte of the array in ``block``.
+        start: Index of the array's first byte in ``block``.
     """
 
     block: HostBlock
@@ -34,9 +34,9 @@ class SlotCopy:
 
     Attributes:
         block: Source memory; None for the batch's host slot.
-        start: First byte in the source.
-        target: First byte in the device slot.
-        nbytes: Number of bytes; at least 1.
+        start: Index of the first copied byte in the source memory.
+        target: Index of the first written byte in the device slot.
+        nbytes: Number of bytes to copy; at least 1.
     """
 
     block: HostBlock | None
@@ -46,7 +46,7 @@ class SlotCopy:
 
     @property
     def stop(self) -> int:
-        """First byte of the device slot after the copied bytes."""
+        """Index of the first byte in the device slot after the copied bytes."""
         return self.target + self.nbytes
 
 
@@ -55,7 +55,7 @@ class CopyPlan:
     """Copies that move a batch to its device slot.
 
     Attributes:
-        staged: Layout of the arrays that are written into the host slot.
+        staged: Layout of the arrays that are first written into the host slot.
         copies: Copies to the device slot, in the order of the arrays.
     """
 
@@ -85,7 +85,7 @@ def plan_copies(layout: BatchLayout, places: Sequence[ArrayPlace | None]) -> Cop
 
 
 def _add(copies: list[SlotCopy], block: HostBlock | None, start: int, array: SlotArray) -> None:
-    """Append a copy of ``array``, or extend the last copy if the bytes are adjacent."""
+    """Append a copy of ``array`` to ``copies``, or extend the last copy if the bytes are adjacent."""
     if not array.nbytes:
         return
     last = copies[-1] if copies else None

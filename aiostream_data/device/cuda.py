@@ -9,11 +9,12 @@ failure observed in practice:
 * Every copy, event and wait specifies a CUDA stream and never relies on the current stream. New CUDA events and stream
   0 depend on the current *device*, so :mod:`.cuda_context` sets the device around all calls.
 * CUDA events block instead of spinning, are reused, and record timings only for a profile.
-* The backend passes no Python callbacks to CUDA, because such callbacks deadlock with the GIL. ``Event.done`` is not
-  used, because it hides errors.
+* The backend passes no Python callbacks to CUDA, because such callbacks deadlock with the GIL. The backend does not use
+  CuPy's ``Event.done``, because this attribute hides errors.
 
 Tests without a GPU verify error handling and the CuPy calls that the backend makes. **Only a run on a GPU verifies**
-the effect of these calls, waiting on the legacy stream by its handle, and all timings. ``tests/gpu`` holds the checks.
+the effect of the CuPy calls, waiting on the legacy stream by its handle, and all timings. ``tests/gpu`` holds the
+checks.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ PER_THREAD_STREAM = 2
 
 
 def _unregister_all(runtime: Any, context: CudaContext, registered: dict[int, NDArray[np.uint8]], pid: int) -> None:
-    """Remove the page lock of shared memory if its backend was never closed, before the memory is unmapped."""
+    """Remove the page lock of shared memory before the memory is unmapped, if the backend was never closed."""
     if os.getpid() == pid:
         for address in registered:
             with suppress(*context.errors), context.current():  # a finalizer has no caller that could handle the error
@@ -319,7 +320,7 @@ class CupyBackend:
         The ``with`` block must not contain an ``await``.
 
         Args:
-            what: The attempted operation, for error messages.
+            what: Name of the attempted operation, for error messages.
             nbytes: Bytes of device memory that the operation allocates; None if it allocates none.
         """
         try:

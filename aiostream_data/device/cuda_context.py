@@ -1,9 +1,9 @@
 """Make one GPU current around a call, and restore the calling thread's CUDA state afterwards.
 
 CUDA keeps a current GPU per thread, initially GPU 0. Almost any CUDA call of a thread creates a CUDA *context* of
-hundreds of megabytes on the thread's current GPU. When ``with cupy.cuda.Device(1)`` ends, it selects GPU 0 again and
-creates a context on GPU 0. An extra CUDA context wastes memory in every process, and creating it fails if the GPU is in
-exclusive mode.
+hundreds of megabytes on the thread's current GPU. At the end of a ``with cupy.cuda.Device(1)`` block, CuPy selects GPU
+0 again and creates a context on GPU 0. An extra CUDA context wastes memory in every process. In exclusive mode, the
+creation of an extra context fails.
 
 This module creates the GPU's context once, in a short-lived thread. Other threads make this CUDA context current by
 driver calls, and restore the previous context afterwards. No further CUDA context is created. :class:`Freed` also uses
@@ -20,7 +20,7 @@ from typing import Any
 
 
 class CudaContext:
-    """The CUDA context of one GPU. Any thread may use this object.
+    """The CUDA context of one GPU. Any thread may use the context object.
 
     Attributes:
         errors: CuPy exceptions that a call in this context may raise.

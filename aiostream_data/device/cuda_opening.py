@@ -1,4 +1,4 @@
-"""Check whether this process can use a GPU, and open one. Errors of this module name the cause and the remedy.
+"""Check whether this process can use a GPU, and open a GPU. Errors of this module name the cause and the remedy.
 
 Counting GPUs initializes CUDA, and opening a GPU creates its context. Counting GPUs and opening a GPU take hundreds of
 milliseconds, partly with the GIL held. Call the functions of this module outside the event loop, and only after forking

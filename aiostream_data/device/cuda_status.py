@@ -1,7 +1,7 @@
 """Cause and remedy for each CUDA error status.
 
 CuPy does not name CUDA's status numbers. The explanations of CUDA errors address users who train models, not authors of
-CUDA kernels. An explanation has no period at its end, because it becomes part of an error message.
+CUDA kernels. Explanations have no period at the end, because each explanation becomes part of an error message.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def mismatch(driver: int | None, runtime: int | None) -> str:
     """Explain why a CUDA driver does not support the installed CuPy, and what to install.
 
     Args:
-        driver: Newest CUDA version that the driver supports, as 1000 * major + 10 * minor. 0 if no driver is installed;
-            None if the version is unknown.
+        driver: Newest CUDA version that the driver supports, as 1000 * major + 10 * minor. The value is 0 without a
+            driver, and None if the version is unknown.
         runtime: CUDA version that CuPy was built for, as 1000 * major + 10 * minor.
     """
     if driver == 0:

@@ -1,4 +1,4 @@
-"""Batches in device slots. The consumer receives a copy, or uses the batch in its slot until it releases the batch."""
+"""Batches in device slots. The consumer receives a copy, or uses the batch in its slot and then releases the batch."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class DeviceBatch:
     """A batch in a device slot, or a batch that is being copied to its slot.
 
     A loader returns these batches for ``to_device(handoff="lease")`` and ``handoff="into"``. The consumer owns the
-    device slot until it releases the batch: at the end of a ``with`` block, or by :meth:`release`, :meth:`into` or
+    device slot until the batch is released: at the end of a ``with`` block, or by :meth:`release`, :meth:`into` or
     :meth:`jax`. Methods of the batch enqueue work on the current stream of the arrays' library and do not wait for the
     device. Work that the caller enqueues on this stream after the method call reads the complete batch. Any thread may
-    call the methods of this class. A batch may outlive its loader::
+    call the methods of a ``DeviceBatch``. A batch may outlive its loader::
 
         for batch in loader:
             with batch:
@@ -60,7 +60,7 @@ class DeviceBatch:
     def hand_over(self) -> Any:
         """Return the batch as arrays that the consumer owns, or return this batch as a lease of its slot.
 
-        Call this method in the consumer's thread.
+        The consumer's thread must call this method.
 
         Raises:
             AiostreamError: As for :meth:`materialise`.
@@ -78,17 +78,17 @@ class DeviceBatch:
         """Copy the batch out of its device slot and free the slot. The method does not wait for the device.
 
         The copy is enqueued on the calling thread's current stream, so later work on that stream reads the copied
-        batch. On the ``cpu`` device, the copy has finished when the method returns. Call this method in the consumer's
-        thread.
+        batch. On the ``cpu`` device, the copy has finished when the method returns. The consumer's thread must call
+        this method.
 
         Returns:
-            The batch, as arrays on the device that the caller owns. All arrays are views of one allocation: a reference
-            to one leaf keeps the memory of all leaves.
+            The batch, as arrays in device memory. The caller owns the arrays. All arrays are views of one allocation: a
+            reference to one leaf keeps the memory of all leaves.
 
         Raises:
             BatchReleasedError: The batch was already copied out, leased or discarded.
             DeviceMemoryError: The device has not enough memory for the copy; the batch stays in its slot.
-            GraphCaptureError: The current stream is being captured; the batch stays in its slot.
+            GraphCaptureError: The current stream is being captured into a CUDA graph; the batch stays in its slot.
             DeviceError, LoaderClosedError, ForkedPipelineError: The device stage can no longer be used.
         """
         arrays = self._slots.take_out(self, self._slots.receivers.default)
@@ -96,7 +96,7 @@ class DeviceBatch:
         return self.layout.outside.rebuild(arrays, kept)
 
     def _cast_for_jax(self) -> Any:
-        """Return JAX copies of a cast batch, and wait for them.
+        """Return copies of a cast batch as JAX arrays, and wait until the copies are ready.
 
         The image cast runs on the stream of the device's own library.
         """
@@ -132,9 +132,9 @@ class DeviceBatch:
     def arrays(self) -> Any:
         """Return the batch as arrays of the library ``to_device(framework=)``, for use on the current stream.
 
-        The caller may read and write the arrays until it releases the batch. To use the batch on another stream, call
-        this method again while that stream is current. The slot is reused only after the work on all streams that used
-        the batch.
+        The caller may read and write the arrays until the caller releases the batch. To use the batch on another
+        stream, call this method again while that stream is current. The slot is reused only after the work on all
+        streams that used the batch.
 
         Returns:
             The batch, as NumPy arrays on ``cpu``, CuPy arrays on a GPU, or PyTorch tensors. For "jax", see :meth:`jax`.
@@ -215,7 +215,7 @@ class DeviceBatch:
             DeviceTargetError: A target array does not fit the batch. No target was written, and the batch is still
                 leased.
             BatchReleasedError: The batch was already released.
-            GraphCaptureError: The current stream is being captured; the batch is still leased.
+            GraphCaptureError: The current stream is being captured into a CUDA graph; the batch is still leased.
             DeviceError, ForkedPipelineError: The device can no longer be used by this process.
         """
         lease = self._use()
@@ -232,7 +232,8 @@ class DeviceBatch:
 
         Raises:
             BatchReleasedError: The batch was already released.
-            GraphCaptureError: A stream that used the batch is being captured; the batch is still leased.
+            GraphCaptureError: A stream that used the batch is being captured into a CUDA graph; the batch is still
+                leased.
         """
         if self._lease is None:
             raise BatchReleasedError("cannot release this device batch: it was never leased")

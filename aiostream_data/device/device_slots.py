@@ -1,6 +1,6 @@
 """The device slots (buffers in device memory) of a ring.
 
-A copy fills a slot, one consumer reads it, and it is reused.
+A copy fills a slot, one consumer reads the batch in the slot, and then the slot is reused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HeldBatch(Protocol):
 
 
 class DeviceSlots:
-    """All device slots of a ring. Any thread may call the methods of this class.
+    """Collection of all device slots of a ring. Any thread may call the methods of ``DeviceSlots``.
 
     Attributes:
         all: The slots. Slots that did not fit into device memory are removed from the list.
@@ -91,7 +91,7 @@ class DeviceSlots:
 
     @property
     def all_held(self) -> bool:
-        """True if consumers hold every slot, so that no batch can arrive until one is released."""
+        """True if consumers use every device slot, so that no batch can arrive before a slot is released."""
         return self.leases.held(self.all) == len(self.all)
 
     def _grow(self, slot: DeviceSlot, nbytes: int) -> None:

@@ -19,7 +19,7 @@ from aiostream_data.rows.parts import Parts
 
 
 class _FillPhase(Enum):
-    """Current owner of the host slot."""
+    """State that determines the current owner of the host slot."""
 
     WAITING = auto()
     """The ``Filling`` object owns the host slot, and no thread uses the slot."""
@@ -32,8 +32,8 @@ class _FillPhase(Enum):
 class Filling:
     """Owner of a host slot from the acquisition until the slot is submitted or dropped. One object per batch.
 
-    Threads call ``write`` and then ``submit``, one after the other. Any thread may call ``drop`` at any time. If
-    ``drop`` is called while a thread writes the slot, the writing thread returns the slot after the write.
+    A thread calls ``write``, and then the same or another thread calls ``submit``. Any thread may call ``drop`` at any
+    time. If ``drop`` is called while a thread writes the slot, the writing thread returns the slot after the write.
 
     Attributes:
         sent: The submitted batch; None before ``submit`` and after :meth:`take`.
@@ -65,7 +65,7 @@ class Filling:
 
         Raises:
             DeviceLeafError, SlotTooSmallError, DeviceMemoryError: The batch cannot be written. The slot is free again.
-            DeviceError, LoaderClosedError, ForkedPipelineError: The ring can no longer be used.
+            DeviceError, LoaderClosedError, ForkedPipelineError: The ring of slots can no longer be used.
         """
         if not self._begin():
             return
@@ -94,11 +94,11 @@ class Filling:
 
         Return False if no device slot is free; the caller may then call this method again.
 
-        Copies run in the order in which ``submit`` is called. Returns True after :meth:`drop`.
+        The copies of several batches run in the order of the ``submit`` calls. Returns True after :meth:`drop`.
 
         Raises:
             DeviceMemoryError: The device memory is too small for even one slot. The host slot is free again.
-            DeviceError, LoaderClosedError, ForkedPipelineError: The ring can no longer be used.
+            DeviceError, LoaderClosedError, ForkedPipelineError: The ring of slots can no longer be used.
         """
         if not self._begin():
             return True
@@ -143,7 +143,7 @@ class Filling:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Release the host slot, the batch and the lease. The caller must hold the lock of this object."""
+        """Release the host slot, the batch and the lease. The caller must hold the lock of the ``Filling`` object."""
         if self._phase is _FillPhase.WAITING:
             self._phase = _FillPhase.OVER
             self._batch = self._lease = None

@@ -97,7 +97,7 @@ class _Exported:
 
 
 class ExportedArray(_Exported):
-    """One array of a leased batch, for any library that imports by DLPack. Any thread may use this object.
+    """One array of a leased batch, for any library that imports by DLPack. Any thread may use an exported array.
 
     An import makes the importer's stream wait for the batch. After the release of the batch, the slot is reused only
     after the work on the importer's stream. The imported array is valid until the batch is released.
@@ -124,7 +124,7 @@ class ExportedArray(_Exported):
 
         Args:
             stream: CUDA stream of the importer, by handle. None and 0 are CUDA's legacy stream. With -1 (no stream),
-                this call waits for the batch, and the caller must finish reading before releasing the batch.
+                this call waits for the batch. In this case the caller must finish reading before releasing the batch.
             asked: Further keyword arguments of the DLPack protocol.
 
         Raises:
@@ -149,7 +149,10 @@ class ExportedArray(_Exported):
 
 
 class OwnArray(_Exported):
-    """An array that the consumer owns. Libraries can import the array by DLPack while a stream may still fill it."""
+    """An array that the consumer owns.
+
+    Libraries can import the array by DLPack before the stream that fills the array has finished.
+    """
 
     __slots__ = ("_filled_on",)
 

@@ -1,7 +1,7 @@
 """The ``cpu`` device: runs every operation of the device protocol immediately with NumPy.
 
-Pipelines with a device stage can run on this device, and be tested, without a GPU. Work enqueued on the ``cpu`` device
-has finished when the call returns, so no operation ever waits.
+With the ``cpu`` device, pipelines that have a device stage can run and be tested without a GPU. Work enqueued on the
+``cpu`` device has finished when the call returns, so no operation ever waits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def aligned_bytes(nbytes: int) -> NDArray[np.uint8]:
     """Return ``nbytes`` uninitialized bytes that start on an :data:`~.backend.ALIGNMENT` boundary.
 
     Raises:
-        DeviceMemoryError: The memory cannot be allocated.
+        DeviceMemoryError: The system cannot allocate the memory.
     """
     try:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)

@@ -17,7 +17,7 @@ from aiostream_data.device.staging import Staging
 
 
 class HostSlots:
-    """All host slots of a ring. Any thread may call the methods of this class."""
+    """Collection of all host slots of a ring. Any thread may call the methods of ``HostSlots``."""
 
     def __init__(self, backend: DeviceBackend, count: int, size: SlotSize, state: RingState, staging: Staging) -> None:
         self._backend = backend
@@ -29,7 +29,7 @@ class HostSlots:
         self.all = tuple(self._free)
 
     def acquire(self) -> HostSlot | None:
-        """Return a slot to write into, or None if no slot is free. Never waits."""
+        """Return a host slot for writing a batch, or None if no slot is free. Never waits."""
         self._state.check()
         try:
             slot = self._free.popleft()  # without the lock, because an event loop may call this
@@ -76,7 +76,7 @@ class HostSlots:
     def join_oldest(self) -> bool:
         """Wait until the oldest copy to the device has run, and free its host slot.
 
-        Return False if no copy is pending.
+        Return False if no copy to the device is pending.
         """
         with self._state.lock:
             self._state.check()

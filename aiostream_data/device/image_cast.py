@@ -1,6 +1,6 @@
 """``ImageCast`` transfers uint8 images to the device unchanged, and then casts, normalizes and transposes them there.
 
-This module only describes and validates a cast. The description of a cast is immutable, small and picklable.
+This module only describes and validates a cast of images. The description of a cast is immutable, small and picklable.
 :mod:`.cast_plan` applies the description to a batch, and the backends run the cast.
 """
 
@@ -138,7 +138,7 @@ class ImageCast:
     def itemsize(self) -> int:
         """Size in bytes of one number of the cast result.
 
-        The cast enlarges images by at most this factor, because one input pixel value has one byte.
+        The cast enlarges images by at most this factor, because each input number has one byte.
         """
         return np.dtype(self.dtype).itemsize
 
@@ -156,9 +156,9 @@ class ImageCast:
         The leaves may be incomplete specs, known before any data is read, or may describe the arrays of a batch.
 
         Raises:
-            ImageCastError: A leaf named in ``leaves`` is missing or not an image, or no leaf contains images. Images
-                smaller than the crop also raise this error, and images whose number of channels differs from ``mean``
-                and ``std``.
+            ImageCastError: A leaf named in ``leaves`` is missing or not an image, or no leaf contains images. The error
+                is also raised if images are smaller than the crop, or have more or fewer channels than ``mean`` and
+                ``std``.
         """
         named = None if self.leaves is None else set(_as_tuple(self.leaves))
         missing = sorted((named or set()) - {leaf.path for leaf in leaves})

@@ -1,15 +1,14 @@
-"""CUDA source of the kernel that casts images, and its launch parameters.
+"""CUDA source code of the kernel that casts images, and the launch parameters of the kernel.
 
 Each GPU thread casts **groups** of four neighboring pixels of one line. Four pixels of a group are adjacent in the
 uint8 image and in the result, so neighboring threads access neighboring memory. A GPU thread reads whole words and
-writes four numbers together if three conditions hold: result lines have a multiple of four pixels, images have one or
-three channels, and the result is aligned to four numbers. In all other cases the kernel uses a plain loop, because
-targets may begin at any address.
+writes four numbers together if result lines have a multiple of four pixels, images have one or three channels, and the
+result is aligned to four numbers. Otherwise the kernel uses a plain loop.
 
-The kernel's body is ``__host__ __device__`` and includes no header, so NVRTC compiles it without a CUDA toolkit. nvcc
-and plain C++ compilers can also compile the source. For tests without a GPU, a C++ compiler builds host functions with
-the same names and arguments. Builds by a C++ compiler need ``-ffp-contract=off``, because the kernel rounds product and
-sum separately, as :mod:`.cast_on_host` does.
+The kernel's body is ``__host__ __device__`` and includes no header, so NVRTC compiles it without a CUDA toolkit. The
+compiler nvcc and plain C++ compilers can also compile the source. For tests without a GPU, a C++ compiler builds host
+functions with the same names and arguments. Builds by a C++ compiler need ``-ffp-contract=off``, because the kernel
+rounds product and sum separately, as :mod:`.cast_on_host` does.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Launch:
 
 
 def launch_of(cast: Cast, target: int, slot: int) -> Launch | None:
-    """Return the launch parameters of a cast, or None if the result has no pixels.
+    """Return the kernel launch parameters of a cast, or None if the result has no pixels.
 
     Args:
         target, slot: Addresses of the consumer's memory block and of the slot.
@@ -82,7 +81,7 @@ def launch_of(cast: Cast, target: int, slot: int) -> Launch | None:
 
 
 def compile_kernels(cupy: Any) -> dict[str, Any]:
-    """Compile the kernels for the current device and return them by name.
+    """Compile the kernels for the current device and return a dict of kernels by name.
 
     Compilation takes seconds unless CuPy has cached the kernels.
 

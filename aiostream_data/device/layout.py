@@ -1,4 +1,6 @@
-"""Compute the positions of a batch's arrays in one packed slot. This module never uses the device itself.
+"""Compute the positions of a batch's arrays in one slot (a buffer for one batch).
+
+This module only computes positions and copies arrays; it never calls a device.
 
 All arrays of a batch are stored in one memory block, in leaf order, so that one copy transfers the batch. Each array
 starts on a 256-byte boundary. A ragged leaf is stored as two arrays (values, row splits). Non-numeric leaves (bytes,
@@ -44,7 +46,7 @@ def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
     Python numbers and NumPy scalars become zero-dimensional arrays.
 
     Args:
-        batch: A structure of arrays, ragged arrays and numbers; with ``keeps_objects``, also of objects.
+        batch: Structure of arrays, ragged arrays and numbers. With ``keeps_objects``, other objects are also allowed.
         device: Name of the target device, for error messages.
         keeps_objects: True to keep non-numeric leaves outside the slot instead of raising an error.
 

@@ -1,13 +1,14 @@
-"""Leases: a consumer uses a device slot without a copy, on its own streams, until it releases the slot.
+"""Leases of device slots. A consumer uses a leased slot on its own streams, without a copy, and then releases the slot.
 
-A :class:`Lease` records every device stream on which its batch was used. Each of these streams first waits for the copy
-that fills the slot. When the lease ends, the ring records a mark on each stream, and reuses the slot only after these
-marks.
+A :class:`Lease` records every device stream on which its batch was used. Each device stream that uses a batch first
+waits for the copy that fills the slot. When the lease ends, the ring records a mark on each stream, and reuses the slot
+only after these marks.
 
 Arrays that refer to the slot, including arrays of other libraries, keep the slot's *holder* alive, not the lease. If a
 batch is never released, a finalizer runs when the last of its arrays is garbage-collected. The finalizer can run in any
 thread during garbage collection, so it must neither take a lock nor call the device. Therefore the finalizer only
-appends the lease to a deque. The next call of a ring method ends the leases in this deque and counts them as leaked.
+appends the lease to a deque. The next call of a ring method ends the leases in the deque and counts these leases as
+leaked.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from aiostream_data.interrupts import interrupts_after
 
 
 class _Holder:
-    """Object that keeps the memory of a leased slot alive. All arrays over the slot refer to this object.
+    """Object that keeps the memory of a leased slot alive. All arrays over the slot refer to the holder object.
 
     Attributes:
         block: Memory block of the slot.
@@ -54,8 +55,8 @@ class Lease:
     Attributes:
         slot: The leased slot.
         arrived: Mark (a point in the device stream) after the copy that fills the slot.
-        streams: Device streams on which the slot was used, by handle. The lease keeps these streams alive until a mark
-            is recorded on each.
+        streams: Device streams on which the slot was used, by handle. The lease keeps each stream alive until a mark is
+            recorded on the stream.
         finalizer: Finalizer that runs when the last array over the slot is garbage-collected.
         ended: True after the lease has ended.
     """
@@ -72,7 +73,7 @@ class Lease:
 
 
 class Leases:
-    """The leases of one ring. Any thread may call the methods of this class.
+    """Registry of the leases of one ring of slots. Any thread may call the methods of ``Leases``.
 
     Attributes:
         leaked: Number of leases that ended without a release, because all their arrays were garbage-collected.
@@ -137,7 +138,7 @@ class Leases:
 
         Raises:
             PlanError: The handle identifies a per-thread stream.
-            GraphCaptureError, DeviceError: As for :meth:`stream`.
+            GraphCaptureError, DeviceError: Same conditions as for :meth:`stream`.
         """
         with self._asking():
             stream = stream_named(handle, self._backend)
@@ -149,7 +150,7 @@ class Leases:
 
         Raises:
             PlanError: The handle identifies a per-thread stream, and other threads cannot wait for such a stream.
-            GraphCaptureError, DeviceError: As for :meth:`check_stream`.
+            GraphCaptureError, DeviceError: Same conditions as for :meth:`check_stream`.
         """
         if not self._backend.same_in_all_threads(stream):
             raise PlanError(
@@ -173,8 +174,8 @@ class Leases:
         """Check that ``stream`` runs enqueued work instead of recording it into a CUDA graph.
 
         Raises:
-            GraphCaptureError: The stream is being captured. Each replay of the CUDA graph would repeat work that uses
-                only this batch.
+            GraphCaptureError: The stream is being captured into a CUDA graph. Each replay of the CUDA graph would
+                repeat work that is meant for a single batch.
         """
         with self._asking():
             capturing = self._backend.capturing(stream)
@@ -192,7 +193,7 @@ class Leases:
         enqueued its work. The ``with`` block must not wait.
 
         Raises:
-            BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
+            BatchReleasedError, DeviceError, ForkedPipelineError: Same conditions as for :meth:`check`.
         """
         self.check(lease)  # check before locking: a forked child may inherit a lock that is never released
         with interrupts_after(), self._state.lock:
@@ -207,7 +208,7 @@ class Leases:
         """Block the calling thread until the batch is on the device, for consumers that read it without a stream.
 
         Raises:
-            BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
+            BatchReleasedError, DeviceError, ForkedPipelineError: Same conditions as for :meth:`check`.
         """
         self.check(lease)
         with self._state.fatal():
@@ -219,13 +220,13 @@ class Leases:
 
         If the ring is open, the method never waits.
 
-        If the ring is closed, the method waits for these streams, because the memory is freed next. After a device
-        failure and in a forked child process, the method only marks the lease as ended.
+        If the ring is closed, the method waits for the lease's streams, because the slot's memory is freed next. After
+        a device failure and in a forked child process, the method only marks the lease as ended.
 
         Raises:
             BatchReleasedError: The batch was already released.
-            GraphCaptureError: A stream that used the batch is being captured into a CUDA graph. In this case the lease
-                does not end.
+            GraphCaptureError: A stream that used the batch is being captured into a CUDA graph. The lease does not end
+                if this error is raised.
             DeviceError: The device failed during the call.
         """
         if self._state.forked:
@@ -240,10 +241,12 @@ class Leases:
 
     @interrupts_after()
     def end_when(self, lease: Lease, reached: Callable[[], object]) -> None:
-        """End the lease after the blocking function ``reached`` has returned. The waiter thread calls ``reached``.
+        """End the lease after the blocking function ``reached`` has returned.
+
+        The waiter thread of the device stage calls ``reached``.
 
         Raises:
-            BatchReleasedError, DeviceError, ForkedPipelineError: As for :meth:`check`.
+            BatchReleasedError, DeviceError, ForkedPipelineError: Same conditions as for :meth:`check`.
         """
         self.check(lease)
         with self._state.lock:
@@ -284,7 +287,7 @@ class Leases:
     def end_leaked(self) -> None:
         """End the leases whose arrays have all been garbage-collected, and count them as leaked.
 
-        Call this method regularly, but never from a finalizer.
+        Call ``end_leaked`` regularly, but never from a finalizer.
 
         Raises:
             DeviceError: The device failed during the call.
@@ -302,7 +305,7 @@ class Leases:
                 self._end(lease)
 
     def mark_leaked(self, timeout_s: float) -> None:
-        """Record marks for leaked leases, so that closing the ring can wait for their streams.
+        """Record marks for leaked leases, so that closing the ring can wait for the streams of these leases.
 
         Args:
             timeout_s: Maximum time in seconds to wait for the lock. A thread that is blocked in a call of the GPU

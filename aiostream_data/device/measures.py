@@ -1,9 +1,9 @@
 """Counters of a ring of slots, collected without querying the device.
 
 The clock of the host measures how long a consumer waited for the copy of its batch. The measured wait begins when the
-batch is delivered, and ends when the waiter thread frees the batch's host slot. If the consumer's stream ran other work
-in this time, the actual wait was shorter. Copy times come from timed marks on the device, which are recorded only for
-profiles.
+batch is delivered, and ends when the waiter thread frees the batch's host slot. The actual wait was shorter than the
+measured wait if the consumer's stream ran other work during the wait. Copy times come from timed marks on the device,
+which are recorded only for profiles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from time import perf_counter
 
 
 class Arrival:
-    """Times of one batch while it is transferred to the device.
+    """Times at which one batch was delivered to the consumer and arrived on the device.
 
     Attributes:
         nbytes: Number of bytes copied to the device for the batch.
@@ -67,7 +67,7 @@ class Measures:
             self.late += arrival.arrived_at is None
 
     def arrived(self, arrival: Arrival, copy_s: float | None) -> None:
-        """Record that a batch has arrived on the device, and its copy time if it was timed."""
+        """Record that a batch has arrived on the device, and the time of its copy if copies are timed."""
         arrival.arrived_at = perf_counter()
         if copy_s is not None:
             self.copy_s += copy_s

@@ -1,4 +1,4 @@
-"""Raise an error if a consumer holds every device slot for too long while it waits for another batch.
+"""Raise an error if a consumer waits too long for a batch while the consumer itself uses all device slots.
 
 The error is raised after a delay, because another thread may be about to release a batch. Garbage collection frees
 device slots without a notification. Therefore the slots are polled, but only if batches are leased and the consumer
@@ -15,7 +15,7 @@ from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import LeasesHeldError
 
 LIMIT_S: Final = 10.0
-"""Maximum time in seconds that a consumer may use every slot while it waits for another batch."""
+"""Maximum time in seconds that a consumer may wait for another batch while the consumer itself uses all slots."""
 
 LOOK_AGAIN_S: Final = 0.1
 

@@ -1,9 +1,9 @@
 """Adapters for the array libraries in which consumers receive batches.
 
 Every array library has a current stream per thread, an allocator, and its own array type. Memory for copies comes from
-the allocator of the consumer's library, so the library itself orders allocation, use and release.
-:mod:`aiostream_data.integrations` implements all libraries except the device's own. Each integration module is imported
-on first use.
+the allocator of the consumer's library, so the library itself orders allocation, use and release. The package
+:mod:`aiostream_data.integrations` implements the adapters of all libraries except the device's own. Each integration
+module is imported on first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WriteTarget:
     """An array that the consumer passes and that receives a batch.
 
     Attributes:
-        block: Memory of the array.
+        block: Memory block of the array.
         shape, dtype: Shape and dtype of the array, which is C-ordered.
     """
 
@@ -79,8 +79,8 @@ class Copier(Protocol):
             natives: Arrays of the device's own library that refer to the slot.
             exported: The arrays ``natives`` as objects with ``__dlpack__``, which makes the importer's stream wait for
                 the batch.
-            arrive: Function that blocks until the arrays are on the device. Call this function before reading the
-                arrays without a stream.
+            arrive: Function that blocks until the arrays are on the device. Call ``arrive`` before reading the arrays
+                without a stream.
         """
 
 
@@ -121,8 +121,8 @@ class Receivers:
         """Load the library ``framework``, so that a missing library raises immediately.
 
         Raises:
-            MissingExtraError: The library is not installed.
-            DeviceUnavailableError: The library does not support the device.
+            MissingExtraError: The array library is not installed.
+            DeviceUnavailableError: The array library does not support the device.
         """
         self._backend = backend
         self._native = NativeReceiver(backend)
@@ -138,8 +138,8 @@ class Receivers:
         """Return the adapter for "torch", "cupy", or the device's own library (None).
 
         Raises:
-            MissingExtraError: The library is not installed.
-            DeviceUnavailableError: The library does not support the device.
+            MissingExtraError: The array library is not installed.
+            DeviceUnavailableError: The array library does not support the device.
         """
         if framework == "torch":
             if self._torch is None:

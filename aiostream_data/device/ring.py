@@ -2,13 +2,15 @@
 
 No copy reads or writes a slot while another operation uses the slot.
 
-A producer acquires a host slot, writes a batch into it and submits it. ``submit`` enqueues the copy to a device slot on
-the ring's own stream and returns at once. The consumer copies the batch out of the device slot on *its own* stream, or
-uses the batch in the slot until the release. Only the thread that frees host slots (by ``join_oldest``) waits for the
-device. Four rules prevent overwritten data. For each rule, a test disables the rule and detects the damage:
+A producer acquires a host slot, writes a batch into the slot and submits the slot. ``submit`` enqueues the copy to a
+device slot on the ring's own stream and returns at once. The consumer copies the batch out of the device slot on *its
+own* stream, or uses the batch in the slot until the release. Only the thread that frees host slots (by ``join_oldest``)
+waits for the device. Four rules prevent overwritten data. For each rule, a test disables the rule and detects the
+damage:
 
 * A host slot is reused only after ``join`` of its mark (a point in the copy stream after the copy that read the slot).
-  Memory that another process lent for the batch is also reused only after this ``join`` (:mod:`.shared_slots`).
+  Memory that another process lent for the batch is also reused only after ``join`` of the host slot's mark
+  (:mod:`.shared_slots`).
 * A device slot is overwritten only by copies that wait for a mark on *every* stream that used the slot.
 * A batch is read only on a stream that waits for the mark after *this* batch's copy.
 * When a larger slot replaces a slot, the old memory is freed only after ``join`` of the mark of its last use.
@@ -47,7 +49,7 @@ from aiostream_data.interrupts import interrupts_after
 _ABANDONED: list[object] = []
 """Memory blocks that a copy might still access.
 
-These blocks are never freed, because the device could write into freed memory.
+Blocks in this list are never freed, because the device could write into freed memory.
 """
 
 _CLOSING_STEP_S = 0.001
@@ -63,14 +65,14 @@ class RingStats:
         regrows: Number of slots that were replaced by larger slots.
         device_slots: Current number of device slots; less than requested if the device memory was too small.
         device_slots_asked: Requested number of device slots.
-        leaked_leases: Number of batches that the consumer dropped without releasing them. The slots of these batches
-            were freed later.
+        leaked_leases: Number of batches that the consumer dropped without releasing them. The device slots of leaked
+            batches are freed later.
         host_nbytes, device_nbytes: Memory of the host slots and of the device slots in bytes, now or when the ring was
             closed.
-        pinned_nbytes: Page-locked part of ``host_nbytes``. On a GPU, all of ``host_nbytes`` is page-locked, unless
-            page-locking failed and ``allow_pageable`` is set. On ``cpu``, ``pinned_nbytes`` is 0.
-        abandoned_nbytes: Number of bytes that are never freed because a copy might still access them.
-        shared: Statistics of batches that other processes wrote.
+        pinned_nbytes: Number of bytes of ``host_nbytes`` that are page-locked. On a GPU, all of ``host_nbytes`` is
+            page-locked, unless page-locking failed and ``allow_pageable`` is set. On ``cpu``, ``pinned_nbytes`` is 0.
+        abandoned_nbytes: Number of bytes in blocks that are never freed because a copy might still access the block.
+        shared: Statistics of batches that other processes wrote into shared memory.
     """
 
     batches: int = 0
@@ -97,7 +99,7 @@ class _SlotMemory(NamedTuple):
 class SlotRing:
     """Ring of slots: host slots, device slots and one device stream that copies batches between them.
 
-    Any thread may call the methods of this class.
+    Any thread may call the methods of a ``SlotRing``.
 
     All methods except :meth:`close` raise ``DeviceError`` after a device failure, ``LoaderClosedError`` after the ring
     was closed, and ``ForkedPipelineError`` in a forked child.
@@ -119,14 +121,15 @@ class SlotRing:
 
         Args:
             backend: The device. The caller closes the backend after the ring.
-            host_slots, device_slots: Number of host and device slots. The sum of these numbers limits the number of
-                batches in the ring at the same time.
+            host_slots, device_slots: Number of host and device slots. The ring can contain at most as many batches as
+                it has host and device slots.
             slot_nbytes: Size of every slot in bytes; None to choose the size from the sizes of the batches.
             hand_over: Settings for delivering batches to consumers; None to deliver copies in the device's own library.
-            allow_pageable: Use pageable host memory, with a warning, if the system refuses to page-lock it.
+            allow_pageable: True to use pageable host memory, with a warning, if the system refuses to page-lock the
+                memory.
             profile: True to measure the time of every copy to the device.
             shared: Object that copies batches directly from memory that other processes wrote; closed with the ring.
-                If None, all batches go through host slots.
+                If ``shared`` is None, all batches are copied through host slots.
 
         Raises:
             PlanError: The number of host or device slots is below 1.
@@ -150,9 +153,9 @@ class SlotRing:
         self._abandoned_nbytes = 0
 
     def acquire(self) -> HostSlot | None:
-        """Return a host slot to write into, or None if no slot is free. Never waits.
+        """Return a host slot for writing a batch, or None if no slot is free. Never waits.
 
-        The caller owns the slot until it passes the slot to :meth:`submit` or :meth:`give_back`.
+        The caller owns the slot until the caller passes the slot to :meth:`submit` or :meth:`give_back`.
         """
         self.state.check()
         return self._host.acquire()
@@ -276,7 +279,7 @@ class SlotRing:
 
     @property
     def all_leased(self) -> bool:
-        """True if consumers hold every device slot, so that no batch can arrive until one is released."""
+        """True if consumers use every device slot, so that no batch can arrive before a slot is released."""
         return self._device.all_held
 
     def stats(self) -> RingStats:
@@ -305,10 +308,12 @@ class SlotRing:
         )
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and drop the slots. Idempotent.
+        """Close the ring: wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and free the slots.
 
-        Memory that a copy may still access is never freed. In this case a ``ResourceWarning`` reports the size of this
-        memory. The method does nothing in a forked child process.
+        Idempotent.
+
+        Memory that a copy may still access is never freed. A ``ResourceWarning`` reports the size of memory that is not
+        freed. The method does nothing in a forked child process.
         """
         deadline = time.monotonic() + timeout_s
         if not self.state.close(timeout_s):

@@ -15,10 +15,10 @@ class RingState:
     """State of a ring of slots: open, failed, closed or forked. A failed or closed ring never changes its state again.
 
     Attributes:
-        lock: Lock that protects the state of every slot. A thread holds this lock while it waits for the device only in
-            one case: to enlarge a slot.
+        lock: Lock that protects the state of every slot. No thread waits for the device while it owns the lock, except
+            to enlarge a slot.
         measures: Counters that all parts of the ring update.
-        on_change: Function called after every change of a slot, or None. Any thread may call this function, with the
+        on_change: Function called after every change of a slot, or None. Any thread may call ``on_change``, with the
             lock held, so the function must return at once.
     """
 
@@ -36,7 +36,7 @@ class RingState:
 
         Raises:
             ForkedPipelineError: This process is a forked child, which cannot use the device.
-            DeviceError: The device failed earlier.
+            DeviceError: An earlier operation of the device failed.
             LoaderClosedError: The ring was closed.
         """
         self.check_device()
@@ -50,7 +50,7 @@ class RingState:
 
         Raises:
             ForkedPipelineError: This process is a forked child, which cannot use the device.
-            DeviceError: The device failed earlier.
+            DeviceError: An earlier operation of the device failed.
         """
         if self.forked:
             raise ForkedPipelineError(
@@ -65,7 +65,7 @@ class RingState:
     def forked(self) -> bool:
         """True in a forked child process.
 
-        In a forked child, the lock may be held forever by a thread that exists only in the parent.
+        In a forked child process, the lock may stay locked forever by a thread that exists only in the parent.
         """
         return this_process() != self._process
 
@@ -90,7 +90,8 @@ class RingState:
     def fail(self, error: BaseException) -> None:
         """Mark the ring as failed permanently.
 
-        If this method is called several times, later errors report the first cause. The caller must hold the lock.
+        If this method is called several times, later errors report the first cause. The caller must hold the ring's
+        lock.
         """
         self._failure = self._failure or error
         self.announce()
@@ -116,7 +117,10 @@ class RingState:
         return was_open
 
     def announce(self) -> None:
-        """Wake all waiting threads and call ``on_change``, after a change of a slot. The caller must hold the lock."""
+        """Wake all waiting threads and call ``on_change``, after a change of a slot.
+
+        The caller must hold the ring's lock.
+        """
         self._changes += 1
         self.lock.notify_all()
         on_change = self.on_change
@@ -129,17 +133,19 @@ class RingState:
         return self._changes
 
     def wait_past(self, changes: int, timeout_s: float | None) -> bool:
-        """Block until the counter :attr:`changes` exceeds ``changes``. Return False after ``timeout_s`` seconds.
+        """Block until the counter :attr:`changes` exceeds ``changes``.
 
-        Read the counter :attr:`changes`, try the operation, and call this method only if the operation failed. This
-        order ensures that no change between the attempt and the wait is missed.
+        Return False if the wait exceeds ``timeout_s`` seconds.
+
+        Read the counter :attr:`changes`, try the operation, and call this method only if the operation failed. Reading
+        the counter first ensures that no change between the attempt and the wait is missed.
         """
         return self.wait_until(lambda: self._changes > changes, timeout_s)
 
     def wait_until(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
         """Block until ``reached()`` returns true.
 
-        The function is called after every slot change. Return False after ``timeout_s`` seconds.
+        The function is called after every slot change. Return False if the wait exceeds ``timeout_s`` seconds.
         """
         with self.lock:
             return self.lock.wait_for(reached, timeout_s)

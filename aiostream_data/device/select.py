@@ -19,10 +19,12 @@ RANK_VARIABLE = "LOCAL_RANK"
 
 
 def check_device(name: str) -> str:
-    """Return ``name`` if it is a valid device name. The function does not use any device, so plans may call it.
+    """Return ``name`` if it is a valid device name.
+
+    A plan may call this function, because the function does not use any device.
 
     Raises:
-        PlanError: ``name`` is not a device name.
+        PlanError: ``name`` is not a valid device name.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise PlanError(f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {shown(name)}")
@@ -30,10 +32,10 @@ def check_device(name: str) -> str:
 
 
 def current_gpu() -> int | None:
-    """Return the calling thread's current GPU, or None if this process has not chosen one.
+    """Return the calling thread's current GPU, or None if this process has not chosen a GPU.
 
-    CUDA has a current GPU per thread, so call this function in the thread that opens a loader. Only PyTorch and CuPy
-    are asked for their current GPU, and only if the process has already imported them.
+    CUDA has a current GPU per thread, so call this function in the thread that opens a loader. The function queries
+    PyTorch and CuPy for the current GPU, but only if the process has already imported the library.
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and torch.cuda.is_initialized():
@@ -49,17 +51,18 @@ def current_gpu() -> int | None:
 def open_backend(name: str, current: int | None = None) -> DeviceBackend:
     """Open the device called ``name``.
 
-    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable, else ``current``, else the
-    thread's current CUDA device. If ``LOCAL_RANK`` is set and the process sees only one GPU, ``cuda`` selects that GPU.
+    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable, else ``current``, else CUDA's
+    current device. If ``LOCAL_RANK`` is set and the process sees only one GPU, ``cuda`` selects that GPU.
 
-    ``auto`` selects ``cuda`` if CuPy and a driver with a GPU are found, else ``cpu``. An unusable GPU is an error even
-    with ``auto``. Opening a GPU initializes CUDA, which can take hundreds of milliseconds and must not precede a fork.
+    ``auto`` selects ``cuda`` if CuPy and a driver with a GPU are found, else ``cpu``. If a GPU exists but cannot be
+    used, ``auto`` also raises an error. Opening a GPU initializes CUDA, which can take hundreds of milliseconds and
+    must not precede a fork.
 
     Args:
         current: Result of :func:`current_gpu` in the thread that opens the loader.
 
     Raises:
-        PlanError: ``name`` is not a device name.
+        PlanError: ``name`` is not a valid device name.
         MissingExtraError: A GPU was requested and CuPy is not installed.
         DeviceUnavailableError: A GPU was requested, but the driver or the GPU is missing, or the GPU cannot be used.
         DeviceMemoryError: The GPU has not enough memory to be opened.

@@ -2,13 +2,13 @@
 
 A worker process of ``in_subprocess()`` writes its batches into blocks of shared memory. After use, each block returns
 to the worker process, which reuses the block. When a block first arrives, the block is *adopted*: the system page-locks
-its memory. This happens only once per block. The device then copies large arrays directly from the block. Only the
+its memory. Each block is page-locked only once. The device then copies large arrays directly from the block. Only the
 small arrays of the batch are written into a host slot.
 
-A block returns to its worker process when the last array over the block dies. The host slot of the batch keeps these
-arrays, in a :class:`Lent` object, until the copies of the batch have ended. A block is *disowned* (its page lock is
-removed) when its owner no longer writes into it and no copy reads it. Closing the stage also disowns all blocks.
-A block stays mapped while it is adopted, so disowning always precedes unmapping.
+A block returns to its worker process when the last array over the block dies. The host slot of a batch keeps the
+batch's arrays, in a :class:`Lent` object, until the copies of the batch have ended. A block is *disowned* (its page
+lock is removed) when its owner no longer writes into the block and no copy reads the block. Closing the stage also
+disowns all blocks. A block stays mapped while the block is adopted, so disowning always precedes unmapping.
 
 Batches in blocks that cannot be adopted are copied through host slots and are counted. The number and total size of
 adopted blocks have upper limits. After the system has refused to page-lock one block, no further block is adopted, and
@@ -50,7 +50,10 @@ MAX_NBYTES = 1 << 30
 
 
 class SharedMemory(Protocol):
-    """Shared memory that another process writes. The memory is mapped here as long as an array refers to it."""
+    """Shared memory that another process writes.
+
+    The memory stays mapped in this process as long as an array refers to the memory.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +72,7 @@ FindShared: TypeAlias = Callable[[NDArray[Any]], SharedMemory | None]
 
 
 def nothing_shared(array: NDArray[Any]) -> None:
-    """Return None: treat every array as not in shared memory."""
+    """Return None for every array: no array is treated as shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class _Adopted:
 class Lent:
     """Memory of other processes that the copies of one batch read.
 
-    The host slot ends the loan of this memory after the copies.
+    The host slot returns the memory to its owner after the copies.
 
     Attributes:
         nbytes: Number of bytes of lent memory.
@@ -140,7 +143,7 @@ class Lent:
             adopted.abandoned = True
 
     def end(self) -> None:
-        """Return the lent blocks to the process that lent them.
+        """Return the lent blocks to the process that owns the blocks.
 
         Repeated calls have no effect. The method takes no lock and does not call the device.
         """
@@ -158,7 +161,7 @@ class Transfer:
     Attributes:
         staged: Layout of the arrays to write into the host slot; may be empty.
         sources: The arrays to write into the host slot, one per ``staged.arrays``.
-        copies: Copies to the device slot.
+        copies: Copies that transfer the batch to the device slot.
         lent: Memory of other processes that the copies read; the host slot owns this object.
     """
 
@@ -169,7 +172,9 @@ class Transfer:
 
 
 class SharedSlots:
-    """Shared memory blocks of other processes from which a device copies batches. Any thread may use this object.
+    """Shared memory blocks of other processes from which a device copies batches.
+
+    Any thread may use a ``SharedSlots`` object.
 
     Args:
         find: Function that returns the shared memory that an array refers to, or None.
@@ -237,7 +242,7 @@ class SharedSlots:
     def _adopt(self, memory: SharedMemory) -> _Adopted | None:
         """Return the adopted form of a block, or None if the block cannot be adopted.
 
-        The caller must hold the lock of this object.
+        The caller must hold the lock.
         """
         if self._closed:
             return None
@@ -320,7 +325,8 @@ class SharedSlots:
             keep_all: True to disown no block, because the device has failed or does not respond.
 
         Returns:
-            The blocks that a copy may still read, or that stay page-locked. The caller must never free these blocks.
+            The blocks that a copy may still read, or that stay page-locked. The caller must never free the returned
+            blocks.
         """
         if os.getpid() != self._pid:
             return []

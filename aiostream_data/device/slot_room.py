@@ -17,7 +17,7 @@ LEAST_SLOTS = 2
 
 
 class SlotRoom:
-    """Decides whether a ring can continue with one device slot less. The caller must hold the ring's lock."""
+    """Decides whether a ring can continue with one device slot less. The caller must hold the lock of the ring."""
 
     def __init__(self, device: str, asked: int) -> None:
         """Store the device name, for error messages, and the requested number of slots."""

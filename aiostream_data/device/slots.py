@@ -1,4 +1,4 @@
-"""The two kinds of slot through which batches reach a device, and their sizes.
+"""The two kinds of slots (buffers) through which batches reach a device, and the sizes of the slots.
 
 A **host slot** is page-locked host memory into which a producer writes a batch. A **device slot** is device memory that
 the copy writes. Slots live as long as the stage and cycle through these states::
@@ -50,8 +50,8 @@ class HostSlot:
     """One host slot. Only the ring changes the attributes of a slot.
 
     Attributes:
-        state: State of the slot.
-        block: Memory of the slot; None until first used.
+        state: State of the slot, such as FREE.
+        block: Memory of the slot; None before the first use of the slot.
         mark: Mark after the copy that reads the slot, while the state is COPYING or JOINING.
         begun: Timed mark before the copy of the slot; None if copies are not timed.
         arrival: Times of the batch that is being copied to the device.
@@ -91,8 +91,8 @@ class DeviceSlot:
     """One device slot. Only the ring changes the attributes of a slot.
 
     Attributes:
-        state: State of the slot.
-        block: Memory of the slot; None until first used.
+        state: State of the slot, such as FREE.
+        block: Memory of the slot; None before the first use of the slot.
         marks: Marks that the device must pass before the slot may be overwritten. While the slot holds a batch, the
             only mark is the mark after the copy that filled the slot. After the use of the batch, the list has one mark
             for each stream that used the batch.
@@ -109,7 +109,10 @@ class DeviceSlot:
 
     @property
     def arrived(self) -> Mark:
-        """The mark after the copy that fills the slot. This property is valid only while the slot holds a batch."""
+        """The mark after the copy that fills the slot.
+
+        The property ``arrived`` is valid only while the slot contains a batch.
+        """
         (mark,) = self.marks
         return mark
 
@@ -138,7 +141,7 @@ class SlotSize:
         self._largest = 0
 
     def check(self, need: int) -> None:
-        """Check that a slot may hold ``need`` bytes.
+        """Check that a slot may have a size of ``need`` bytes.
 
         Raises:
             SlotTooSmallError: ``need`` exceeds ``max_nbytes``.

@@ -28,7 +28,7 @@ class DeviceStats:
     """Statistics of a device stage.
 
     Attributes:
-        ring: Statistics of the slot ring.
+        ring: Statistics of the ring of slots.
         host_waits: Number and duration of producers' waits for a free host slot. Many waits for host slots mean that
             copies limit the speed.
         device_waits: Number and duration of waits of filled host slots for a free device slot. Many waits for device
@@ -41,7 +41,9 @@ class DeviceStats:
 
 
 class DeviceStage:
-    """Writes batches into page-locked slots and sends them to a device. Any thread may use this object.
+    """Device stage: writes batches into page-locked host slots and copies the batches to a device.
+
+    Any thread may use a ``DeviceStage``.
 
     :meth:`put` sends one batch at a time. A caller with several threads can fill several slots at the same time. For
     each slot, call :meth:`try_fill`, write the slot on a thread, and submit the slots in the desired order. Batches
@@ -61,7 +63,7 @@ class DeviceStage:
         find_shared: FindShared = nothing_shared,
         max_shared_nbytes: int = MAX_NBYTES,
     ) -> None:
-        """Take ownership of ``backend``; closing the stage closes it.
+        """Take ownership of ``backend``; closing the stage also closes the backend.
 
         Other arguments have the same meaning as for :class:`~.ring.SlotRing`.
 
@@ -108,7 +110,7 @@ class DeviceStage:
     def start_waiter(self) -> None:
         """Start a thread that frees host slots.
 
-        Without this waiter thread, each thread that needs a slot waits for a copy itself.
+        Without a waiter thread, each thread that needs a slot waits for a copy itself.
         """
         if self._waiter is None:
             self._waiter = Waiter(self._ring)
@@ -119,7 +121,7 @@ class DeviceStage:
         return [self._waiter.thread] if self._waiter is not None and self._waiter.thread.is_alive() else []
 
     def try_fill(self, batch: Any, lease: object = None) -> Filling | None:
-        """Acquire a free host slot for ``batch``, without writing the batch. Return None if no slot is free.
+        """Acquire a free host slot for ``batch``, without writing the batch. Return None if no host slot is free.
 
         The method never waits if the stage's waiter thread runs.
 
@@ -127,7 +129,7 @@ class DeviceStage:
             lease: Object to keep alive until the batch is written.
 
         Raises:
-            DeviceError, LoaderClosedError, ForkedPipelineError: As for :meth:`put`.
+            DeviceError, LoaderClosedError, ForkedPipelineError: Same conditions as for :meth:`put`.
         """
         slot = self._ring.acquire()
         if slot is None and self._waiter is None and self._ring.join_oldest():
@@ -152,13 +154,13 @@ class DeviceStage:
     def reclaim(self) -> None:
         """Free the device slots of leaked leases (leases whose arrays have all been garbage-collected).
 
-        Do not call this method on an event loop.
+        The method may block, so do not call it on an event loop.
         """
         self._ring.reclaim()
 
     @property
     def all_leased(self) -> bool:
-        """True if consumers hold every device slot, so that no batch can arrive until one is released."""
+        """True if consumers use every device slot, so that no batch can arrive before a slot is released."""
         return self._ring.all_leased
 
     def put(
@@ -166,17 +168,17 @@ class DeviceStage:
     ) -> DeviceBatch | None:
         """Write ``batch`` into a host slot and enqueue its copy to the device. The call blocks while no slot is free.
 
-        Do not call this method on an event loop. The caller may reuse or free ``batch`` after the call.
+        The method may block, so do not call it on an event loop. The caller may reuse or free ``batch`` after the call.
 
         Args:
-            batch: A structure of arrays, ragged arrays and numbers; on ``cpu``, also of other objects.
+            batch: Structure of arrays, ragged arrays and numbers. On ``cpu``, other objects are also allowed.
             timeout_s: Maximum time in seconds to wait for slots; None to wait until :meth:`close`. The timeout does not
                 interrupt a wait for a running copy.
             prepare: As for :meth:`~.filling.Filling.write`.
 
         Returns:
             The batch, or None after ``timeout_s`` seconds. The receiver must materialize or discard the batch to free
-            its slot. If the result is None, no data was sent.
+            its slot. If the result is None, no data was copied to the device.
 
         Raises:
             DeviceLeafError: A leaf is not numeric, and the device is not ``cpu``.
@@ -221,7 +223,7 @@ class DeviceStage:
             return DeviceStats(self._ring.stats(), self.host_waits.copy(), self.device_waits.copy())
 
     def copies(self) -> DeviceCopies:
-        """Return the statistics of the device stage for reports. Any thread may call this method."""
+        """Return the statistics of the device stage for reports. Any thread may request the statistics."""
         ring, measures = self._ring.stats(), self._ring.state.measures
         runs_at_once = self.device == "cpu"  # copies finish in the call that starts them, so no batch is late
         return DeviceCopies(
@@ -259,7 +261,9 @@ class DeviceStage:
         )
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and free the slots. Idempotent.
+        """Close the stage: wake all waiting threads, wait up to ``timeout_s`` seconds for copies, and free the slots.
+
+        Idempotent.
 
         Batches still in slots are lost; arrays that were copied out of a slot stay valid. If a driver call does not
         return, the waiter thread and its slots are abandoned, with a ``ResourceWarning``.

@@ -1,9 +1,9 @@
 """Allocate page-locked memory for host slots, or pageable memory if page-locking fails and the user allows it.
 
-For pageable host memory, the driver first copies the data into its own page-locked memory. The thread that enqueues a
-copy from pageable memory runs this extra copy and holds the ring's lock. Copies from pageable memory are correct but
-slow, so pageable memory requires the user's permission. The ring frees every host slot only after ``join`` of its mark,
-so the end of the extra copy does not matter.
+For pageable host memory, the driver first copies the data into its own page-locked memory. The driver's extra copy runs
+in the thread that enqueues the copy, while this thread holds the ring's lock. Copies from pageable memory are correct
+but slow, so pageable memory requires the user's permission. The ring frees every host slot only after ``join`` of its
+mark, so the end of the extra copy does not matter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiostream_data.errors import PinningError
 
 
 class Staging:
-    """Allocates the memory of host slots. Any thread may use this object."""
+    """Allocates the memory of host slots. Any thread may use the allocator."""
 
     def __init__(self, backend: DeviceBackend, allow_pageable: bool = False) -> None:
         self._backend = backend

@@ -1,8 +1,8 @@
 """Check whether the installed device code is the code that last passed its tests on a GPU.
 
-Only ``benchmarks/gpu/run.py`` writes ``gpu_verified.json``, after all its parts passed on a machine with a GPU. The
-file contains a hash of the device code that ran. If the installed code has a different hash, the test results do not
-apply to it.
+Only ``benchmarks/gpu/run.py`` writes the file ``gpu_verified.json``, after all tests and measurements passed on a GPU.
+The file contains a hash of the device code that ran. If the installed code has a different hash, the test results do
+not apply to the installed code.
 """
 
 from __future__ import annotations

@@ -14,7 +14,10 @@ NAME = "asd-device-wait"
 
 
 class Waiter:
-    """Waits for the copies of a ring until the ring is closed or has failed. The constructor starts the thread."""
+    """Thread that waits for the copies of a ring until the ring is closed or has failed.
+
+    The constructor starts the waiter thread.
+    """
 
     def __init__(self, ring: SlotRing) -> None:
         self._ring = ring

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class Outcome:
     """Result of one hop.
 
-    An error is stored as a value and raised when the result is delivered, so it is raised only once.
+    The outcome stores an error as a value; the error is raised once, when the result is delivered.
 
     Attributes:
         value: Return value of the function; None if the function raised.
-        error: Exception that the function raised, or None. Can be any BaseException.
+        error: Exception that the function raised; None if the function returned. Can be any BaseException.
         busy_s, cpu_s: Wall time and CPU time of the call on its thread, in seconds.
         transfer_s: Seconds spent on transfers to and from the worker process; 0.0 for threads.
     """
@@ -54,10 +54,10 @@ def prepare_worker(function: Callable[..., Any]) -> None:
 
 
 class Executor(Protocol):
-    """Runs blocking functions outside the event loop."""
+    """Interface of an executor, which runs blocking functions outside the event loop."""
 
     def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
-        """Start ``function(*args)`` on a worker. Call this method on the event loop that awaits the future.
+        """Start ``function(*args)`` on a worker. The event loop that awaits the future must call this method.
 
         The future never raises the exception of the function; the outcome stores the exception. Canceling the future
         discards the result, but a running function runs to its end.
@@ -66,12 +66,12 @@ class Executor(Protocol):
     def submit_within(self, limit_s: float, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         """Like :meth:`submit`, but abandon a call that takes longer than ``limit_s`` seconds.
 
-        The outcome of an abandoned call holds a RecordTimeoutError. The time limit does not include waiting for a
-        worker, starting it, importing the function, or ``prepare_worker()``.
+        The outcome of an abandoned call contains a RecordTimeoutError. The time limit does not include waiting for a
+        worker, starting a worker, importing the function, or ``prepare_worker()``.
         """
 
     def close(self, timeout_s: float) -> bool:
         """Reject further calls and wait up to ``timeout_s`` seconds for workers.
 
-        Return False if a call still runs after this time.
+        Return False if a call still runs after ``timeout_s`` seconds.
         """

@@ -1,12 +1,13 @@
 """Blocks of shared memory. One process lends a block to another process and reuses the block after its return.
 
-A block is anonymous memory: the block has no file name and does not outlive the processes. With the first use, the
-lender sends the block's file descriptor; later it sends only the block's number. Each process maps a block only once.
-Blocks are reused, because a new block costs both processes one page fault per 4 KiB, far more than rewriting a block.
+A block is anonymous memory: the block has no file name and does not outlive the processes. The lender sends the file
+descriptor of a block only with the first loan, and later only the number of the block. Each process maps a block only
+once. Blocks are reused, because a new block costs both processes one page fault per 4 KiB, far more than rewriting a
+block.
 
-The first words of a block hold three loan numbers: the current loan, the loan last returned, and the loan last
-disowned. When the borrower's last array over the block dies, the borrower updates the number of the returned loan. This
-can happen on any thread and during garbage collection. The borrower then notifies the lender through the :class:`Bell`,
+The first words of a block contain three loan numbers: the current loan, the last returned loan, and the last disowned
+loan. When the borrower's last array over the block dies, the borrower updates the number of the returned loan. Arrays
+can die on any thread and during garbage collection. The borrower then notifies the lender through the :class:`Bell`,
 which never blocks. The lender reads the loan numbers after each notification. If the notification buffer is full, no
 notification is lost, because the lender still has an unread notification.
 """
@@ -26,7 +27,7 @@ from aiostream_data.errors import SharedMemoryError
 from aiostream_data.executors.mapping import Mapping
 
 ALIGNMENT = 64
-"""Alignment in bytes of arrays in a block, and size of the block's header."""
+"""Alignment of arrays in a block, and size of the block's header, in bytes."""
 
 GRAIN_NBYTES = 1 << 16
 """Smallest step between block sizes, in bytes; see :func:`rounded`."""
@@ -34,7 +35,7 @@ GRAIN_NBYTES = 1 << 16
 MAX_BLOCKS = 1024
 """Maximum number of blocks that one borrower may use at once, because systems limit the number of mappings.
 
-If the limit is reached, messages are sent through the socket.
+If all blocks are in use, messages are sent through the socket.
 """
 
 _LOAN, _RETURNED, _DISOWNED = range(3)
@@ -243,7 +244,9 @@ class Bell:
 
 
 class BlockLease:
-    """Lease of one received message. It counts ``nbytes`` bytes against the sender's memory limit until the arrays die.
+    """Lease of one received message.
+
+    The lease counts ``nbytes`` bytes against the sender's memory limit until the message's arrays die.
 
     The lease of a message without shared memory has zero bytes.
     """
@@ -258,8 +261,8 @@ class BlockLease:
         """Remove the lent block from the sender's memory limit, so that the sender does not wait for its return.
 
         The arrays in the block stay valid. The block returns to the sender when its arrays die. Call this method before
-        passing the arrays to code that may keep them. Repeated calls have no effect, and any thread may call this
-        method.
+        passing arrays of the block to code that may keep the arrays. Repeated calls of ``release`` have no effect, and
+        any thread may call the method.
         """
         memory = None if self._memory is None else self._memory()
         # The loan cannot end while `memory` lives, so the LOAN word still belongs to this loan.
@@ -271,7 +274,7 @@ class BlockLease:
 class Borrower:
     """Blocks of shared memory that the other end of a link has lent to this process.
 
-    Only one thread at a time may use this object.
+    Only one thread at a time may use a ``Borrower``.
     """
 
     def __init__(self) -> None:
@@ -304,7 +307,7 @@ class Borrower:
         self._ends.pop(number, None)
 
     def open(self, number: int) -> tuple[NDArray[np.uint8], BlockLease]:
-        """Return the bytes of a block that was just lent, and the lease on it.
+        """Return the bytes of a block that was just lent, and the lease of the block.
 
         Raises:
             LinkEnded: The other end sent the number of a block that does not exist.
@@ -362,7 +365,7 @@ def _anonymous() -> int:
 def _allocate(descriptor: int, nbytes: int) -> None:
     """Reserve all bytes of the memory immediately.
 
-    Otherwise, a later write could run out of memory, which kills the process.
+    Without this reservation, a later write could run out of memory, which kills the process.
 
     Raises:
         OSError: The operating system has not enough memory.

@@ -21,7 +21,7 @@ from aiostream_data.executors.lifeline import end_with
 also_told: list[Callable[[], str]] = []
 """Functions that return additional text for the child process's stack report.
 
-The watcher thread of the child process calls these functions.
+The watcher thread of the child process calls the functions in this list.
 """
 
 STACKS_HEAD = struct.Struct("<II")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _settle_signals(lifeline: int) -> None:
-    """Ignore Ctrl-C, which the parent handles, and let the system end this process when the lifeline closes."""
+    """Ignore Ctrl-C, which the parent handles, and let the system end this process when the lifeline pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGIO):
         signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""A child process that calls one function with its end of an :class:`.exchange.Exchange`.
+"""A child process that calls one function and passes its end of an :class:`.exchange.Exchange` to the function.
 
 The child process is a new Python interpreter that imports the function by name. The child process is never a fork,
 because this process has threads and an event loop. The child process does not run the user's program, so the program
@@ -44,11 +44,11 @@ _HINTS = {9: ", likely out of memory", 11: ", a crash in native code", 7: ", whi
 
 
 class Child:
-    """One child process. Any thread may call the methods.
+    """One child process. Any thread may call the methods of a ``Child``.
 
     Args:
         target: ``module:function`` to call in the child process, with its end of the exchange as argument. The child
-            process ends when this function returns.
+            process ends when the target function returns.
         name: Name of the child process in process lists.
         max_nbytes: Maximum number of bytes of shared memory that each end lends at once; see
             :class:`.exchange.Exchange`.
@@ -90,12 +90,12 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """True until the process has ended."""
+        """True until the child process has ended."""
         return self._process.poll() is None
 
     @property
     def is_stopped(self) -> bool:
-        """True while a signal such as SIGSTOP keeps the process from running.
+        """True while a signal such as SIGSTOP prevents the child process from running.
 
         The result is always False on systems without ``/proc``.
         """
@@ -122,7 +122,7 @@ class Child:
                 follow.
 
         Returns:
-            Exit code of the process, negative for a signal; None if the process could not be ended.
+            Exit code of the process, negative if a signal ended the process; None if the process could not be ended.
         """
         with self._burying:
             if not self._buried:
@@ -214,7 +214,7 @@ class Child:
 
 
 def bury_all(children: Sequence[Child], grace_s: float = 0.0) -> None:
-    """End several processes at the same time, and release their resources.
+    """End several child processes at the same time, and release the resources of all processes.
 
     Args:
         grace_s: Seconds that all processes together may take to end before they receive SIGTERM, and later SIGKILL.

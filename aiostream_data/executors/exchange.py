@@ -1,6 +1,6 @@
 """One end of a link that transfers Python objects to another process and copies their arrays only once.
 
-Each message is pickled, with its large buffers kept outside the pickle. A small message passes through the socket. A
+Each message is pickled, with its large buffers kept outside the pickle. A small message is sent through the socket. A
 larger message is written into a block of shared memory (:mod:`.blocks`), and only a short header passes through the
 socket. The arrays that the receiver gets are views of the block. A frame is
 
@@ -9,10 +9,10 @@ socket. The arrays that the receiver gets are views of the block. A frame is
 The first part of a message is the pickle. Each part, and the data after the header, begins at a multiple of 64 bytes.
 Parts that still have to be assembled (:class:`Unwritten`) come last, and are written directly to their destination.
 
-A block returns to the sender when the receiver's last array over the block dies. Until its return, the block counts as
-lent. A sender that has lent ``max_nbytes`` bytes waits for returned blocks; this limits the memory. A receiver must
-call ``lease.release()`` before it passes arrays to code that may keep them. Otherwise both ends could wait for each
-other forever.
+A block returns to the sender when the receiver's last array over the block dies. A block counts as lent until the block
+returns to its sender. To limit memory, a sender that has lent ``max_nbytes`` bytes waits for the return of a block. A
+receiver must call ``lease.release()`` before passing arrays of a message to code that may keep the arrays. Without this
+call, both ends of the link could wait for each other forever.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from aiostream_data.executors.pickling import dumps_apart
 BLOCK_NBYTES = 1 << 16
 """Minimum size in bytes of messages that are sent in a block of shared memory.
 
-For smaller messages, a copy through the socket is as fast.
+Smaller messages are sent through the socket, which is equally fast.
 """
 
 CLOSE_S = 1.0
@@ -90,8 +90,8 @@ class Exchange:
 
     Args:
         sock: Connected Unix stream socket. The exchange owns the socket from now on.
-        max_nbytes: Maximum number of bytes that this end lends at once. A message larger than ``max_nbytes`` is sent
-            only while no other bytes are lent.
+        max_nbytes: Maximum number of bytes that this end of the link lends at once. A message larger than
+            ``max_nbytes`` is sent only while no other bytes are lent.
     """
 
     def __init__(self, sock: socket.socket, max_nbytes: int) -> None:
@@ -125,7 +125,7 @@ class Exchange:
             unwritten: Further parts of the message, assembled directly in the lent memory.
 
         Raises:
-            LinkEnded: The other process ended, or this end was closed.
+            LinkEnded: The other process ended, or this end of the link was closed.
             Exception: The message cannot be pickled, and no part was sent; or an ``unwritten`` part raised, which ends
                 the link.
         """
@@ -157,7 +157,7 @@ class Exchange:
         The arrays in the received message are writable, and their memory stays valid while they exist.
 
         Raises:
-            LinkEnded: The other process ended, or this end was closed.
+            LinkEnded: The other process ended, or this end of the link was closed.
             Exception: The message cannot be unpickled. The link remains usable.
         """
         with self._receiving:

@@ -15,7 +15,7 @@ WORKER_TRACEBACK = "worker traceback:\n"
 
 
 _PYTHONS_OWN = ("__init__", "__str__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "add_note")
-"""Methods replaced by those of ``Exception``, because overriding them can prevent raising or printing an error."""
+"""Methods that are replaced by the methods of ``Exception``, because an override can prevent raising or printing."""
 
 
 class Failure:
@@ -74,8 +74,8 @@ class Failure:
 def workable(error: BaseException) -> BaseException:
     """Return ``error``, or return a RecordError of its type if Python cannot set attributes on ``error``.
 
-    For example, a frozen dataclass rejects the traceback that the standard library sets on raised errors. Exception
-    notes that are not strings also break Python's printing, so these notes are removed.
+    For example, an exception class that is a frozen dataclass rejects the traceback that the standard library sets.
+    Exception notes that are not strings also break Python's printing, so these notes are removed.
     """
     try:
         error.__traceback__ = error.__traceback__

@@ -25,7 +25,7 @@ _open: weakref.WeakSet[NotForForks] = weakref.WeakSet()
 
 
 def keep_from_forks(thing: NotForForks) -> None:
-    """Register ``thing`` so that every forked child calls ``thing.let_go()``."""
+    """Register ``thing``, so that every forked child process calls ``thing.let_go()`` at its start."""
     _open.add(thing)
 
 

@@ -99,7 +99,7 @@ class Interpreter:
         self._known: set[bytes] = set()
 
     def learn(self, key: bytes, pickled: bytes) -> None:
-        """Send a function to the subinterpreter, unless it already has the function."""
+        """Send a function to the subinterpreter, unless the subinterpreter already has the function."""
         if key not in self._known:
             self._ask("learn", key, pickled)
             self._known.add(key)

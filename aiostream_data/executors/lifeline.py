@@ -1,6 +1,6 @@
 """A pipe (the lifeline) that ends a process when its parent process ends.
 
-The parent has the other end of the pipe, and the operating system closes this end when the parent ends.
+The operating system closes the parent's end of the pipe when the parent ends.
 
 The operating system sends a signal to the process when the pipe closes. The signal works even while native code holds
 the GIL, as a regular expression can do indefinitely. On Linux, the signal is SIGKILL, which also ends a process stopped
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 
 def end_with(lifeline: int, pid: int) -> None:
-    """Make the system end a process when the other end of its lifeline closes.
+    """Make the operating system end a process when the other end of its lifeline pipe closes.
 
     Both the process and its parent must call this function. The parent's call protects the process from the moment it
     starts. The process repeats the call because some systems do not allow the parent to configure another process.

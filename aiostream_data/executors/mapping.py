@@ -1,4 +1,4 @@
-"""Map shared memory without keeping a descriptor open.
+"""Map shared memory without keeping a file descriptor open.
 
 ``mmap.mmap`` keeps a copy of the descriptor as long as the mapping exists (always before Python 3.13). With
 ``mmap.mmap``, a consumer that keeps a few thousand batches would run out of file descriptors.
@@ -30,7 +30,7 @@ class Mapping:
     The memory is unmapped when no array refers to it.
 
     Attributes:
-        retired: Set to True by the owner when no process will write into the mapping again.
+        retired: True if no process will write into the mapping again; set by the owner of the mapping.
 
     Raises:
         OSError: The system could not map the memory.

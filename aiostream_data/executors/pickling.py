@@ -24,7 +24,7 @@ def has_cloudpickle() -> bool:
 
 
 def dumps(value: object) -> bytes:
-    """Pickle ``value``. With cloudpickle installed, objects that another process cannot import are pickled by value.
+    """Pickle ``value``. If cloudpickle is installed, objects that another process cannot import are pickled by value.
 
     Raises:
         Exception: ``value`` cannot be pickled. The exception comes from pickle or from the object.

@@ -4,7 +4,7 @@ Each thread of the :class:`ThreadExecutor` owns one child process. A function is
 once. Later calls send only the function's key. Arrays in arguments and results pass through shared memory; arrays in
 results are views of this memory. For each child process, one thread of the parent waits for results. When a child
 process ends, its end of the link closes, so the waiting thread detects the end immediately. A child process detects the
-end of its parent in the same way, by the closed link.
+end of its parent by the closed link.
 
 The memory of a result is disowned on arrival (no longer counted as lent), so a consumer that keeps every result never
 blocks a worker. Memory stays limited because a worker has one request at a time, and the stage that counts the results
@@ -49,9 +49,9 @@ def idle_nbytes(memory_limit: int, workers: int) -> int:
 class ProcessExecutor(ThreadExecutor):
     """Executor with up to ``max_workers`` worker processes; see :class:`.base.Executor`.
 
-    Functions, arguments and results must be picklable by pickle, or by cloudpickle if it is installed. An exception in
-    a worker arrives as a ``RecordError`` that also derives from the original exception's type. If a worker dies, the
-    call raises ``WorkerDiedError`` and a new worker replaces it. If a call exceeds its time limit, its worker is ended.
+    Functions, arguments and results must be picklable by pickle, or by an installed cloudpickle. An exception in a
+    worker arrives as a ``RecordError`` that also derives from the original exception's type. If a worker dies, the call
+    raises ``WorkerDiedError`` and a new worker replaces it. If a call exceeds its time limit, its worker is ended.
 
     Args:
         max_workers: Maximum number of worker processes, which start when first needed.
@@ -104,7 +104,7 @@ class ProcessExecutor(ThreadExecutor):
         return Outcome(answer.value, raised, answer.busy_s, answer.cpu_s, transfer_s)
 
     def _ask_worker(self, me: int, parcel: _Parcel, job: Job) -> tuple[Reply, float]:
-        """Call a function in this thread's worker.
+        """Call a function in the worker process that belongs to this thread.
 
         Retry the call once if the worker died before it had loaded a function.
 
@@ -139,7 +139,7 @@ class _Worker:
     def is_new(self) -> bool:
         """True until the worker process has loaded a function.
 
-        If the worker dies before this time, no record caused its death.
+        If the worker dies before it has loaded a function, no record caused its death.
         """
         return not self._known
 
@@ -180,11 +180,11 @@ class _Worker:
         return answer
 
     def _learns_within(self, limit_s: float) -> bool:
-        """Wait for the worker to load a function.
+        """Wait until the worker process has loaded a function.
 
         Return False if the worker process was stopped by a signal for ``limit_s`` seconds.
 
-        The time limit does not include starting the worker and importing modules, because they are not part of a call.
+        The time for starting the worker and importing modules is not limited, because it is not part of a call.
         """
         look_s = min(limit_s, LOOK_S)
         stopped_s = 0.0

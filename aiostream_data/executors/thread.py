@@ -23,7 +23,7 @@ class Job:
     """One submitted function call, and the future for its outcome.
 
     Attributes:
-        limit_s: Time limit in seconds, or None.
+        limit_s: Time limit of the call in seconds; None for no limit.
         verdict: List with one item; the caller that removes the item decides the outcome. The thread that finishes the
             call and the timeout on the event loop both try to remove the item.
     """
@@ -48,11 +48,11 @@ class Job:
 class ThreadExecutor:
     """Executor with up to ``max_threads`` threads, started when first needed; see :class:`.base.Executor`.
 
-    Python cannot end a running thread. If a call exceeds its time limit, its thread runs until the call returns, and a
-    new thread replaces the thread.
+    Python cannot end a running thread. If a call exceeds its time limit, the pool starts a new thread, and the old
+    thread ends when the call returns.
 
     Attributes:
-        at_work: Identifiers of the threads that are running a call. Any thread may read this attribute.
+        at_work: Identifiers of the threads that are running a call. Any thread may read ``at_work``.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:

@@ -22,7 +22,7 @@ if sys.platform != "win32":
 MAX_LINE_NBYTES: Final = 64 << 20
 """Maximum length in bytes of one line of a dead-letter log.
 
-Lines that the log writes are far shorter than this limit.
+The lines that the dead-letter log writes are far shorter than this limit.
 """
 
 _LINE_START: Final = b'{"url": '
@@ -42,7 +42,7 @@ class DeadLetterLog:
     """
 
     def __init__(self, path: str) -> None:
-        """Set the path of the log. The file is created when the first entry is written."""
+        """Set the path of the dead-letter log. The file is created when the first entry is written."""
         self._path = os.path.abspath(_local(path))  # user functions may change the working directory
         self._file: int | None = None
         self._read_to = 0
@@ -98,7 +98,7 @@ class DeadLetterLog:
     def close(self) -> None:
         """Close the file.
 
-        If a thread is writing, that thread closes the file after the write. Idempotent; never blocks.
+        If a thread is writing to the file, this thread closes the file after the write. Idempotent; never blocks.
         """
         self._closed = True
         if self._appending.acquire(blocking=False):
@@ -195,7 +195,7 @@ def _unlock(file: int) -> None:
 def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the entries of a dead-letter log in their order in the file.
 
-    A line that is incomplete because its process was killed is skipped.
+    If a process was killed during a write, its incomplete line is skipped.
 
     Args:
         start: Byte offset at which reading starts; must be the beginning of a line.

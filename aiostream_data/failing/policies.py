@@ -11,7 +11,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 
 RATE_ROWS: Final = 1000
-"""Minimum number of rows for ``max_rate``. With fewer rows, the limit is ``max_rate`` times this number."""
+"""Minimum number of rows for ``max_rate``. With fewer rows, the limit is ``max_rate`` times ``RATE_ROWS``."""
 
 MAX_BACKOFF_S: Final = 30.0
 """Maximum pause between two attempts for a record, in seconds."""
@@ -24,7 +24,7 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Skip the record, count it, and write it to the dead-letter log if ``open`` has one.
+    """Skip the record, count the record, and write it to the dead-letter log if ``open`` has a dead-letter log.
 
     Args:
         max_count: Maximum number of skipped records; one more raises
@@ -43,7 +43,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Replace the record by ``value``, count it, and write it to the dead-letter log if ``open`` has one.
+    """Replace the record by ``value``, count it, and write it to the dead-letter log if ``open`` has such a log.
 
     Args:
         value: Replacement for every failed record. All failed records share this one object, so do not modify it.
@@ -60,7 +60,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Skip the record, and write it to a separate dead-letter log for this stage.
+    """Skip the record, and write the record to a separate dead-letter log for this stage.
 
     Args:
         path: Path of the file to append to, one JSON line per record. The method ``dataset.replay(path)`` processes the
@@ -112,7 +112,7 @@ The value None selects the policy of ``open(on_error=...)``, which raises by def
 
 
 def policy_of(value: OnError) -> ErrorPolicy:
-    """Convert an ``on_error`` argument to a policy.
+    """Convert an ``on_error`` argument to an error policy.
 
     Raises:
         PlanError: The value of ``on_error`` is not a valid policy.
@@ -129,7 +129,7 @@ def policy_of(value: OnError) -> ErrorPolicy:
 
 
 def source_policy_of(value: OnError) -> ErrorPolicy:
-    """Convert an ``on_error`` argument of a file source to a policy.
+    """Convert an ``on_error`` argument of a file source to an error policy.
 
     Raises:
         PlanError: The value is not a valid policy, or is ``Replace``, because damage may affect an unknown number of
@@ -157,14 +157,14 @@ def policy_for_sources(policy: OnError) -> OnError:
 
 
 def may_drop(value: OnError) -> bool:
-    """Return True if a stage with this policy may emit fewer rows than it receives."""
+    """Return True if a stage with this policy may emit fewer rows than the stage receives."""
     policy = policy_of(value)
     return isinstance(policy_of(policy.then) if isinstance(policy, Retry) else policy, (Skip, Quarantine))
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """Error policy in the form used by a stage. The object can be pickled if ``value`` can be pickled.
+    """Normalized form of an error policy, as used by a stage. The object can be pickled if ``value`` can be pickled.
 
     Attributes:
         kind: Action after the last failed attempt.
@@ -184,7 +184,7 @@ class Handling:
 
     @property
     def interferes(self) -> bool:
-        """True unless the policy raises at the first failure."""
+        """True if the policy can continue after a failed record; False if it raises at the first failure."""
         return self.kind != "raise" or self.retries > 0
 
     @property

@@ -14,11 +14,11 @@ from aiostream_data.rows.records import VarColumn
 class Framer(Protocol):
     """Incremental parser (framer) that splits one byte stream into records.
 
-    The parser is not thread-safe, and each open shard has its own.
+    The parser is not thread-safe, and each open shard has its own parser.
     """
 
     def feed(self, block: NDArray[np.uint8], headroom: int, most_rows: int = ...) -> Iterator[VarColumn]:
-        """Yield the records that are complete with this block, in columns of at least one row.
+        """Yield the records that end in this block, in columns of at least one row.
 
         The iterator parses lazily. Exhaust the returned iterator before the next call.
 
@@ -30,12 +30,12 @@ class Framer(Protocol):
             most_rows: Approximate maximum number of rows per column. Each row of a column needs 32 bytes for its index.
 
         Raises:
-            CorruptRecordError: The bytes of the stream are damaged. Before the error, all records before the damage
-                were yielded, and none after it.
+            CorruptRecordError: The bytes of the stream are damaged. The parser has then yielded all records before the
+                damage, and no record after the damage.
         """
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that are complete at the end of the stream, such as a last line without newline.
+        """Yield the records that end at the end of the stream, such as a last line without newline.
 
         Raises:
             CorruptRecordError: The stream ends inside a record.
@@ -99,7 +99,7 @@ Report: TypeAlias = Callable[[Loss], None]
 class Recovery(Protocol):
     """Parser that finds the next valid records after damaged bytes.
 
-    The parser is not thread-safe, and each open shard has its own.
+    The parser is not thread-safe, and each open shard has its own parser.
     """
 
     @property
@@ -122,13 +122,13 @@ class Recovery(Protocol):
     ) -> Iterator[VarColumn | Loss]:
         """Yield the records and the losses (damaged ranges) in ``values[start:stop]``, in stream order.
 
-        Exhaust the iterator before the next call. The combined output of all calls does not depend on the sizes of the
-        blocks.
+        Exhaust the returned iterator before the next call. The combined output of all calls does not depend on the
+        sizes of the blocks.
 
         Args:
             values: Contiguous uint8 array; the yielded records keep the array alive.
-            start, stop: Range of the bytes to parse.
-            base: Stream offset of ``values[0]``; may be negative.
+            start, stop: Index range in ``values`` of the bytes to parse.
+            base: Byte offset of ``values[0]`` in the stream; may be negative.
             end: Index in ``values`` at which the stream ends, or None if unknown. For the last bytes of the stream,
                 ``stop == end``.
         """

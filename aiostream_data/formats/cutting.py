@@ -6,10 +6,10 @@ continue in the next block, and tracks byte offsets. If bytes are damaged, the b
 damage and then raises the error.
 
 The incomplete record at the end of a block is copied once, into the unused space (headroom) before the next block. If
-the incomplete record does not fit there, the record and the next block are copied into a new buffer. A long record is
-collected in a separate buffer (:mod:`.long_record`) without a second copy. Memory use depends on the number of bytes
-received, never on the length that a record declares. The number of rows per column is limited, because the index and
-the id of a row (32 bytes) can need more memory than its data.
+the incomplete record does not fit into the headroom, the record and the next block are copied into a new buffer. A long
+record is collected in a separate buffer (:mod:`.long_record`) without a second copy. Memory use depends on the number
+of bytes received, never on the length that a record declares. The number of rows per column is limited, because the
+index and id of a row need 32 bytes in addition to its data.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RecordTail:
         return self._pieces[0]
 
     def taken(self) -> Bytes:
-        """Return the buffered bytes as one array, and empty the buffer."""
+        """Return all buffered bytes as one array, and empty the buffer."""
         joined = self.view()
         self._pieces, self._room, self.nbytes = [], 0, 0
         return joined
@@ -112,7 +112,7 @@ class RecordTail:
     def _joined(self, nbytes: int) -> Bytes:
         """Return a new array of ``nbytes`` bytes that begins with the contents of all pieces.
 
-        Each piece is freed when it has been copied.
+        Each piece is freed after its bytes have been copied.
         """
         joined = np.empty(nbytes, np.uint8)
         pieces, self._pieces, self._room = self._pieces[::-1], [], 0
@@ -126,7 +126,7 @@ class RecordTail:
 
 
 class CuttingFramer(ABC):
-    """Base class of framers that split contiguous runs of bytes into records."""
+    """Base class of framers (parsers) that split contiguous bytes into records."""
 
     prefix_nbytes = 0
     """Number of header bytes before the data of each record."""
@@ -175,7 +175,7 @@ class CuttingFramer(ABC):
         return self.held_nbytes
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
-        """Yield the records that are complete with this block. See :meth:`.Framer.feed`."""
+        """Yield the records that end in this block. See :meth:`.Framer.feed`."""
         if self._failure is not None:
             raise self._failure
         if self._long is not None:
@@ -214,7 +214,7 @@ class CuttingFramer(ABC):
             start = consumed
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that are complete at the end of the stream. See :meth:`.Framer.finish`."""
+        """Yield the records that end at the end of the stream. See :meth:`.Framer.finish`."""
         if self._failure is not None:
             raise self._failure
         if self._long is not None:
@@ -291,7 +291,7 @@ class CuttingFramer(ABC):
         return column_of(data, self._kind())
 
     def _last_long(self, long: LongRecord) -> VarColumn:
-        """Return the long record that is complete at the end of the stream.
+        """Return the long record that ends at the end of the stream.
 
         Raises:
             CorruptRecordError: The record is truncated.
@@ -322,9 +322,9 @@ class CuttingFramer(ABC):
 
     @abstractmethod
     def _end(self, tail: Bytes) -> Cut:
-        """Parse the last bytes of the stream.
+        """Parse the remaining bytes at the end of the stream.
 
-        Return either the records in these bytes or a description of the problem.
+        Return either the records in the last bytes or a description of the problem.
         """
 
 

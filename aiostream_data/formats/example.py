@@ -70,7 +70,7 @@ class ExampleParser:
     unpacked values, and unknown fields may occur anywhere.
 
     Attributes:
-        features: Feature descriptions by name.
+        features: Descriptions of the features to parse, by feature name.
         structure: Structure of an element: a dict with one leaf per feature, in the order of ``features``.
     """
 
@@ -86,7 +86,7 @@ class ExampleParser:
 
     @property
     def element_specs(self) -> tuple[FeatureSpec, ...]:
-        """Shape, dtype and raggedness of an element's leaves, in leaf order."""
+        """Shape, dtype and ``ragged`` flag of each leaf of an element, in leaf order."""
         return tuple(feature.spec for feature in self.features.values())
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
@@ -98,7 +98,7 @@ class ExampleParser:
 
         Returns:
             One leaf per feature. Scalar bytes and str leaves use the chunk's buffer; in this case the result keeps the
-            chunk's lease. All other leaves of the result have their own memory.
+            chunk's lease. All leaves of the result except scalar bytes and str leaves have their own memory.
 
         Raises:
             ExampleParseError: A record is damaged or does not match the feature descriptions. The error names the first
@@ -115,8 +115,8 @@ class ExampleParser:
     def _leaves_or_misfit(self, records: VarColumn) -> tuple[tuple[Column, ...], _Misfit | None]:
         """Return the parsed columns, or the ``_Misfit`` exception of the first record that does not match.
 
-        The caller raises the error. An error raised here would keep the records in memory, because it refers to this
-        exception.
+        The caller raises the error. An error raised in this method would refer to the ``_Misfit`` exception, which
+        keeps the records in memory.
         """
         try:
             return self._leaves(records), None
@@ -137,7 +137,7 @@ class ExampleParser:
     def _first_misfit(self, records: VarColumn, misfit: _Misfit) -> _Misfit:
         """Return the ``_Misfit`` exception with the lowest row number.
 
-        This search is necessary because parsing goes feature by feature, not row by row.
+        A search is necessary because the parser works feature by feature, not row by row.
         """
         while True:
             try:
@@ -150,8 +150,8 @@ class ExampleParser:
     def _first_too_short(self, lengths: NDArray[np.int64]) -> int:
         """Return how many records to parse, including the first record that is too short for its required values.
 
-        Parsing fails at this record or earlier, so later records need no parsing. This limit prevents large allocations
-        for values that short records cannot contain.
+        Parsing fails at the first record that is too short or earlier, so later records need no parsing. Parsing only
+        these records prevents large allocations for values that short records cannot contain.
         """
         least = max(want.size * _LEAST_NBYTES[want.kind] * want.required for want in self._wanted)
         if not len(lengths) or lengths.min() >= least:
@@ -180,8 +180,8 @@ def parse_example(serialized: bytes | Sequence[bytes], features: Mapping[str, Fe
     The function is equivalent to ``tf.io.parse_single_example`` and ``tf.io.parse_example``.
 
     Args:
-        serialized: One serialized record, or a sequence of them.
-        features: Feature descriptions by name.
+        serialized: One serialized record, or a sequence of serialized records.
+        features: Descriptions of the features to parse, by feature name.
 
     Returns:
         A dict of values by feature name for one record, or a list of such dicts for a sequence.

@@ -30,8 +30,8 @@ def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.u
         feature: Description of the feature.
         parsed: Values in the order of the serialized records, and the number of values per row (-1 if the row lacks the
             feature).
-        buffer: uint8 array that contains the values of bytes features. Scalar bytes and str columns refer to this
-            array.
+        buffer: uint8 array that contains the values of bytes features. Scalar bytes and str columns refer to the
+            buffer.
         fail: Function to call for the first row whose values do not match the dtype or shape.
     """
     if isinstance(feature, FixedLen):

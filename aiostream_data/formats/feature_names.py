@@ -19,7 +19,7 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 def instead_of_feature(record: bytes, name: str) -> str:
-    """Return a part of an error message that lists the features of an Example without the feature ``name``."""
+    """Return an error text that lists the features of an Example without the feature ``name``."""
     found = _names(record, _FIRST_TAG)
     if name in found:
         return "the feature exists but has no list of values"
@@ -28,12 +28,12 @@ def instead_of_feature(record: bytes, name: str) -> str:
 
 
 def instead_of_feature_list(record: bytes) -> str:
-    """Return a part of an error message that lists the feature lists of a ``tf.train.SequenceExample``."""
+    """Return an error text that lists the feature lists of a ``tf.train.SequenceExample``."""
     return _listed("feature lists", _names(record, _SECOND_TAG))
 
 
 def instead_of_message(record: bytes) -> str:
-    """Return a part of an error message that names the file format of a damaged record, or "" if it is unknown."""
+    """Return an error text that names the file format of a damaged record, or "" if the format is unknown."""
     kind = kind_of(record[:START_NBYTES])
     return "" if kind is None else f"; the record is {kind.name}: decode it in a function passed to map()"
 

@@ -3,8 +3,8 @@
 The descriptions are immutable, hashable and validated on creation.
 
 The names of the classes follow TensorFlow's ``tf.io.FixedLenFeature`` and the related classes. An Example message
-stores lists of bytes, float32 and int64 values. The dtype of a feature selects one of these list types, and the type of
-the parsed values.
+stores lists of bytes, float32 and int64 values. The dtype of a feature determines the list type in the message and the
+type of the parsed values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FeatureSpec(NamedTuple):
     Attributes:
         shape: Length of each axis; None for a variable length.
         dtype: NumPy dtype of the values; object for bytes and str.
-        ragged: True if a batch of the feature is a :class:`~aiostream_data.RaggedArray`.
+        ragged: True if batches store this feature as a :class:`~aiostream_data.RaggedArray`.
     """
 
     shape: tuple[int | None, ...]
@@ -52,8 +52,8 @@ class FixedLen:
     Attributes:
         shape: Length of each axis, at least 1; ``()`` for a scalar.
         dtype: Type of the values: bytes, str (UTF-8), bool, or a NumPy integer or floating type. Integers and bool are
-            read from int64 lists, floating types from float32 lists. Parsing fails for values outside the range of the
-            dtype.
+            read from int64 lists, floating types from float32 lists. A value outside the range of the dtype is an
+            error.
         default: Value for records that lack the feature: an array of this shape, or a scalar for all values of the
             array. If ``default`` is None, a record without the feature is an error. Stored as nested tuples.
 
@@ -91,7 +91,7 @@ class FixedLen:
 class VarLen:
     """Feature with any number of values per record, parsed to a one-dimensional array.
 
-    A record without the feature yields an empty array. This feature is equivalent to ``tf.io.VarLenFeature``, but each
+    A record without the feature yields an empty array. ``VarLen`` is equivalent to ``tf.io.VarLenFeature``, but each
     element is a dense array instead of a SparseTensor. A batch of the feature is a
     :class:`~aiostream_data.RaggedArray`.
 
@@ -128,13 +128,13 @@ class Ragged(VarLen):
 class FixedLenSequence:
     """Feature with any number of steps per record, all of one shape, parsed to an array of shape (steps, \\*shape).
 
-    This feature is equivalent to ``tf.io.FixedLenSequenceFeature`` without padding: a batch is a
+    ``FixedLenSequence`` is equivalent to ``tf.io.FixedLenSequenceFeature`` without padding: a batch is a
     :class:`~aiostream_data.RaggedArray`.
 
     Attributes:
         shape, dtype: Shape and dtype of one step, as in :class:`FixedLen`.
-        allow_missing: If True, a record without the feature has zero steps. If False, a record without the feature is
-            an error.
+        allow_missing: If True, a record without the feature has zero steps. If ``allow_missing`` is False, a record
+            without the feature is an error.
 
     Raises:
         PlanError: The shape or dtype is invalid.

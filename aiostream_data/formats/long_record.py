@@ -51,7 +51,7 @@ class LongRecord:
         return self.nbytes == self._expected and len(self.suffix) == self._suffix_nbytes
 
     def take(self, fresh: NDArray[np.uint8]) -> int:
-        """Append the leading bytes of ``fresh`` that belong to the record. Return the number of these bytes."""
+        """Append the leading bytes of ``fresh`` that belong to the record. Return the number of appended bytes."""
         data_nbytes = len(fresh) if self._expected is None else min(len(fresh), self._expected - self.nbytes)
         self._data.write(fresh[:data_nbytes].data)
         missing = self._suffix_nbytes - len(self.suffix)
@@ -66,7 +66,7 @@ class LongRecord:
             self._data.seek(0, 2)
 
     def data(self) -> bytes:
-        """Return the data without a copy, and empty the buffer."""
+        """Return the data of the record without a copy, and empty the buffer."""
         data = self._data.getvalue()
         self._data = BytesIO()
         return data

@@ -1,4 +1,4 @@
-"""Atomic output files: a file appears under its name only when it is complete."""
+"""Atomic output files: an output file appears under its name only when the file is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STORES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
 
 
 class OutputTarget(Protocol):
-    """An output file that is stored completely on commit. Without a commit, no file is stored."""
+    """An output file that is stored completely on commit. Without a commit, no output file is stored."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -45,7 +45,7 @@ def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
         storage_options: Options for fsspec.
 
     Raises:
-        PlanError: An option uses the name of another library's option.
+        PlanError: An option has the name that another library uses for this option.
         MissingExtraError: This URL requires the package fsspec, which is not installed.
         OSError: The file cannot be created.
     """

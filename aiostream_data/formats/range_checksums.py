@@ -1,4 +1,4 @@
-"""Compute CRC-32C over many, possibly overlapping ranges of a buffer in one pass.
+"""Compute CRC-32C checksums of many, possibly overlapping ranges of a buffer in one pass.
 
 The checksum of a range is computed from the checksums of the two prefixes that end at its bounds: ``crc(B) = crc(AB) ^
 shifted(crc(A), len(B))``. Appending zero bytes changes a checksum by a linear map over GF(2), so appending a power of

@@ -58,8 +58,8 @@ class SequenceExampleParser:
             sequences: Descriptions of one step of each feature list by name. Features of type
                 FixedLen (without a default) and FixedLenSequence produce an array of shape (steps, \\*shape). Features
                 of type VarLen and Ragged produce :class:`RaggedSteps`. A missing feature list is an error for FixedLen,
-                and for FixedLenSequence without ``allow_missing``. In all other cases, a missing feature list has zero
-                steps.
+                and for FixedLenSequence without ``allow_missing``. For features of other types, a missing feature list
+                has zero steps.
 
         Raises:
             PlanError: The mappings ``context`` and ``sequences`` are both empty, or a description is invalid.
@@ -85,7 +85,7 @@ class SequenceExampleParser:
 
     @property
     def element_specs(self) -> tuple[FeatureSpec, ...]:
-        """Shape, dtype and raggedness of an element's leaves, in leaf order."""
+        """Shape, dtype and ``ragged`` flag of each leaf of an element, in leaf order."""
         context = self._context.element_specs if self._context else ()
         return (*context, *(spec for one in self._sequences for spec in one.specs))
 

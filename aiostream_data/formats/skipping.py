@@ -1,6 +1,6 @@
 """Framer (record parser) that skips damaged records and continues after the damage.
 
-The format's own framer parses the stream until the framer finds damage. Then a :class:`~.base.Recovery` parses the
+The format's own framer parses the stream until the framer finds damage. A :class:`~.base.Recovery` then parses the
 bytes from the damaged record onward. When the recovery has found a valid record, a new framer continues from that
 record. Therefore undamaged parts of a stream are parsed at full speed.
 """
@@ -24,7 +24,7 @@ NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class SkippingFramer:
-    """Framer that reports damaged bytes and continues after them. See :class:`~.base.Framer`.
+    """Framer that reports damaged bytes and continues after the damaged bytes. See :class:`~.base.Framer`.
 
     Args:
         description: Format of the records.
@@ -79,7 +79,7 @@ class SkippingFramer:
         return self._framer.record_nbytes if self._held is None else max(self._held.nbytes, self._recovery.wanted)
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
-        """Yield the records that are complete with this block, and report damaged bytes between them.
+        """Yield the records that end in this block, and report damaged bytes between the records.
 
         Raises:
             CorruptRecordError: A record extends beyond the end of the stream.
@@ -96,10 +96,10 @@ class SkippingFramer:
             yield from self._go_on(rest, most_rows)
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that are complete at the end of the stream.
+        """Yield the records that end at the end of the stream.
 
         Raises:
-            CorruptRecordError: The last record is damaged or truncated. In this case all bytes from ``offset`` onward
+            CorruptRecordError: The last record is damaged or truncated. All bytes of the stream from ``offset`` onward
                 are lost.
         """
         if self._held is not None:
@@ -129,7 +129,7 @@ class SkippingFramer:
         """Run the recovery, and then continue with a new framer. Repeat both steps if the framer finds more damage.
 
         Args:
-            rest: Bytes of the stream from ``_offset`` onward.
+            rest: Received bytes of the stream from ``_offset`` onward.
             most_rows: Maximum number of rows per column.
         """
         while rest is not None:
@@ -154,7 +154,7 @@ class SkippingFramer:
         return framer
 
     def _framed(self, block: Bytes, headroom: int, most_rows: int) -> Generator[VarColumn, None, Bytes | None]:
-        """Yield the records of the format's framer.
+        """Yield the records that the format's own framer finds.
 
         Return the bytes from the first damaged record onward, or None if no record is damaged.
         """
@@ -177,14 +177,14 @@ class SkippingFramer:
     def _recovered(
         self, rest: Bytes, end: int | None, most_rows: int, lost: list[int] | None = None
     ) -> Iterator[VarColumn]:
-        """Yield the records that the recovery finds, and report losses.
+        """Yield the records that the recovery finds, and report the losses (damaged ranges).
 
         Args:
-            rest: Bytes of the stream from ``_offset`` onward.
+            rest: Received bytes of the stream from ``_offset`` onward.
             end: Index in ``rest`` at which the stream ends, or None if unknown.
             most_rows: Maximum number of rows per column.
-            lost: List to which the offset of a loss that extends to the end of the stream is appended. If None, such a
-                loss is passed to ``report``.
+            lost: List to which the offset of a loss that extends to the end of the stream is appended. If ``lost`` is
+                None, ``report`` is called with such a loss.
         """
         reported = 0
         for part in self._recovery.cut(rest, 0, len(rest), self._offset, end):
