@@ -77,7 +77,7 @@ class PacedHops:
             this switch.
         take_in: Function that numbers the rows of an arriving chunk and returns the number of the first row.
         account: Coroutine function that records the statistics and the transfer seconds of a hop before its rows are
-            emitted. ``account`` returns the result to emit.
+            emitted. ``account`` returns the result that the stage emits.
         hands_all_on: True if ``account`` never removes rows, so that the tail (the later operators) can run in the same
             hop.
         fixed_workers: Number of concurrent hops; None chooses the number from the cost of a row.

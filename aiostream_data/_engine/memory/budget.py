@@ -17,7 +17,7 @@ memory. Three kinds of memory reservation may exceed the memory limit:
   earlier stages wait, no other work can release memory.
 
 A :class:`Charge` ends when the last chunk whose ``lease`` is this charge is deleted. A charge ends in ``__del__`` on
-purpose: any thread may delete a chunk, after success, failure or cancellation, and the memory is free when the last
+purpose, because any thread may delete a chunk after success, failure or cancellation. The memory is free when the last
 reference is deleted.
 """
 

@@ -171,4 +171,4 @@ def _warn(budget: Budget) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing: no decompressor is allocated."""
+    """Do nothing, because no decompressor is allocated."""
