@@ -1,7 +1,7 @@
 """Compile glob patterns to regular expressions, and plan the listings of a store that find all matches.
 
-Wildcards are those of :mod:`glob`: ``*`` and ``?`` stay within one path segment, ``[..]`` is a set of
-characters, and a segment ``**`` matches zero or more segments.
+Wildcards are defined as in :mod:`glob`. The wildcards ``*`` and ``?`` match within one path segment, and ``[..]`` is a
+set of characters. A segment ``**`` matches zero or more segments.
 """
 
 from __future__ import annotations

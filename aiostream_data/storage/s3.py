@@ -1,8 +1,8 @@
 """Store for S3 and compatible services. s3fs finds the credentials and endpoint; this module sends requests and checks
 answers.
 
-Only the aiobotocore client of s3fs is used. The read methods of s3fs are not used: they hide error codes, send a HEAD
-request before each complete object, add their own retries, and copy every body.
+Only the aiobotocore client of s3fs is used. The read methods of s3fs are not used: they hide error codes, add their own
+retries, and copy every body. For a complete object, they also send a HEAD request first.
 """
 
 from __future__ import annotations
