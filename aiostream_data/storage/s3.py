@@ -2,7 +2,7 @@
 answers.
 
 Only the aiobotocore client of s3fs is used. The read methods of s3fs are not used: they hide error codes, add their own
-retries, and copy every body. For a complete object, they also send a HEAD request first.
+retries, and copy every body. Before a complete object, s3fs also sends a HEAD request.
 """
 
 from __future__ import annotations
