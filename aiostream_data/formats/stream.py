@@ -230,7 +230,10 @@ class RecordStream:
 
     @property
     def record_nbytes(self) -> int:
-        """Length of the incomplete record in bytes. If the length is unknown, the number of bytes received so far."""
+        """Length of the incomplete record in bytes.
+
+        If the length is unknown, the value is the number of bytes received so far.
+        """
         return 0 if self._holder is None else self._holder.record_nbytes
 
     def check_end(self, nbytes: int) -> None:

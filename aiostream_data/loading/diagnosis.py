@@ -24,7 +24,8 @@ IDLE_CORES: Final = 0.75
 """If less than ``IDLE_CORES`` of all cores are in use, the machine has idle cores for more parallel work."""
 
 BLOCKS_LOOP: Final = 0.3
-"""If coroutine steps use more than this share of the time, slow steps block the event loop, not the number of steps."""
+"""If coroutine steps use more than ``BLOCKS_LOOP`` of the time, slow steps block the event loop, rather than many
+steps."""
 
 
 def diagnosed(opening: Opening, plan: Node, window: MeasuredWindow | None) -> Limit:

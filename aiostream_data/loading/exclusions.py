@@ -44,7 +44,7 @@ class Exclusions:
     def kept(self, first: int, count: int) -> list[Span]:
         """Return the unskipped ranges among the ``count`` elements from number ``first`` on.
 
-        The ranges are relative to ``first``.
+        The returned ranges are relative to element ``first``.
         """
         kept: list[Span] = []
         start, stop = first, first + count

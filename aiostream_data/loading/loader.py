@@ -49,7 +49,7 @@ class Loader(Generic[T]):
     use of the loader in a forked child raises :class:`~aiostream_data.errors.ForkedPipelineError`.
 
     All tasks, threads, processes and connections stop within two seconds after the block ends or an error occurs.
-    Closing the loader, or dropping its last reference, also stops them within two seconds.
+    Closing the loader, or dropping its last reference, also stops the loader within two seconds.
     """
 
     def __init__(self, opening: Opening) -> None:

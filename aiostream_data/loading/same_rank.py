@@ -1,4 +1,4 @@
-"""Check that this rank saved the state to resume.
+"""Check that the state to resume was saved by this rank.
 
 The check is needed only for plans in which each rank has its own row order.
 """

@@ -12,10 +12,10 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Shuffle
 
 LEAST_S: Final = 1.0
-"""Minimum time in seconds before the first element that is reported."""
+"""The time before the first element is reported only if it is at least ``LEAST_S`` seconds."""
 
 MOST: Final = 0.5
-"""Minimum share of the run time before the first element that is reported."""
+"""The time before the first element is reported only if it is at least ``MOST`` (50 %) of the run time."""
 
 IDLE: Final = 0.2
 """A stage counts as idle if it was busy for less than ``IDLE`` (20 %) of the time before the first element."""

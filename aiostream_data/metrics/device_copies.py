@@ -26,15 +26,15 @@ class DeviceCopies:
         timed_nbytes: Bytes of the finished copies that ``copy_s`` covers.
         exposed_s: Upper bound of the seconds that consumers waited for copies in progress; 0.0 on ``cpu``.
         late: Number of batches whose copy was still in progress when the consumer received them.
-        source_waits: Number of times that the device stage waited for a batch to send. Many waits mean that the
-            pipeline is slower than the device.
+        source_waits: Number of times that the device stage waited for a batch to send. Many waits for batches mean that
+            the pipeline is slower than the device.
         source_wait_s: Seconds that the device stage waited for batches to send.
-        host_slot_waits: Number of times that the device stage waited for a free host slot. Many waits mean that copying
-            to slots, or writing slots, is slower than the source. Waits do not count while filled slots waited for the
-            consumer.
+        host_slot_waits: Number of times that the device stage waited for a free host slot. Many waits for host slots
+            mean that copying from slots, or writing to slots, is slower than the source. Waits for host slots are not
+            counted while filled slots wait for the consumer.
         host_slot_wait_s: Seconds that the device stage waited for free host slots.
-        device_slot_waits: Number of times that a batch in a host slot waited for a free device slot. Many waits mean
-            that the consumer is slower than the pipeline.
+        device_slot_waits: Number of times that a batch in a host slot waited for a free device slot. Many waits for
+            device slots mean that the consumer is slower than the pipeline.
         device_slot_wait_s: Seconds that batches in host slots waited for free device slots.
         host_slots: Number of host slots.
         device_slots: Number of device slots.

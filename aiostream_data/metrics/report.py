@@ -80,7 +80,8 @@ class LoaderStats:
         storage: Totals over all stores: requests, bytes, retries and other counters of :class:`.StorageCounters`.
         memory: Use of the memory limit.
         waiting: Number of elements that are ready for the consumer.
-        wall_s: Seconds from opening to the consumer's last step. Before the first delivery, seconds until now.
+        wall_s: Seconds from opening to the consumer's last step. Before the first delivery, the time is measured until
+            now.
         stream_hash: Hash over the received rows, as 32 hexadecimal digits; see ``Loader.stream_hash``.
         stream_rows: Number of rows that ``stream_hash`` covers.
         stores: The counters in ``storage`` for each store, by URL scheme.

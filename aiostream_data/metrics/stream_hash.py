@@ -133,8 +133,8 @@ class Delivered:
     are collected and hashed together later.
 
     Args:
-        names: Provider of salts. The provider may be called up to ``FLUSH_ROWS`` rows later. Call :meth:`flush` before
-            discarding the provider's data.
+        names: Provider of salts. The provider of salts may be called up to ``FLUSH_ROWS`` rows after the rows were
+            added. Call :meth:`flush` before discarding the provider's data.
         next_index: Stream position of the next row. The initial value is the rank.
         step: Distance between the stream positions of two consecutive rows, which is the number of ranks.
     """

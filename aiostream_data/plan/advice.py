@@ -51,8 +51,8 @@ TO_PROCESS_NBYTES_PER_S: Final = 1e9
 added."""
 
 MORE: Final = 1.5
-"""Minimum ratio of the recommended to the current number of concurrent calls. Rules do not recommend smaller
-increases."""
+"""Minimum ratio of the recommended to the current number of concurrent calls. Rules do not recommend smaller increases
+of concurrency."""
 
 MOSTLY: Final = 0.6
 """A function that uses more than ``MOSTLY`` of all cores is reported as their main user."""
@@ -83,7 +83,7 @@ class Case:
         cpu_share: Fraction of the calls' duration during which the calls use a core.
         row_cpu_s, row_nbytes: CPU seconds per row, and size in bytes of a row together with its result.
         blocks_loop: True if coroutines block the event loop with their own code between awaits.
-        transfer: Ratio of the time to send rows to processes to the time to process these rows.
+        transfer: Time to send rows to processes, divided by the time to process these rows.
         shards: Number of shards of a source; None if unknown.
         memory_limit, memory_default: Memory limit of the loader in bytes, and its default.
         caches_shards: True if the loader was opened with ``shard_cache=``.

@@ -8,8 +8,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ALONE = 1.0
-"""Cost of an entry that has no partner in the other sequence. Pairs whose cost exceeds twice this cost are never
-made."""
+"""Cost of an entry that has no partner in the other sequence. Two entries are never paired if their pairing costs more
+than twice ``ALONE``."""
 
 
 def align(old: Sequence[T], new: Sequence[T], cost: Callable[[T, T], float]) -> list[tuple[int | None, int | None]]:

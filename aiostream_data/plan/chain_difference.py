@@ -25,8 +25,8 @@ def chain_differences(old: Chain, new: Chain, branch: str = "") -> list[Differen
     """Return the differences between two chains of nodes, in the order from source to end.
 
     Args:
-        old: Chain of nodes from a saved state. Values may be replaced by hashes.
-        new: Chain of nodes of the current plan. Values may be replaced by hashes.
+        old: Chain of nodes from a saved state. Argument values in the saved chain may be replaced by hashes.
+        new: Chain of nodes of the current plan. Argument values in the current chain may be replaced by hashes.
         branch: Name of the chain in a plan with several inputs, e.g. "input 2 of zip".
     """
     found: list[Difference] = []

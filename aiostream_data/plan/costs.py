@@ -13,8 +13,8 @@ from aiostream_data.plan.windows import padded_spec, stacked_spec
 from aiostream_data.plan.written import call_arguments
 
 TooLarge: TypeAlias = Literal["raise", "skip", "alone"]
-"""Names of the ways to handle an element that exceeds the maximum cost of a batch. With "alone", such an element forms
-a batch of its own."""
+"""Names of the ways to handle an element that exceeds the maximum cost of a batch. With "alone", an element that
+exceeds the maximum forms a batch of its own."""
 
 TOO_LARGE: Final = get_args(TooLarge)
 
@@ -27,8 +27,8 @@ class CostBatch(Operator):
         max_cost: Maximum cost of a batch.
         cost: Function that returns the cost of an element, or name of the leaf (array) whose length is the cost.
             ``cost=None`` selects the only leaf that has a length.
-        padded: If True, rows are padded. The cost of a batch is then its number of rows times its largest row cost. If
-            False, rows are stacked as by ``batch``. The cost of a batch is then the sum of its row costs.
+        padded: If True, rows are padded, and a batch costs its number of rows times its largest row cost. If False,
+            rows are stacked as by ``batch``, and a batch costs the sum of its row costs.
         padded_shapes, padding_values: Arguments from the user's call.
         on_too_large: Way to handle a single element that exceeds ``max_cost``.
         batch_size: Maximum number of rows per batch; None for no limit.

@@ -18,7 +18,7 @@ from aiostream_data.plan.worker_share import place_of_sharing
 from aiostream_data.safe_url import safe_url
 
 WIDEST_CALL: Final = 60
-"""Comments of the output are aligned, ignoring calls with more characters than this."""
+"""Comments in the output are aligned. Calls longer than ``WIDEST_CALL`` characters do not affect the alignment."""
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:

@@ -51,7 +51,7 @@ class MarkPadding(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EqualRows(SameElements):
-    """The first ``rows`` elements. If the input has fewer elements, the node repeats the last elements.
+    """The first ``rows`` elements. If the input has fewer than ``rows`` elements, the node repeats the last elements.
 
     Attributes:
         own: Minimum number of elements of this rank's input, according to the user's ``counts``.
