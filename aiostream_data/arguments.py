@@ -36,7 +36,7 @@ class _SafeRepr(Repr):
 
 
 class _Shown(str):
-    """A string whose ``repr`` is the string itself, without quotes."""
+    """String class whose ``repr`` is the string itself, without quotes."""
 
     __slots__ = ()
 
@@ -58,10 +58,10 @@ def shown(value: object) -> str:
 def integer(
     name: str, value: Any, minimum: int | None = None, maximum: int | None = MOST, what: str = "an integer"
 ) -> int:
-    """Check an integer argument and return it as an int between ``minimum`` and ``maximum``.
+    """Validate an integer argument between ``minimum`` and ``maximum``. Return the value as an int.
 
     Raises:
-        PlanError: The value is not an integer or is out of range. The message states the limit and the value.
+        PlanError: The value is not an integer or is out of range. The error message states the limit and the value.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -77,7 +77,7 @@ def integer(
 
 
 def flag(name: str, value: Any) -> bool:
-    """Check a bool argument and return it as a Python bool. NumPy bools are accepted.
+    """Validate a bool argument. Return the value as a Python bool. NumPy bools are accepted.
 
     Raises:
         PlanError: The value is not a bool. The function rejects truthy values of other types.
@@ -88,10 +88,10 @@ def flag(name: str, value: Any) -> bool:
 
 
 def word(name: str, value: Any, known: Collection[Any], or_else: str = "") -> Any:
-    """Return ``value`` if it is one of the ``known`` values.
+    """Return ``value`` if ``known`` contains this value.
 
     Raises:
-        PlanError: The value is not in ``known``. The message lists the known values.
+        PlanError: The value is not in ``known``. The error message lists the known values.
     """
     if not any(value is one or (isinstance(value, str) and value == one) for one in known):
         raise PlanError(f"{name} must be one of {', '.join(map(str, known))}{or_else}, got {shown(value)}")
@@ -99,7 +99,7 @@ def word(name: str, value: Any, known: Collection[Any], or_else: str = "") -> An
 
 
 def function_or_none(name: str, value: Any) -> Any:
-    """Return ``value`` if it is callable or None.
+    """Return ``value`` if ``value`` is callable or None.
 
     Raises:
         PlanError: The value is neither callable nor None.
@@ -123,7 +123,7 @@ def numpy_dtype(name: str, value: Any, what: str = "a dtype") -> np.dtype[Any]:
 
 
 def seconds_or_none(name: str, value: Any) -> float | None:
-    """Check a duration argument: a positive, finite number of seconds, or None.
+    """Validate a duration argument, which is a positive, finite number of seconds, or None.
 
     Raises:
         PlanError: The value is not a valid duration, or exceeds 2**63 - 1 nanoseconds.
@@ -149,7 +149,9 @@ def several(name: str, value: Any, what: str) -> tuple[Any, ...]:
 
 
 def local_path(name: str, value: Any, what: str = "a path") -> str:
-    """Return the path of a local file or folder as a string, with ``~`` expanded. A URL is returned unchanged.
+    """Return the path of a local file or folder as a string, with ``~`` expanded.
+
+    If the value is a URL, return the URL unchanged.
 
     Raises:
         PlanError: The value is not a path, or contains characters that no file system accepts.

@@ -3,8 +3,8 @@
 How this works. Every stage and step class has a ``schema`` method that validates the class's part of a state. This
 module traverses the plan and the state together, from the last operator to the sources. The traversal is iterative,
 because a state can be nested to any depth. If a user function creates a data set, the plan of that data set is unknown
-before the run. In this case, the operator names in the state select the schema, and :class:`InnerStates` checks that
-part of the state again when the data set is opened.
+before the run. The operator names in the state then select the schema. When the data set is opened,
+:class:`InnerStates` checks that part of the state again.
 """
 
 from __future__ import annotations

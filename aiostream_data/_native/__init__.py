@@ -1,4 +1,6 @@
-"""Native kernels. Each native kernel has a pure-Python twin, which is the kernel's fallback and the reference in tests.
+"""Native kernels.
+
+Each native kernel has a pure-Python version. This version is the kernel's fallback and the reference in tests.
 
 ``HAVE_NATIVE`` is True if this installation uses the native kernels.
 """

@@ -1,4 +1,4 @@
-"""Draw random 64-bit words: the pure-Python twin of ``draws.pyx``."""
+"""Generate random 64-bit words: the pure-Python version of ``draws.pyx``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def words_below(start: int, bound: int, count: int) -> NDArray[np.int64]:
-    """Return ``count`` int64 numbers, each uniform from 0 to ``bound`` (exclusive); ``bound`` is at most 2**32.
+    """Return ``count`` uniformly random int64 numbers from 0 to ``bound`` (exclusive). ``bound`` is at most 2**32.
 
     Raises:
         ValueError: ``bound`` or ``count`` is out of range.

@@ -1,4 +1,4 @@
-"""Parse ``tf.train.Example`` messages directly to columns: the pure-Python twin of ``example.pyx``.
+"""Parse ``tf.train.Example`` messages directly to columns: the pure-Python version of ``example.pyx``.
 
 How this works. A record is the protobuf message::
 
@@ -7,10 +7,10 @@ How this works. A record is the protobuf message::
     Feature    {oneof kind {BytesList = 1, FloatList = 2, Int64List = 3}}
     map entry  {string key = 1, Feature value = 2}  Int64List {repeated int64 value = 1}  packed or not
 
-One function per message type reads the fields between two positions and skips unknown fields. The parser skips
-unrequested features by their encoded length. Repeated fields follow the protobuf rules: the last map entry of a key
-replaces earlier entries of that key. The last field of a ``oneof`` clears the other fields of that ``oneof``. Several
-lists of one kind are concatenated. One list can mix packed values and single values.
+Each protobuf message type has a function that reads the fields between two positions and skips unknown fields. The
+parser skips unrequested features by their encoded length. Repeated fields follow the protobuf rules: the last map entry
+of a key replaces earlier entries of that key. The last field of a ``oneof`` clears the other fields of that ``oneof``.
+Several lists of one kind are concatenated. One list can mix packed values and single values.
 
 The native parser and this parser report the same first fault. A parser reports damaged bytes immediately. A parser
 reports a faulty feature at the end of the record, because a later map entry with the same key can replace the feature.
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BYTES, FLOAT, INT64 = 1, 2, 3
-"""Kinds of features: their field numbers in the ``oneof``."""
+"""Kinds of features. Each value is the field number of the kind in the ``oneof``."""
 
 ANY_NUMBER = -1
 """Value of ``Wanted.size`` for a feature with any number of values per row."""
@@ -45,8 +45,8 @@ class Wanted(NamedTuple):
     """One feature to extract.
 
     Attributes:
-        name: Key of the feature in the map, as UTF-8.
-        kind: ``BYTES``, ``FLOAT`` or ``INT64``.
+        name: Key of the feature in the Example's feature map, as UTF-8 bytes.
+        kind: Kind of the feature's values: ``BYTES``, ``FLOAT`` or ``INT64``.
         size: Required number of values per row (at least 1), or ``ANY_NUMBER``.
         required: True if a row without the feature is a fault. An empty list counts as a present feature with 0 values.
     """
@@ -78,8 +78,8 @@ class ParseFault(NamedTuple):
 
     Attributes:
         record: Row index.
-        feature: Index of the wanted feature; -1 if the message is damaged.
-        code: ``MALFORMED``, ``WRONG_KIND``, ``WRONG_COUNT`` or ``MISSING``.
+        feature: Index of the faulty feature in the list of requested features; -1 if the message is damaged.
+        code: Fault code: ``MALFORMED``, ``WRONG_KIND``, ``WRONG_COUNT`` or ``MISSING``.
         found: Detail that depends on ``code``: byte offset of the damage in the record, actual kind, actual number of
             values, or 0.
     """
@@ -103,7 +103,7 @@ class DamagedMessageError(Exception):
 
 
 class _Cell:
-    """Values of one wanted feature in one record."""
+    """Values of one requested feature in one record."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
@@ -128,7 +128,7 @@ def parse_examples(
     Args:
         values: C-contiguous uint8 array. It is not modified. The result refers to ``values`` by offsets, not by
             pointers.
-        starts: Start of each record, int64.
+        starts: Index of the first byte of each record, int64.
         lengths: Length of each record in bytes, int64.
         wanted: The features to extract. Their names must be distinct.
 
@@ -136,7 +136,7 @@ def parse_examples(
         One ParsedFeature per requested feature, with its own arrays; or the first ParseFault.
 
     Raises:
-        IndexError: A record is outside ``values``.
+        IndexError: A record is not completely inside ``values``.
         MemoryError: The columns do not fit into memory.
     """
     buffer = memoryview(cast(Any, np.ascontiguousarray(values)))
@@ -168,7 +168,10 @@ class _Growing:
         self.counts: list[int] = []
 
     def append(self, cell: _Cell) -> tuple[int, int]:
-        """Add one row. Return the fault code of the row (0 if valid) and the value for ``ParseFault.found``."""
+        """Add one row.
+
+        Return the fault code of the row (0 if the row is valid) and the value for ``ParseFault.found``.
+        """
         want, count = self.want, cell.count
         if cell.found not in (0, want.kind):
             return WRONG_KIND, cell.found

@@ -1,4 +1,4 @@
-"""Split a buffer into records and compute CRC-32C: the pure-Python twin of ``framing.pyx``."""
+"""Split a buffer into records and compute CRC-32C checksums: the pure-Python version of ``framing.pyx``."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def frame_tfrecords(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, str | None]:
     """Find the complete TFRecords in ``buffer[start:stop]``.
 
-    A frame is a little-endian u64 length, its masked CRC-32C, the payload, and the payload's masked CRC-32C. The parser
-    always verifies the checksum of the length before it uses the length.
+    A TFRecord consists of a little-endian u64 length, the masked CRC-32C of the length, the payload, and the masked
+    CRC-32C of the payload. The parser always verifies the checksum of the length before it uses the length.
 
     Args:
         buffer: Contiguous uint8 array.
-        start: First byte to read.
-        stop: End of the bytes to read (exclusive).
+        start: Index of the first byte to read.
+        stop: Index after the last byte to read.
         verify: If True, also verify the checksum of each payload.
         max_nbytes: Maximum payload size in bytes.
 
     Returns:
-        Starts and lengths (int64) of the payloads in ``buffer``; the index of the first byte after the last complete
-        record; and the error of the record at that index. The error is None if that record is only incomplete.
+        Starts and lengths (int64) of the payloads in ``buffer``, the index after the last complete record, and the
+        error of the next record. The error is None if the next record is only incomplete.
 
     Raises:
         IndexError: ``start`` or ``stop`` is outside the buffer.
@@ -96,7 +96,7 @@ def _payload_problem(payload: memoryview, footer: memoryview) -> str | None:
 def find_lines(buffer: NDArray[np.uint8], start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     r"""Find the complete lines in ``buffer[start:stop]``.
 
-    A line ends with ``\n`` or ``\r\n``, which is not part of the line.
+    A line ends with ``\n`` or ``\r\n``. The line end is not part of the line.
 
     Returns:
         Starts and lengths (int64) of the lines in ``buffer``, and the index of the first byte after the last ``\n``.

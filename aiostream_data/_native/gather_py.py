@@ -1,4 +1,4 @@
-"""Gather rows by index: the pure-Python twin of ``gather.pyx``.
+"""Gather (copy) rows by index: the pure-Python version of ``gather.pyx``.
 
 Each function checks all indices before it copies any rows. An index outside its array raises ``IndexError``. Arrays
 with different dtypes, row shapes or lengths raise ``ValueError``.
@@ -16,13 +16,16 @@ Rows = NDArray[np.int64]
 
 
 def take_rows(source: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    """Return a new array with ``source[rows[i]]`` at index i. Negative row numbers are out of range."""
+    """Return a new array with ``source[rows[i]]`` at index i. Negative row numbers are not allowed."""
     _check_inside(rows, len(source))
     return source[rows]
 
 
 def take_rows_many(sources: Sequence[NDArray[Any]], which: NDArray[np.int32], rows: Rows) -> NDArray[Any]:
-    """Return a new array with ``sources[which[i]][rows[i]]`` at index i. All sources share dtype and row shape."""
+    """Return a new array with ``sources[which[i]][rows[i]]`` at index i.
+
+    All sources must have the same dtype and row shape.
+    """
     check_alike(sources)
     check_lengths(which, rows)
     first = sources[0]

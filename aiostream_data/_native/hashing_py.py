@@ -1,4 +1,4 @@
-"""Compute a stream hash of consecutive rows, as two sums: the pure-Python twin of ``hashing.pyx``.
+"""Compute a stream hash of consecutive rows, as two sums: the pure-Python version of ``hashing.pyx``.
 
 How this works. The stream hash is two independent sums (the low and the high lane). Each lane hashes each row to 64
 bits and adds the hashes modulo 2**64:
@@ -12,15 +12,15 @@ C differ between the two lanes.
 - A sum does not depend on the order of addition. Suppose that each of W ranks reads every W-th row of a stream. The
   sums of all ranks then add up to the sums of one process that reads all rows. The state of a running hash is two
   64-bit words. The stream hash depends on the row order, because each row's position is part of its hash.
-- For one salt, the finalizer inputs of two different rows at two different positions differ in at least one lane. For
-  equal inputs in both lanes, row numbers and positions would each have to differ by 0 or 2**63, because the determinant
-  of the constants A and C is an odd multiple of two.
+- For one salt, the finalizer inputs of two different rows at two different positions differ in at least one lane. The
+  reason is the determinant of the constants A and C, an odd multiple of two. For equal inputs in both lanes, row
+  numbers and positions would each have to differ by 0 or 2**63.
 - If the finalizers act like independent random functions, two different streams have equal sums with probability
   2**-128. The probability 2**-128 is a common heuristic, not a proof. A test measures the collision probability of
   truncated sums.
 - The stream hash detects accidental differences only. The hash is not cryptographic: an attacker who chooses the rows
   can construct two streams with equal hashes.
-- The salt alone identifies the origin of a row. Salts are 64-bit hashes of names. Among n salts, two are equal with
+- Only the salt identifies the origin of a row. Salts are 64-bit hashes of names. Among n salts, two are equal with
   probability n**2 / 2**65. The hash cannot distinguish rows with equal salts.
 """
 
@@ -65,13 +65,13 @@ def hash_rows(salts: NDArray[np.uint64], ordinals: NDArray[np.int64], first_inde
 def hash_ids(
     ids: NDArray[np.int64], source: int, salt: int, of_split: int, first_index: int, step: int
 ) -> tuple[int, int] | None:
-    """Hash rows of a single source, given as (split, ordinal), like :func:`hash_rows`.
+    """Hash rows of a single source like :func:`hash_rows`. Each row is identified by its id (split, ordinal).
 
     The salt of a row is ``salt + (split modulo 2**40) * of_split``, modulo 2**64.
 
     Args:
         ids: (split, ordinal) of each row, int64 of shape (n, 2), at least one row.
-        source: Expected value of each split number's bits from bit 40 on. If a row has another value, return None.
+        source: Expected value of each split number's bits from bit 40 on. If a row has another source, return None.
         salt: 64-bit word that identifies the source and the epoch.
         of_split: Factor by which the split number within the source is multiplied.
         first_index: Position of the first row in the stream.

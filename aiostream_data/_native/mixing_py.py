@@ -1,4 +1,4 @@
-"""Choose the inputs of mixture rows in proportion to weights: the pure-Python twin of ``mixing.pyx``.
+"""Choose the inputs of mixture rows in proportion to weights: the pure-Python version of ``mixing.pyx``.
 
 The functions choose inputs by Tijdeman's rule for the chairman assignment problem. The lag of an input is the number of
 rows due from this input minus the number of rows emitted from this input. An input is not eligible for the next row if
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) -> NDArray[np.int32]:
-    """Return the input of each of the next ``count`` rows, as int32.
+    """Return the input number of each of the next ``count`` rows, as int32.
 
     Args:
         shares: Units due to each input per row; one row has ``sum(shares)`` units. The share of an inactive input is 0.
@@ -56,7 +56,7 @@ def follow_choices(
     Args:
         choices: Input number of each row.
         next_row: Index of the next row in the current chunk of each input. Updated in place.
-        stop_row: End of the current chunk of each input (exclusive).
+        stop_row: Index after the last row in the current chunk of each input.
 
     Returns:
         The index of each taken row in its input's current chunk, int64. The result can be shorter than ``choices``.

@@ -1,4 +1,4 @@
-"""Warn once per process if the native core is missing and the slow pure-Python kernels run instead."""
+"""Emit one warning per process if the native core is missing. The slow pure-Python kernels then run instead."""
 
 from __future__ import annotations
 

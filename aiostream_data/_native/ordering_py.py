@@ -1,4 +1,4 @@
-"""Interleave rows of several streams, block by block: the pure-Python twin of ``ordering.pyx``.
+"""Interleave rows of several streams, block by block: the pure-Python version of ``ordering.pyx``.
 
 The functions follow the rules of tf.data's interleave kernel. The kernel has several slots, each with one open stream.
 Each slot emits up to ``block_length`` rows before the next slot. The kernel detects the end of a stream when the row
@@ -37,17 +37,17 @@ def interleave_rows(
 
     Args:
         position: Current slot, and number of rows already taken in the slot's block. Updated in place.
-        status: EMPTY, OPEN or ENDED for each slot. Updated in place.
+        status: Status of each slot: EMPTY, OPEN or ENDED. Updated in place.
         next_row: Index of the next row in the current chunk of each slot. Updated in place.
-        stop_row: End of the current chunk of each slot (exclusive).
+        stop_row: Index after the last row in the current chunk of each slot.
         block_length: Rows to take from a slot before the next slot; at least 1.
         deterministic: If False, skip slots without loaded rows while another slot has rows.
         more_streams: False if no more streams follow, so empty slots stay empty.
         max_rows: Maximum number of rows in the returned order.
 
     Returns:
-        The slot (int32) of each row; the index of each row in its slot's chunk (int64); a WAIT constant; and the slot
-        that the constant refers to, or -1.
+        The slot of each row (int32), the index of each row in its slot's chunk (int64), a WAIT constant, and the slot
+        of that constant (or -1).
     """
     which: list[int] = []
     rows: list[int] = []

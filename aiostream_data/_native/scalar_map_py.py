@@ -1,4 +1,4 @@
-"""Call a Python function on each number of an array: the pure-Python twin of ``scalar_map.pyx``."""
+"""Call a Python function on each number of an array: the pure-Python version of ``scalar_map.pyx``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read many byte ranges (spans) of a file and compute their checksums: the pure-Python twin of ``spans.pyx``."""
+"""Read many byte ranges (spans) of a file and compute their checksums: the pure-Python version of ``spans.pyx``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_spans(file: int, offsets: Numbers, lengths: Numbers, ahead: bool = Fals
 
     Args:
         file: File descriptor that supports reads at any offset.
-        offsets: Offset of each span, int64.
+        offsets: Offset in bytes of each span (byte range) in the file, int64.
         lengths: Size of each span in bytes, int64.
         ahead: If True, announce all spans to the operating system before reading. Use ``ahead`` if the system must read
             the data from a disk.
@@ -50,7 +50,7 @@ def crc32c_spans(values: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -
     """Return the CRC-32C of ``values[starts[i] : starts[i] + lengths[i]]`` for each i.
 
     Raises:
-        IndexError: A span is outside ``values``.
+        IndexError: A span (byte range) is outside ``values``.
         ValueError: ``values`` is not a contiguous uint8 vector, or the spans are invalid as in :func:`read_spans`.
     """
     check_spans(starts, lengths)
@@ -62,7 +62,10 @@ def crc32c_spans(values: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -
 
 
 def check_spans(starts: Numbers, lengths: Numbers) -> None:
-    """Raise ``ValueError`` unless the arrays are valid spans. The native kernel also calls this function."""
+    """Raise ``ValueError`` unless the arrays describe valid spans (byte ranges).
+
+    The native kernel also calls this function.
+    """
     for array in (starts, lengths):
         if array.dtype != np.int64 or array.ndim != 1 or len(array) != len(starts):
             raise ValueError("starts and lengths must be int64 vectors of one length")

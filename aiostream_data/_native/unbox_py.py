@@ -1,4 +1,4 @@
-"""Convert lists of Python numbers to arrays: the pure-Python twin of ``unbox.pyx``."""
+"""Convert lists of Python numbers to arrays: the pure-Python version of ``unbox.pyx``."""
 
 from __future__ import annotations
 

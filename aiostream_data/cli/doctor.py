@@ -1,4 +1,4 @@
-"""Diagnose an installation: versions, native core, extras and device."""
+"""Diagnose an installation: package versions, native core, installed extras and device."""
 
 from __future__ import annotations
 

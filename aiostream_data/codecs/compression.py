@@ -16,7 +16,7 @@ from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanErr
 Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd"]
 
 MAX_STEP_NBYTES = 256 << 10
-"""Maximum output of one decompression step, in bytes."""
+"""Maximum output size of one decompression step, in bytes."""
 
 DEFLATE_NBYTES = 64 << 10
 """Memory in bytes of one gzip or zlib decompressor: a window of 32 KiB, and its tables."""
@@ -41,10 +41,10 @@ _ALIASES: dict[str, Compression] = {"": "", "none": "", "gzip": "gzip", "zlib": 
 
 
 def canonical(name: str) -> Compression:
-    """Normalize the name of a compression. The function ignores case, so tf.data's name ``"GZIP"`` is accepted.
+    """Normalize the name of a compression format. The function ignores case, so tf.data's name ``"GZIP"`` is accepted.
 
     Raises:
-        PlanError: The compression is unknown.
+        PlanError: The compression format is unknown.
     """
     try:
         return _ALIASES[name.lower()]
@@ -96,14 +96,14 @@ class Decompressor(Protocol):
         the new memory. Exhaust the iterator before the next call of ``feed``.
 
         Raises:
-            CorruptRecordError: The stream is damaged. The iterator has yielded all output before the damage.
+            CorruptRecordError: The compressed stream is damaged. The iterator has yielded all output before the damage.
         """
 
     def finish(self) -> None:
         """Check that the compressed stream is complete.
 
         Raises:
-            CorruptRecordError: The stream is truncated.
+            CorruptRecordError: The compressed stream is truncated.
         """
 
     def discard(self) -> None:
@@ -114,7 +114,7 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
     """Create a decompressor for a new stream.
 
     Args:
-        name: Compression of the stream.
+        name: Compression format of the stream.
         url: URL of the object, for error messages.
         step_nbytes: Maximum output of one decompression step in bytes. A zstd block (up to 128 KiB) is always one step.
 
@@ -272,7 +272,7 @@ class _Zstd:
         self._frame, self._frame_nbytes = self._factory.decompressobj(), 0
 
     def _holds_more(self) -> bool:
-        """Update ``held_nbytes`` for the current frame; return True if it has increased."""
+        """Update ``held_nbytes`` for the current frame. Return True if ``held_nbytes`` has increased."""
         before, walker = self.held_nbytes, self._walker
         block = min(walker.window_nbytes, MAX_BLOCK_NBYTES)
         output = walker.window_nbytes + 2 * block

@@ -9,7 +9,7 @@ from unicodedata import category
 from aiostream_data import _native
 
 START_NBYTES: Final = 512
-"""Number of bytes to inspect at the start of a file: the size of a tar header."""
+"""Number of bytes to inspect at the start of a file. A tar header has this size."""
 
 _MARKED_NBYTES: Final = 64
 """Number of bytes that must be valid text after a byte order mark."""

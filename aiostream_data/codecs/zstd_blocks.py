@@ -4,9 +4,9 @@ The Python binding of zstd does not limit the output of one call, so a small inp
 block decompresses to at most 128 KiB. This module therefore parses the block headers (RFC 8878, section 3.1) and splits
 the stream where blocks end. The zstd library decompresses the resulting pieces.
 
-The parser is a state machine over *fields* of known length. The handler of each field selects the next field. If the
-input ends inside a field, the parser buffers the partial field. The parser returns block contents as they arrive,
-without buffering.
+The parser is a state machine that reads *fields* of known length. The handler function of each field selects the next
+field. If the input ends inside a field, the parser buffers the partial field. The parser returns block contents as they
+arrive, without buffering.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ZstdPiece(NamedTuple):
 
     Attributes:
         data: Compressed bytes for the decompressor.
-        ends_frame: True if the frame ends with this piece.
+        ends_frame: True if the zstd frame ends with this piece.
         begins_frame: True if this piece is a complete frame header and nothing else.
     """
 
@@ -45,7 +45,7 @@ class BlockWalker:
     """Incremental parser of the structure of a zstd stream.
 
     Attributes:
-        frames: Number of frames begun, including skippable frames.
+        frames: Number of zstd frames that have begun, including skippable frames.
         content_nbytes: Decompressed size declared in the header of the latest frame, or None.
         window_nbytes: Window size of the latest frame: the maximum distance from which the frame can copy previous
             output.

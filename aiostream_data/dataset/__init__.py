@@ -1,4 +1,4 @@
-"""Pipeline description: the Dataset class, its constructors and its operators.
+"""Description of pipelines: the Dataset class with its constructors and operators.
 
 Building a pipeline creates a plan of frozen (immutable) nodes and reads no data.
 """

@@ -14,7 +14,7 @@ _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Paramet
 
 
 def check_gives_a_value(name: str, function: Callable[..., Any]) -> None:
-    """Reject a generator function: the operator expects one result per element.
+    """Reject a generator function, because the operator expects one result per element.
 
     Raises:
         StageBuildError: ``function`` is a generator function.
@@ -57,7 +57,7 @@ def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequen
     """Reject a function that cannot be called with exactly these arguments.
 
     Raises:
-        StageBuildError: The function requires more arguments or accepts fewer.
+        StageBuildError: The function requires more arguments, or accepts fewer arguments.
     """
     try:
         signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments

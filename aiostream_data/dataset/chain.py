@@ -13,7 +13,7 @@ class Chain:
     """A chain of operators.
 
     Attributes:
-        plan: Root of the plan, a tree of frozen nodes.
+        plan: Root node of the plan, a tree of immutable nodes.
     """
 
     def __init__(self, plan: Node) -> None:

@@ -228,17 +228,19 @@ class Dataset(Chain, Generic[T], Hints):
 
         Args:
             files: URLs, paths or glob patterns, or a dataset of URLs.
-            compression: "auto" (detected from the first bytes), "" (none), "gzip", "zlib" or "zstd".
+            compression: Compression of the files: "auto" (detected from the first bytes), "" (none), "gzip", "zlib" or
+                "zstd".
             verify: If True, check the CRC32C of every payload. The reader always checks the CRC32C of every length
                 field.
             cycle_length, block_length: Number of files to interleave, and number of consecutive rows from one file, as
                 in tf.data's ``interleave``.
             shuffle_shards: If True, read the files in a new random order every epoch, using ``seed``.
             seed: Seed of the random file order; the loader's seed by default.
-            ordered: If False, read from any file whose records are ready.
+            ordered: If False, emit records of any file whose records are ready.
             read_ahead: Number of files to open before their rows are needed.
-            index: File written by :func:`aiostream_data.write_index`. The file names come from this index instead of a
-                listing. Without ``files``, the dataset reads all files of the index, in the order of the index.
+            index: File written by :func:`aiostream_data.write_index`. The dataset reads the file names from this index
+                instead of listing files. Without ``files``, the dataset reads all files of the index, in the order of
+                the index.
             on_error: Error policy for damaged records, and for damaged or missing files: "raise" (the default), "skip",
                 or a policy object as for :meth:`map`, except Replace. See docs/bad_data.md.
             storage_options: Options of the store (dict), as in fsspec.
@@ -272,8 +274,8 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[str]:
         r"""Return a dataset of the lines in text files, without line ends (tf.data ``TextLineDataset``).
 
-        ``\n`` and ``\r\n`` end a line; the last line needs no line end. Lines are str. With ``encoding=None``, lines
-        are bytes, as in tf.data. All other arguments are the same as for :meth:`from_tfrecord`.
+        A line ends with ``\n`` or ``\r\n``; the last line needs no line end. Lines are str. With ``encoding=None``,
+        lines are bytes, as in tf.data. All other arguments are the same as for :meth:`from_tfrecord`.
 
         Args:
             verify: If True, check a complete compressed file before delivering any of its lines. This check reads and
@@ -355,8 +357,8 @@ class Dataset(Chain, Generic[T], Hints):
         """Mix the rows of several datasets in proportion to weights (tf.data ``sample_from_datasets``).
 
         The proportions of the datasets are correct at every row, not only on average. With constant weights, the row
-        count of each dataset always differs from its exact share by at most one row. Shuffle and repeat the input
-        datasets, not the mixture.
+        count of each dataset always differs from its exact share by at most one row. Call ``shuffle`` and ``repeat`` on
+        the input datasets, not on the mixture.
 
         Args:
             datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
@@ -383,9 +385,9 @@ class Dataset(Chain, Generic[T], Hints):
         Args:
             datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
             choices: Dataset of integers. Each integer is the index (from 0) of the dataset that supplies the next row.
-            stop: "first" ends when the chosen dataset is exhausted (tf.data ``stop_on_empty_dataset=True``). "all"
-                ignores the choice of an exhausted dataset and ends when all datasets are exhausted. With either value,
-                the result also ends after the last choice.
+            stop: With "first", the result ends when the chosen dataset is exhausted (tf.data
+                ``stop_on_empty_dataset=True``). With "all", choices of exhausted datasets are ignored, and the result
+                ends when all datasets are exhausted. With either value, the result also ends after the last choice.
 
         Raises:
             PlanError: The choices are not integers, or the element structures of the datasets differ.
@@ -491,21 +493,21 @@ class Dataset(Chain, Generic[T], Hints):
         or the number of workers. For a generator function, use :meth:`flat_map`.
 
         Args:
-            executor: "thread", "process", "inline" (one thread), "interpreter" (Python 3.14) or AUTO. AUTO starts with
-                threads, and switches to processes if the function holds the GIL during its calls. Consecutive maps and
-                filters with the same executor and concurrency run together in one worker call.
+            executor: Kind of worker: "thread", "process", "inline" (one thread), "interpreter" (Python 3.14) or AUTO.
+                AUTO starts with threads, and switches to processes if the function holds the GIL during its calls.
+                Consecutive maps and filters with the same executor and concurrency run together in one worker call.
             concurrency: Number of concurrent calls. AUTO chooses the concurrency from the measured duration of a call.
             ordered: If False, emit results in the order in which calls finish.
             batched: If True, pass several rows per call, as arrays whose first axis is the row. The number of rows per
                 call varies. The function must return as many rows as it receives.
             seed: Seed of the ``rng`` parameter; the loader's seed by default.
-            init: Function called once on every worker before its first call. The function receives the result of
-                ``init`` in its parameter ``state``. Each worker has its own ``state``.
+            init: Function that every worker calls one time, before the worker's first call of the function. The
+                function receives the result of ``init`` in its parameter ``state``. Each worker has its own ``state``.
             timeout: Maximum seconds per call. A longer call fails with
                 :class:`~aiostream_data.errors.RecordTimeoutError`; the error policy also applies to this error. After a
                 timeout, a call in a process is terminated; a call on a thread continues in the background.
-            on_error: "raise", "skip", :class:`Retry`, :class:`Skip`, :class:`Replace` or :class:`Quarantine`. None uses
-                ``open(on_error=...)``.
+            on_error: Error policy: "raise", "skip", :class:`Retry`, :class:`Skip`, :class:`Replace` or
+                :class:`Quarantine`. None uses ``open(on_error=...)``.
 
         Raises:
             StageBuildError: The function cannot be pickled for a process, or is a generator function.

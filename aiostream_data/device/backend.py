@@ -1,9 +1,9 @@
 """Protocol (interface) between the device stage and a device: memory, streams, copies and marks.
 
-The caller *enqueues* work on a stream. The device runs the work of one stream in order. The device does not order the
-work of different streams. A **mark** is a recorded point in a stream, like a CUDA event. ``order_after`` makes another
-*stream* wait for a mark, and returns immediately. ``join`` blocks the calling *thread* until the device has passed the
-mark.
+The caller *enqueues* work on a stream (a queue of device operations). The device runs the work of one stream in order.
+The device does not order the work of different streams. A **mark** is a recorded point in a stream, like a CUDA event.
+``order_after`` makes another *stream* wait for a mark, and returns immediately. ``join`` blocks the calling *thread*
+until the device has passed the mark.
 
 Three classes implement the protocol: :class:`~aiostream_data.device.host.HostBackend` (NumPy, runs work immediately),
 ``CupyBackend`` in ``cuda.py``, and ``testing.adversarial.AdversarialBackend``. For tests, the adversarial backend
@@ -72,7 +72,7 @@ class StreamRef:
 
     Attributes:
         ptr: Handle of the stream, unique within a device.
-        owner: Object that keeps the stream alive. None if another object keeps the stream alive.
+        owner: Object that keeps the stream alive; None if the stream is kept alive elsewhere.
     """
 
     ptr: int

@@ -1,4 +1,4 @@
-"""Run ``take_while``: emit rows up to the first for which the predicate is False."""
+"""Run ``take_while``: emit the rows before the first row for which the predicate is False."""
 
 from __future__ import annotations
 

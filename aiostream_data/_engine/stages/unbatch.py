@@ -124,8 +124,8 @@ class UnbatchStep(Step):
         """Return the position after this run has emitted ``rows`` rows.
 
         Returns:
-            Number of completed elements; number of emitted rows of the next element; and lineage of that element's
-            other rows, if the state must store the lineage.
+            Number of completed elements, number of emitted rows of the next element, and lineage of that element's
+            other rows (None if not needed).
         """
         found = self._log.find(rows)
         if found is None:

@@ -1,4 +1,4 @@
-"""Random keys for image transforms in ``to_device()``: one 64-bit key per row, the same in every run."""
+"""Random keys for image transforms in ``to_device()``: one 64-bit key per row. A row has the same key in every run."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def row_keys(origins: Origins, ids: RowIds, key: np.uint64) -> NDArray[np.uint64
     """Return a random 64-bit key per row. Each key depends only on ``key`` and on the row's source, epoch and number.
 
     Args:
-        ids: Ids of the source rows.
+        ids: Row ids of the source rows.
     """
     return mixed(RowNames(origins).salts_of(ids) ^ key) + ids.ordinals.astype(np.uint64) * np.uint64(WEYL)

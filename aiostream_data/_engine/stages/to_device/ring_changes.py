@@ -31,7 +31,7 @@ class RingChanges:
         Return that result.
 
         Args:
-            attempt: Function that must not block. Exceptions of ``attempt`` propagate.
+            attempt: Function to call; this function must not block. Exceptions of ``attempt`` propagate.
             waits: Context manager that is active while this method waits.
             look_again_s: Maximum time between two attempts in seconds, even without a change.
         """

@@ -66,7 +66,7 @@ class _Row(NamedTuple):
 
 @dataclass
 class _Sending:
-    """One run of the stage: receives batches and sends device batches in order."""
+    """One run of the ``to_device`` stage, which receives host batches and sends device batches in order."""
 
     stage: ToDeviceStage
     device: Device
