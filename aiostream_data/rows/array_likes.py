@@ -37,10 +37,7 @@ _EXACT_IN_A_FLOAT: Final = 1 << 53
 
 
 class NoNumpyFormError(TypeError):
-    """Error for a value that cannot be converted to NumPy without loss.
-
-    The message explains the reason and a remedy.
-    """
+    """Error for a value that cannot be converted to NumPy without loss. The message contains a remedy."""
 
 
 class _Foreign(NamedTuple):

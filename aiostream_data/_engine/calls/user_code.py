@@ -308,9 +308,7 @@ def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "fil
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
-    """Call the function for a one-dimensional array of numbers in native code, converting one number at a time.
-
-    If a result is not a plain number, the remaining rows are processed by the general Python code.
+    """Call the function for each number of a one-dimensional array in native code.
 
     Raises:
         PartlyDone: The user function failed on a row. ``done`` stores the results of the rows before the failing row.
