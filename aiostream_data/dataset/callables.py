@@ -67,7 +67,8 @@ def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequen
         signature.bind(*given)
     except TypeError as error:
         raise StageBuildError(
-            f"{name}() cannot call {function_name(function)} with the {len(given)} arguments of args=: {error}"
+            f"{name}() cannot call {function_name(function)} with the {len(given)} arguments of args=: {error}. "
+            "Pass the arguments that the function requires."
         ) from None
 
 

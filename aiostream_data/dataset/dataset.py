@@ -1129,11 +1129,11 @@ class Dataset(Chain, Generic[T], Hints):
     def __len__(self) -> int:
         count = cardinality(self.plan)
         if count < 0:
-            read = "of unknown length until it is read, e.g. with sum(1 for _ in dataset)"
-            found = "infinite" if count == INFINITE else read
+            read = "it has an unknown length until it is read, e.g. with sum(1 for _ in dataset)"
+            found = "it is infinite" if count == INFINITE else read
             raise UnknownLengthError(
-                f"the dataset is {found}. Use cardinality(), which does not raise. For a DataLoader of PyTorch, wrap "
-                "the dataset in an IterableDataset: see docs/pytorch.md"
+                f"cannot compute len() of the dataset: {found}. Use cardinality(), which does not raise. For a "
+                "DataLoader of PyTorch, wrap the dataset in an IterableDataset: see docs/pytorch.md."
             )
         return count
 

@@ -40,7 +40,10 @@ def check_padding(node: Node, shapes: Any, values: Any) -> None:
             continue
         axes = zip(leaf.shape, known.shape, strict=False)
         if len(leaf.shape) != len(known.shape) or any(own and to is not None and to < own for to, own in axes):
-            raise PlanError(f"cannot pad leaf {leaf.path!r} to {leaf.shape}: its shape is {known.shape}")
+            raise PlanError(
+                f"cannot pad leaf {leaf.path!r} to {leaf.shape}: its shape is {known.shape}. "
+                "Pass a shape with as many axes, each at least as long."
+            )
 
 
 def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:
@@ -60,7 +63,8 @@ def known_shapes(node: Node) -> Any:
     for path, leaf in zip(structure.paths(), leaves, strict=True):
         if leaf.shape is None:
             raise PlanError(
-                f"pad_to_bucket_boundary=True needs padded_shapes, because the shape of leaf {path!r} is unknown"
+                f"pad_to_bucket_boundary=True needs padded_shapes, because the shape of leaf {path!r} is unknown. "
+                "Pass padded_shapes=."
             )
     return structure.unflatten([list(leaf.shape or ()) for leaf in leaves])
 

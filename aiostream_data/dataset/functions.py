@@ -159,7 +159,10 @@ def _check_init(init: Any, *, is_awaited: bool) -> None:
     try:
         signature.bind()
     except TypeError as error:
-        raise PlanError(f"init is called without arguments, but {function_name(init)} requires them: {error}") from None
+        raise PlanError(
+            f"init is called without arguments, but {function_name(init)} requires them: {error}. "
+            "Bind them with functools.partial()."
+        ) from None
 
 
 def _how(
@@ -179,12 +182,18 @@ def _how(
     check_executor(where)
     is_coroutine, wants_rng = _is_coroutine_function(function), takes(RNG, function)
     if is_coroutine and where not in ("auto", "thread"):
-        raise PlanError(f"a coroutine function cannot have executor={executor!r}, because it runs on the event loop")
+        raise PlanError(
+            f"a coroutine function cannot have executor={executor!r}, because it runs on the event loop. "
+            "Remove executor=, or pass a plain function."
+        )
     if init is not None:
         _check_init(init, is_awaited=is_coroutine)
     wants_state = takes(STATE, function)
     if init is not None and not wants_state:
-        raise PlanError("init= needs a function with a parameter named state, which receives the result of init")
+        raise PlanError(
+            "init= needs a function with a parameter named state, which receives the result of init. "
+            "Add the parameter, or remove init=."
+        )
     if where in ("process", "interpreter"):
         check_reaches_processes(function)
         if init is not None:

@@ -34,7 +34,7 @@ def tensor_slices(tensors: Any) -> src.TensorSlices:
             first = structure.paths()[0]
             raise PlanError(
                 "from_tensor_slices() needs arrays of equal length, but "
-                f"{first} has {len(arrays[0])} rows, {path} has {len(array)}"
+                f"{first} has {len(arrays[0])} rows, {path} has {len(array)}. Cut or pad one of them."
             )
     return src.TensorSlices(structure=structure, leaves=arrays, rows=len(arrays[0]))
 
@@ -108,7 +108,10 @@ def _check_holds(node: src.Range) -> None:
         limits = np.iinfo(node.dtype)
         lowest, highest = min(numbers[0], numbers[-1]), max(numbers[0], numbers[-1])
         if lowest < limits.min or highest > limits.max:
-            raise PlanError(f"range() dtype {node.dtype} cannot represent all numbers from {lowest} to {highest}")
+            raise PlanError(
+                f"range() dtype {node.dtype} cannot represent all numbers from {lowest} to {highest}. "
+                "Pass a larger dtype=."
+            )
 
 
 def _read_only(leaf: Any, path: str) -> np.ndarray[Any, Any]:

@@ -87,5 +87,8 @@ def _bucket_sizes(boundaries: Sequence[int], sizes: Sequence[int] | None, max_co
     longest = [max(1, boundary - 1) for boundary in boundaries]
     if not longest or max(longest) > budget:
         found = f"max_cost={budget} and the longest row {max(longest)}" if longest else "no boundary"
-        raise PlanError(f"max_cost needs a last bucket boundary of at most max_cost + 1, got {found}")
+        raise PlanError(
+            f"max_cost needs a last bucket boundary of at most max_cost + 1, got {found}. "
+            "Raise max_cost, or lower the last boundary."
+        )
     return (*(budget // length for length in longest), 1)  # the last bucket never receives rows
