@@ -182,8 +182,8 @@ def _array_of_list(values: Sequence[Any]) -> NDArray[Any] | None:
         return None
     for value in inner:
         if not _is_number_or_array(value):
-            names = f"{type_name(type(found))} beside {type_name(type(value))}"
-            raise NoNumpyFormError(f"it holds {names}. Make a dict or a tuple of them in map()")
+            names = f"{type_name(type(found))} and {type_name(type(value))}"
+            raise NoNumpyFormError(f"it mixes {names}. Return them as a dict or a tuple from map()")
     return _joined(_with_arrays(values))
 
 
@@ -200,7 +200,7 @@ def _joined(values: Sequence[Any]) -> NDArray[Any]:
 
 def _odd_ints() -> NoNumpyFormError:
     return NoNumpyFormError(
-        "no dtype holds all of its ints, as they are beyond 64 bits or beside floats. Convert them in map()"
+        "no dtype holds all of its ints: they are beyond 64 bits, or would be rounded to floats. Convert them in map()"
     )
 
 
@@ -226,7 +226,7 @@ def _with_arrays(value: Any) -> Any:
 def _without_arrays_inside(objects: NDArray[Any]) -> NDArray[Any]:
     if holds_arrays(objects):
         inside = type_name(type(next(filter(_is_array, objects.flat))))
-        raise NoNumpyFormError(f"it has dtype object, and holds {inside}. Use np.stack() in map()")
+        raise NoNumpyFormError(f"it has dtype object and contains {inside}. Use np.stack() in map()")
     return objects
 
 
@@ -288,7 +288,7 @@ def _foreign_of(value: Any) -> _Foreign | None:
 
 
 def _unknown(kind: Any) -> _Foreign:
-    reason = "only its __array__ could tell what it holds. Return np.asarray() of it from the function"
+    reason = "its shape and dtype are unknown before __array__ runs. Return np.asarray() of it from the function"
     return _Foreign(_name(kind), _refusing(reason), True)
 
 
@@ -336,23 +336,22 @@ def _asked(value: Any, ask: Callable[[Any], Any]) -> NDArray[Any]:
     array = _told(partial(ask, value))
     if not isinstance(array, np.ndarray) or array.dtype.kind not in _DENSE_KINDS:
         found = f"an array of {array.dtype}" if isinstance(array, np.ndarray) else type_name(type(array))
-        raise NoNumpyFormError(f"it becomes {found}. Convert it in map()")
+        raise NoNumpyFormError(f"the conversion returned {found}. Return a numeric array from map()")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _on_device(device: str, library: str) -> NoNumpyFormError:
     cure = f"Use {_MOVED_BY[library]}" if library in _MOVED_BY else "Copy it to host memory"
-    return NoNumpyFormError(f"it is on {device}. {cure} in map(), and to_device() behind the batch")
+    return NoNumpyFormError(f"it is on {device}. {cure} in map(), and to_device() after batch()")
 
 
 def _of_subclass(kind: Any, value: Any) -> NDArray[Any]:
     if hasattr(value, "mask"):
-        raise NoNumpyFormError(
-            "its mask would be lost. Use .filled() in map(), and return the mask as a leaf of its own"
-        )
+        raise NoNumpyFormError("its mask would be lost. Use .filled() in map(), and return the mask as a separate leaf")
     if getattr(kind, "__array_function__", None) is not np.ndarray.__array_function__:
         raise NoNumpyFormError(
-            "it means more than its numbers, such as a unit. Return np.asarray() of it from the function"
+            "it has more information than its numbers, such as a unit, which would be lost. "
+            "Return np.asarray() of it from the function"
         )
     array = np.asarray(value)
     return _without_arrays_inside(array) if array.dtype.hasobject else array
@@ -368,7 +367,7 @@ def _of_torch(value: Any) -> NDArray[Any]:
         return _asked(value, lambda tensor: tensor.numpy())
     except NoNumpyFormError as error:
         if "unsupported ScalarType" in str(error):
-            raise NoNumpyFormError(f"NumPy has no {value.dtype}. Use .float() in map()") from error
+            raise NoNumpyFormError(f"NumPy does not support {value.dtype}. Use .float() in map()") from error
         raise
 
 
@@ -394,7 +393,7 @@ def _of_dlpack(library: str, value: Any) -> NDArray[Any]:
 def _of_pillow(value: Any) -> NDArray[Any]:
     if value.mode in ("P", "PA"):
         raise NoNumpyFormError(
-            f"its mode {value.mode} has numbers of a palette. Use .convert('RGB') in map() for colours, or "
-            "np.asarray() for the numbers"
+            f"its pixels are palette indices (mode {value.mode}). Use .convert('RGB') in map() for colours, or "
+            "np.asarray() for the indices"
         )
     return _asked(value, np.asarray)

@@ -54,10 +54,14 @@ class Origin:
             PlanError: The keys of the dict differ from the keys that :meth:`as_dict` returns.
         """
         if not isinstance(values, Mapping):
-            raise ArgumentTypeError(f"an origin as a dict is needed, got {shown(values)}")
+            raise ArgumentTypeError(f"an origin must be a dict from as_dict(), got {shown(values)}")
         missing = sorted({field.name for field in fields(cls)} ^ set(values), key=str)
         if missing:
-            raise PlanError(f"an origin is what loader.origins() gives, or its as_dict(): {missing[0]!r} does not fit")
+            problem = "unknown" if missing[0] in values else "missing"
+            raise PlanError(
+                f"cannot read the dict of an origin: key {missing[0]!r} is {problem}. "
+                "Pass an origin of loader.origins(), or its as_dict()."
+            )
         return cls(**values)
 
     @classmethod
@@ -70,5 +74,5 @@ class Origin:
         """
         origin = cls.from_dict(given) if isinstance(given, Mapping) else given
         if not isinstance(origin, cls) or not isinstance(origin.row, Mapping):
-            raise ArgumentTypeError(f"an origin is what loader.origins() gives, or its as_dict(), got {shown(given)}")
+            raise ArgumentTypeError(f"an origin must come from loader.origins() or its as_dict(), got {shown(given)}")
         return origin

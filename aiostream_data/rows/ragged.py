@@ -37,7 +37,11 @@ class RaggedArray:
             found = f"{type(self.values).__name__} and {type(self.row_splits).__name__}"
             raise ArgumentTypeError(f"values and row_splits must be arrays, got {found}")
         if self.row_splits.ndim != 1 or len(self.row_splits) < 1 or self.values.ndim < 1:
-            raise PlanError(f"no rows in values {self.values.shape} with row splits {self.row_splits.shape}")
+            raise PlanError(
+                f"cannot create a RaggedArray: values have shape {self.values.shape}, and row_splits "
+                f"{self.row_splits.shape}. Pass values with at least one axis, and row_splits with one axis and one "
+                "entry or more."
+            )
         if isinstance(self.row_splits, np.ndarray):  # reading device arrays would wait for the device
             _check_splits(self.row_splits, len(self.values))
 
@@ -60,12 +64,12 @@ class RaggedArray:
         if isinstance(row, slice):
             start, stop, step = row.indices(len(self))
             if step != 1:
-                raise PlanError(f"rows can only be sliced with step 1, got {step}")
+                raise PlanError(f"the slice of a RaggedArray must have step 1, got {step}")
             splits = self.row_splits[start : max(start, stop) + 1]
             return trusted_ragged(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
         position = row + len(self) if row < 0 else row
         if not 0 <= position < len(self):
-            raise RowIndexError(f"row {row} of {len(self)}")
+            raise RowIndexError(f"row {row} is out of range: the RaggedArray has {len(self)} rows")
         view: NDArray[Any] = self.values[int(self.row_splits[position]) : int(self.row_splits[position + 1])]
         return view
 
@@ -75,9 +79,11 @@ class RaggedArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return an object array with one array per row, for ``np.asarray``."""
         if dtype is not None and np.dtype(dtype) != np.dtype(object):
-            raise ArgumentTypeError(f"rows of differing length cannot become an array of {dtype}; see to_padded()")
+            raise ArgumentTypeError(
+                f"cannot convert a RaggedArray to dtype {dtype}: its rows may differ in length. Use to_padded()."
+            )
         if copy is False:
-            raise PlanError("an array of rows cannot be made without a copy")
+            raise PlanError("cannot convert a RaggedArray without a copy. Pass copy=True or copy=None.")
         rows = np.empty(len(self), object)
         for i in range(len(self)):
             rows[i] = self[i]
@@ -133,6 +139,6 @@ def trusted_ragged(values: Any, row_splits: Any) -> RaggedArray:
 
 def _check_splits(splits: NDArray[Any], stop: int) -> None:
     if splits.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"row splits must be integers, got {splits.dtype}")
+        raise ArgumentTypeError(f"row_splits must be integers, got {splits.dtype}")
     if splits[0] < 0 or splits[-1] > stop or (splits[1:] < splits[:-1]).any():
-        raise PlanError(f"row splits must ascend from 0 or more to at most {stop}, got {shown(splits.tolist())}")
+        raise PlanError(f"row_splits must ascend, from at least 0 to at most {stop}, got {shown(splits.tolist())}")

@@ -43,6 +43,8 @@ SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
 _UNUSED: Final = -1
 """Padding value of unused columns to the right of an id. Valid numbers are at least 0."""
 
+_CURE: Final = "Use the row ids with the pipeline that returned them."
+
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -114,7 +116,7 @@ class RowIds:
             raise ValueError(f"row ids must be int64 of shape (rows, 2 or more), got {columns.dtype}{columns.shape}")
         used = columns[:, ::2] >= 0
         if not used[:, 0].all() or (used[:, 1:] & ~used[:, :-1]).any():
-            raise ValueError("row ids must begin with a source and have no gap")
+            raise ValueError("row ids must begin with a source and must not have gaps")
         return RowIds(columns)
 
     @staticmethod
@@ -274,7 +276,7 @@ class RowIds:
         rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
         last = self._widths()[rows] - 2
         if (last <= 0).any():
-            raise StateMismatchError(["a row's id lacks the pair that an operator of this plan appends"])
+            raise StateMismatchError(["a row id lacks the pair that an operator of this plan appends"], _CURE)
         shorter[rows, last] = shorter[rows, last + 1] = _UNUSED
         return RowIds(shorter if where is not None else shorter[:, : int(last.max(initial=2))])
 
@@ -313,7 +315,7 @@ class RowIds:
         ends = widths - 2
         starts = ends - right_widths
         if not self.ends_with(JOINED).all() or ((right_widths < 2) | (right_widths % 2 == 1) | (starts < 2)).any():
-            raise StateMismatchError(["a row's id does not name two rows side by side, as this plan's ids do"])
+            raise StateMismatchError(["a row id does not combine two rows, as zip() of this plan requires"], _CURE)
         columns = np.arange(self._pairs.shape[1])
         left = np.where(columns < starts[:, None], self._pairs, _UNUSED)
         right = np.full((len(self), int(right_widths.max(initial=2))), _UNUSED, np.int64)

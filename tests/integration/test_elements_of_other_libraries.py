@@ -391,7 +391,7 @@ BESIDE: dict[str, Beside] = {
         [np.ones((1, 2)).view(np.matrix), np.zeros((1, 2))], np.array([[[1.0, 1.0]], [[0.0, 0.0]]])
     ),
     "object arrays": Beside([np.array(["a", None], object)] * 2, np.array([["a", None]] * 2, object)),
-    "object array of arrays": Beside([np.array([np.zeros(2), None], object)] * 2, "holds numpy.ndarray"),
+    "object array of arrays": Beside([np.array([np.zeros(2), None], object)] * 2, "contains numpy.ndarray"),
 }
 
 
@@ -430,8 +430,8 @@ def test_a_source_of_slices_takes_a_tensor_for_the_array_it_is() -> None:
         ),
         (Tensor([1], device="cuda:0"), "a torch.Tensor, to an array: it is on cuda:0"),
         (CupyArray([1]), "a cupy.ndarray, to an array: it is on cuda:0"),
-        ([1, None], "a list, to an array: it holds"),
-        ([2**53 + 1, 0.5], "beside floats"),
+        ([1, None], "a list, to an array: it mixes"),
+        ([2**53 + 1, 0.5], "rounded to floats"),
     ],
 )
 def test_a_source_of_slices_refuses_what_would_lose_something(given: Any, words: str) -> None:

@@ -86,14 +86,14 @@ def test_ids_of_one_pair_have_none_to_remove_and_were_not_joined() -> None:
     ids = RowIds.run(3, 0, 2)
     with pytest.raises(StateMismatchError, match="lacks the pair"):
         ids.without_pair()
-    with pytest.raises(StateMismatchError, match="two rows side by side"):
+    with pytest.raises(StateMismatchError, match="does not combine two rows"):
         ids.split()
 
 
 @pytest.mark.parametrize("width", [0, 1, 3, 4, 2**40])
 def test_a_joined_id_with_an_impossible_width_is_refused(width: int) -> None:
     ids = ids_of([[(9, 1), (9, 2), (JOINED, width)]])
-    with pytest.raises(StateMismatchError, match="two rows side by side"):
+    with pytest.raises(StateMismatchError, match="does not combine two rows"):
         ids.split()
 
 

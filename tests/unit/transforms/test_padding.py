@@ -158,5 +158,5 @@ def test_lists_of_words_are_filled_with_empty_text(word: Any, fill: Any) -> None
 
 
 def test_lists_of_words_and_numbers_are_refused() -> None:
-    with pytest.raises(BatchShapeError, match="it holds int beside str"):
+    with pytest.raises(BatchShapeError, match="it mixes int and str"):
         list(asd.Dataset.range(1, 3).map(lambda number: ["a", number] * int(number)).padded_batch(2))
