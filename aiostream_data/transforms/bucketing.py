@@ -119,7 +119,7 @@ class BucketOrder:
         self.pushed = 0
         self._open = [_NONE] * len(self.batch_sizes)
         if len(lengths) != state["held"] or self.push(lengths):
-            raise ValueError(f"{state['held']} rows were held in buckets, but the {len(lengths)} given back are others")
+            raise ValueError(f"the buckets held {state['held']} rows, but the {len(lengths)} recomputed rows differ")
 
     def copy(self) -> BucketOrder:
         """Return a copy of this bucket order at the same position."""

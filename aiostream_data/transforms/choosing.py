@@ -84,7 +84,9 @@ class ChooseOrder:
         wrong = np.flatnonzero((choices < 0) | (choices >= self.inputs))
         if len(wrong):
             number, found = self._loaded + int(wrong[0]), choices[wrong[0]]
-            raise ChoiceError(f"choice {number} must be the number of a data set, 0 to {self.inputs - 1}, got {found}")
+            raise ChoiceError(
+                f"choice {number} of choose_from() must be the index of a dataset, 0 to {self.inputs - 1}, got {found}"
+            )
         self._choices = choices.astype(np.int32)
         self._numbers = np.arange(self._loaded, self._loaded + len(choices))
         self._loaded += len(choices)

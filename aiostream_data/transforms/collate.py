@@ -231,7 +231,7 @@ def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArr
     found = [_facts(value, array) for value, array in zip(values, arrays, strict=True)]
     row = _first_other(found[0], found)
     if row or arrays[0] is None:
-        raise _refusal(f"the leaves {path!r}", describe, row, found[0], found)
+        raise _refusal(f"leaf {path!r}", describe, row, found[0], found)
     return _stacked(arrays)
 
 
@@ -245,7 +245,7 @@ def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[N
     families = {kind: family(kind) for kind in set(map(type, values))}
     if len(set(families.values())) > 1:
         found = [_library(value, families[type(value)]) for value in values]
-        raise _refusal(f"the leaves {path!r}", describe, _first_other(found[0], found), found[0], found)
+        raise _refusal(f"leaf {path!r}", describe, _first_other(found[0], found), found[0], found)
     arrays: list[NDArray[Any] | None] = []
     for row, value in enumerate(values):
         try:
@@ -253,7 +253,7 @@ def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[N
         except NoNumpyFormError as error:
             where = f"{type_name(type(value))} in {describe(row)}"
             raise BatchShapeError(
-                f"the leaves {path!r} do not stack: {where} cannot become a dense numpy.ndarray: {error}"
+                f"cannot batch leaf {path!r}: {where} cannot become a dense numpy.ndarray: {error}"
             ) from error.__cause__
     return arrays
 
@@ -296,16 +296,18 @@ def _first_other(first: Any, found: Sequence[Any]) -> int:
 def _refusal(what: str, describe: DescribeRow, row: int, first: Any, found: Sequence[Any]) -> BatchShapeError:
     where = f"{_words(first)} in {describe(0)}"
     if row:
-        where += f", {_words(found[row])} in {describe(row)}"
-    return BatchShapeError(f"{what} do not stack: {where}; {_cure(first, found[row])}")
+        where += f" but {_words(found[row])} in {describe(row)}"
+    return BatchShapeError(f"cannot batch {what}: {where}. {_cure(first, found[row])}")
 
 
 def _cure(first: Any, other: Any) -> str:
     """Return the advice for the error message about values that cannot be stacked."""
     are_arrays = all(isinstance(facts, tuple) and len(facts) == 2 for facts in (first, other))
     if are_arrays and first[1] == other[1] and len(first[0]) == len(other[0]):
-        return "make their shapes equal in map(), or use padded_batch()"
-    return "make them alike in map()"
+        return "Make the shapes equal in map(), or use padded_batch()."
+    if isinstance(other, str):
+        return "Return elements of one structure and one array type from map()."
+    return "Convert them to one type and shape in map()."
 
 
 def _words(facts: Any) -> str:

@@ -82,4 +82,7 @@ def check_had(given: int, own: int, rows: int) -> None:
         RankError: The stream has fewer rows than the user's argument ``counts=`` states.
     """
     if given < min(own, rows):
-        raise RankError(f"counts= says that this rank's files have {own} rows, but they have {given}")
+        raise RankError(
+            f"cannot fill up this rank: its files have {own} rows according to counts=, but {given} rows were read. "
+            "Pass the correct row count of each file as counts=."
+        )

@@ -27,7 +27,7 @@ def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
     paths = structure.paths()
     for name in names:
         if name not in paths:
-            raise PlanError(f"there is no field {name!r} in elements of {', '.join(map(repr, paths))}")
+            raise PlanError(f"unknown leaf {name!r}. Use one of the leaves {', '.join(map(repr, paths))}.")
     return [paths.index(name) for name in names]
 
 
@@ -47,7 +47,7 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | l
     try:
         leaves: Sequence[Any] = chunk.leaves if isinstance(chunk, Columns) else structure.columns(chunk.values)
     except StructureError as error:
-        raise BatchShapeError(f"rows that are put together differ: {error}") from error
+        raise BatchShapeError(f"cannot combine the rows: {error}. Return rows of one structure from map().") from error
     return {name: leaves[number] for name, number in zip(names, numbers, strict=True)}
 
 
@@ -80,10 +80,10 @@ def one_of(measured: Sequence[str], names: Sequence[str]) -> str:
     """
     if len(measured) == 1:
         return measured[0]
-    one, all_of_them = "none of " * (not measured), ", ".join(map(repr, measured or names))
+    listed = ", ".join(map(repr, measured or names))
+    found = f"several leaves have a length ({listed})" if measured else f"no leaf ({listed}) has a length"
     raise PlanError(
-        f"an element costs its length, but {one}{all_of_them} {'have' if measured else 'has'} one; say which leaf or "
-        "which function tells the cost with cost="
+        f"cannot compute the cost of an element: {found}. Pass the name of a leaf, or a function, as cost=."
     )
 
 
@@ -111,7 +111,8 @@ def row_lengths(leaves: dict[str, Column | list[Any]], describe: DescribeRow) ->
         if not np.array_equal(found, lengths):
             row = int((found != lengths).argmax())
             raise BatchShapeError(
-                f"{describe(row)} has {lengths[row]} values in {first!r} but {found[row]} in {name!r}; they go together"
+                f"cannot determine the length of {describe(row)}: leaf {first!r} has {lengths[row]} values, but leaf "
+                f"{name!r} has {found[row]}. Make the lengths equal in map()."
             )
     return lengths
 
@@ -127,5 +128,8 @@ def _lengths(name: str, leaf: Column | list[Any], describe: DescribeRow) -> Leng
         try:
             lengths[row] = len(value)
         except TypeError:
-            raise BatchShapeError(f"{name!r} has no length in {describe(row)}, but is {type(value).__name__}") from None
+            raise BatchShapeError(
+                f"cannot determine the length of leaf {name!r} in {describe(row)}: the value is of type "
+                f"{type(value).__name__}. Use a leaf with arrays, lists, bytes or str."
+            ) from None
     return lengths

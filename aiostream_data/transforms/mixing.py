@@ -105,7 +105,9 @@ class MixOrder:
         """
         row = self.row if from_row is None else from_row
         if row < self.row:
-            raise PlanError(f"weights cannot change from row {row} on: the next row is {self.row}")
+            raise PlanError(
+                f"cannot change the weights from row {row} on: the next row is {self.row}. Pass a later row."
+            )
         self.schedule = self.schedule.changed(row, weights).since(self.row)
         self._close_block()
         return row

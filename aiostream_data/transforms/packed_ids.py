@@ -149,7 +149,7 @@ def _lows_of_rows(packed: Packed, before: NDArray[np.int64]) -> NDArray[np.int64
     lows = unpack(packed, columns=1, max_values=len(before))[:, 0]
     _, groups = _above_lowest(before)
     if len(groups) and int(groups.max()) >= len(lows):
-        raise ValueError(f"packed ids have {len(lows)} lowest values, and a row that takes number {groups.max()}")
+        raise ValueError(f"packed ids have {len(lows)} lowest values, but a row refers to number {groups.max()}")
     return lows[groups.astype(np.intp)]
 
 
@@ -159,7 +159,7 @@ def _from_base64(text: object, nbytes: int) -> bytes:
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError as error:
-        raise ValueError(f"the data of packed ids is no base64: {error}") from error
+        raise ValueError(f"the data of packed ids is not valid base64: {error}") from error
     if len(data) != nbytes:
         raise ValueError(f"packed ids need {nbytes} bytes of data, got {len(data)}")
     return data

@@ -91,14 +91,16 @@ def _joined(name: str, found: list[NDArray[Any] | None], describe: DescribeRow) 
         first = arrays[0]
         if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]):
             raise BatchShapeError(
-                f"{name!r} is {_words(first)} in {describe(0)} but {_words(array)} in {describe(row)}; "
-                "rows that are packed must be alike but for their length"
+                f"cannot pack leaf {name!r}: {_words(first)} in {describe(0)} but {_words(array)} in {describe(row)}. "
+                "Make the dtypes, and all axes after the first, equal in map()."
             )
     return joined(arrays)
 
 
 def _no_array(name: str, where: str) -> BatchShapeError:
-    return BatchShapeError(f"{name!r} is no array in {where}; only arrays can be packed")
+    return BatchShapeError(
+        f"cannot pack leaf {name!r}: it is not an array in {where}. Name the array leaves with fields=."
+    )
 
 
 def _words(array: NDArray[Any]) -> str:

@@ -157,16 +157,16 @@ class PackOrder:
         """
         sizes, closed = state["bins"], state["closed"]
         if min(sizes, default=1) < 1 or sum(sizes) != len(lengths) or not 0 <= closed <= len(sizes):
-            raise ValueError(f"{sizes} rows were held in bins, {len(lengths)} are given back")
+            raise ValueError(f"the bins held {sizes} rows, but {len(lengths)} rows were recomputed")
         pieces = [PackedPiece(row, 0, length) for row, length in enumerate(lengths.tolist())]
         for place, start, stop, is_last in state["cuts"]:
             if not 0 <= start < stop <= pieces[place].stop:
-                raise ValueError(f"row {place} of those that were held had at least {stop} values")
+                raise ValueError(f"row {place} of the bins must have at least {stop} values")
             pieces[place] = PackedPiece(place, start, stop, bool(is_last))
         stops = np.cumsum(sizes).tolist()
         bins = [Bin(self.max_length, pieces[stop - size : stop]) for stop, size in zip(stops, sizes, strict=True)]
         if any(held.room < 0 for held in bins):
-            raise ValueError("the rows given back are longer than those that were held in bins")
+            raise ValueError("the recomputed rows are longer than the rows that the bins held")
         self.pushed = len(lengths)
         self._closed, self._open = deque(bins[:closed]), bins[closed:]
 

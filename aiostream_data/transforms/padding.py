@@ -113,7 +113,10 @@ def fill_value(leaf: LeafPadding, values: NDArray[Any]) -> Any:
     fill = _as_text(leaf.fill) if dtype.hasobject else _as_dtype(leaf.fill, dtype)
     if fill is None:
         what = "bytes or str" if dtype.hasobject else str(dtype)
-        raise PlanError(f"padding_values: {leaf.path!r} is {what}, which cannot be filled up with {leaf.fill!r}")
+        raise PlanError(
+            f"cannot pad leaf {leaf.path!r} with {leaf.fill!r}: the leaf is {what}. "
+            "Pass a value of that type as padding_values=."
+        )
     return fill
 
 
@@ -277,6 +280,6 @@ def _target(
 
 def _refusal(leaf: LeafPadding, asked: Shape, row: int, found: Shape, describe: DescribeRow) -> BatchShapeError:
     return BatchShapeError(
-        f"{leaf.path!r} has shape {found} in {describe(row)}, which cannot be padded to {asked}; "
-        "give a larger padded shape, or make the row shorter in a map"
+        f"cannot pad leaf {leaf.path!r} to {asked}: its shape is {found} in {describe(row)}. "
+        "Pass a larger padded shape with as many axes, or shorten the row in map()."
     )

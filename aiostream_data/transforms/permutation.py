@@ -38,7 +38,7 @@ class IndexPermutation:
 
     def __init__(self, key: np.uint64, n: int, table_rows: int = TABLE_ROWS) -> None:
         if not 0 <= n <= MAX_ROWS:
-            raise PlanError(f"an order of 0 to {MAX_ROWS} rows can be drawn, not of {n}")
+            raise PlanError(f"the number of rows to permute must be from 0 to {MAX_ROWS}, got {n}")
         self.n = n
         self._table = permutation(key, n) if n <= table_rows else None
         high = isqrt(max(0, n - 1)) + 1

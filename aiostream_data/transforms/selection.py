@@ -106,7 +106,10 @@ class EnumerateOrder:
             CardinalityError: A row number exceeds 2**63 - 1.
         """
         if self.next + count > 2**63:
-            raise CardinalityError(f"enumerate() numbers rows up to 2**63 - 1, and {self.next:,} + {count:,} are more")
+            raise CardinalityError(
+                f"cannot enumerate {count:,} more rows from {self.next:,} on: the largest number is 2**63 - 1. "
+                "Pass a smaller start to enumerate()."
+            )
         numbers = self.next + np.arange(count, dtype=np.int64)
         self.next += count
         return numbers

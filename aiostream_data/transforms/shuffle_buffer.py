@@ -324,7 +324,7 @@ class ShuffleBuffer:
             ValueError: The number of restored rows differs from the number in the state.
         """
         if self._given_back != len(self):
-            raise ValueError(f"{len(self)} rows were held, {self._given_back} are given back")
+            raise ValueError(f"the buffer held {len(self)} rows, but {self._given_back} rows were recomputed")
         places, self._places = self._places, None
         held = self._held
         if places is not None and isinstance(held, SpilledSlots):

@@ -55,8 +55,8 @@ class SpillFile:
 
     def __init__(self, folder: str) -> None:
         if "://" in folder:
-            cure = "name a folder of this machine with spill="
-            raise SpillError(safe_url(folder), 0, "this is a URL, and no local folder", cure)
+            cure = "pass a local folder as spill="
+            raise SpillError(safe_url(folder), 0, "the folder must be local, got a URL", cure)
         self.folder = folder
         self.nbytes = 0
         self._free: list[tuple[int, int]] = []  # free extents (start, size), ascending, never adjacent
@@ -64,7 +64,7 @@ class SpillFile:
         try:
             self._file = _unnamed(folder)
         except OSError as error:
-            raise self._failed("no file can be made there", error) from error
+            raise self._failed("cannot create the file", error) from error
 
     def allocate(self, nbytes: int) -> int:
         """Allocate an extent of at least ``nbytes`` bytes in the file. Return the offset of the extent in the file."""
@@ -97,7 +97,7 @@ class SpillFile:
         try:
             self._file.truncate(start)
         except OSError as error:
-            raise self._failed("the file could not be made shorter", error) from error
+            raise self._failed("cannot truncate the file", error) from error
 
     def write(self, start: int, parts: Sequence[NDArray[np.uint8]]) -> None:
         """Write the arrays in ``parts`` one after another at offset ``start``, in one system call if possible.
@@ -115,7 +115,7 @@ class SpillFile:
                 if left:
                     left[0] = left[0][written:]
         except OSError as error:
-            raise self._failed("rows could not be written", error) from error
+            raise self._failed("cannot write rows", error) from error
 
     def read(self, offsets: Numbers, lengths: Numbers) -> NDArray[np.uint8]:
         """Read ``lengths[i]`` bytes at ``offsets[i]`` for each i. Return the bytes concatenated in a new array.
@@ -127,14 +127,16 @@ class SpillFile:
         try:
             found = _native.read_spans(self._file.fileno(), offsets, lengths, self._reads_ahead)
         except (OSError, EOFError) as error:
-            raise self._failed("rows could not be read back", error) from error
+            raise self._failed("cannot read rows back", error) from error
         times = (perf_counter() - began) / max(READ_S, len(offsets) * READ_S + len(found) / READ_NBYTES_PER_S)
         self._reads_ahead = times > SLOW or (self._reads_ahead and times > 0.3 * SLOW)
         return found
 
     def damaged(self, what: str) -> SpillError:
         """Return the error to raise when the data read from the file differs from the data written."""
-        return SpillError(self.folder, self.nbytes, what, "the disk or the memory is faulty: name a folder elsewhere")
+        return SpillError(
+            self.folder, self.nbytes, what, "the disk or the memory is faulty: pass a folder on another disk as spill="
+        )
 
     def close(self) -> None:
         """Close the file, which also deletes the file. Idempotent."""
@@ -142,7 +144,7 @@ class SpillFile:
 
     def _failed(self, what: str, error: OSError | EOFError) -> SpillError:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        cure = "make room there, name another folder with spill=, or use a smaller buffer_size"
+        cure = "free space in the folder, pass another folder as spill=, or use a smaller buffer_size"
         return SpillError(self.folder, self.nbytes, f"{what}: {reason}", cure)
 
 

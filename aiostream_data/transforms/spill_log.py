@@ -166,7 +166,7 @@ class SpillLog:
 
     def _check(self, values: Bytes, starts: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]) -> None:
         if not np.array_equal(_native.crc32c_spans(values, starts, lengths), checksums):
-            raise self.file.damaged("rows that were read back are not what was written, by their checksums")
+            raise self.file.damaged("the checksums of rows read back differ from those of the rows written")
 
     def forget(self, addresses: Numbers, lengths: Numbers) -> None:
         """Record that the rows at these addresses were removed."""
@@ -224,7 +224,7 @@ class SpillLog:
         """
         segment = self._segments[number]
         if len(slots) != segment.live:
-            raise self.file.damaged(f"{len(slots)} rows were found where {segment.live} were written")
+            raise self.file.damaged(f"read back {len(slots)} rows instead of the {segment.live} rows written")
         whole = self.file.read(np.array([segment.start]), np.array([segment.nbytes]))
         values, starts = _native.compact(whole, addresses & _PLACE, lengths)
         self._check(values, starts, lengths, checksums)

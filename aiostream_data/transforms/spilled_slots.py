@@ -276,7 +276,7 @@ class SpilledSlots:
         while (number := self._log.emptiest()) is not None:
             slots = self._log.slots_of(number)
             if len(slots) and not 0 <= slots[0] <= slots[-1] < self._used:
-                raise self._file.damaged("slots that were read back are not what was written")
+                raise self._file.damaged("the slot numbers read back differ from those written")
             slots = slots[self._log.is_in(number, self._addresses.take(slots))]
             found = self._found(slots)
             packed = self._log.packed(number, slots, found.addresses, found.lengths, found.checksums)

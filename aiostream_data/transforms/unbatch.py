@@ -86,7 +86,10 @@ def _split_element(element: Any, ids: RowIds, where: Callable[[], str]) -> Colum
             f"{path!r} has {'no first axis' if size < 0 else f'{size} rows'}"
             for path, size in zip(structure.paths(), sizes, strict=True)
         )
-        raise BatchShapeError(f"{where()} cannot be split into rows: {listed or 'it has no leaves'}")
+        raise BatchShapeError(
+            f"cannot split {where()} into rows: {listed or 'it has no leaves'}. "
+            "Return leaves with equal numbers of rows from map()."
+        )
     found = tuple(column for column in columns if column is not None)
     return Columns(structure, found, ids.repeat(sizes[0]))
 
@@ -97,7 +100,7 @@ def _split_named(path: str, leaf: Any, where: Callable[[], str]) -> Column | Non
     except NoNumpyFormError as error:
         name = type_name(type(leaf))
         raise BatchShapeError(
-            f"{where()} cannot be split into rows: {name} in {path!r} cannot become a dense numpy.ndarray: {error}"
+            f"cannot split {where()} into rows: {name} in {path!r} cannot become a dense numpy.ndarray: {error}"
         ) from error.__cause__
 
 

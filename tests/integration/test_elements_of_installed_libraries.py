@@ -71,10 +71,10 @@ def test_tensors_that_would_lose_something_are_refused() -> None:
         "Use Tensor.to_dense() first": lambda x: torch.eye(2).to_sparse(),
         "Use tensor.resolve_conj()": lambda x: torch.zeros(2, dtype=torch.complex64).conj(),
         "it is on meta": lambda x: torch.zeros(2, device="meta"),
-        "torch.Tensor in range record 0, numpy.ndarray in range record 1": lambda x: (
+        "torch.Tensor in range record 0 but numpy.ndarray in range record 1": lambda x: (
             np.zeros(2) if x else torch.zeros(2)
         ),
-        "make their shapes equal in map(), or use padded_batch()": lambda x: torch.zeros(int(x)),
+        "Make the shapes equal in map(), or use padded_batch()": lambda x: torch.zeros(int(x)),
     }
     for words, function in refused.items():
         assert words in refusal_of(function)

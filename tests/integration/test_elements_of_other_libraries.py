@@ -256,7 +256,7 @@ MIXED: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 def test_arrays_of_two_libraries_in_one_leaf_are_refused_and_both_named(name: str, together: str) -> None:
     function, first, second = MIXED[name]
     error = error_of(PUT_TOGETHER[together](SIX.map(lambda x: {"leaf": function(x)})))
-    assert f"the leaves 'leaf' do not stack: {first} in range record 0, {second} in range record 1;" in str(error)
+    assert f"cannot batch leaf 'leaf': {first} in range record 0 but {second} in range record 1." in str(error)
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_tensors_and_images_of_several_sizes_are_told_to_be_padded(
     function: Callable[[Any], Any], first: str, second: str
 ) -> None:
     text = str(error_of(SIX.map(function).batch(6)))
-    assert f"{first} in range record 0, {second} in range record 1" in text
-    assert text.endswith("make their shapes equal in map(), or use padded_batch()")
+    assert f"{first} in range record 0 but {second} in range record 1" in text
+    assert text.endswith("Make the shapes equal in map(), or use padded_batch().")
 
 
 def test_images_of_several_modes_do_not_stack() -> None:
     text = str(error_of(SIX.map(lambda x: Image.new("RGB" if x else "L", (2, 2))).batch(6)))
-    assert "shape (2, 2) of uint8 in range record 0, shape (2, 2, 3) of uint8 in range record 1" in text
-    assert text.endswith("make them alike in map()")
+    assert "shape (2, 2) of uint8 in range record 0 but shape (2, 2, 3) of uint8 in range record 1" in text
+    assert text.endswith("Convert them to one type and shape in map().")
 
 
 def test_the_error_says_where_the_function_stands() -> None:
@@ -351,7 +351,7 @@ def day(text: str, unit: Any = "D") -> Any:
 BESIDE: dict[str, Beside] = {
     "int, float": Beside([1, 2.5], np.array([1.0, 2.5])),
     "float, large int": Beside([0.5, 2**60], np.array([0.5, 2**60])),
-    "float, int it would round": Beside([0.5, 2**53 + 1], "float64 in .*, shape () of int64"),
+    "float, int it would round": Beside([0.5, 2**53 + 1], "float64 in .* but shape () of int64"),
     "complex, int it would round": Beside([1j, 2**53 + 1], "complex128 in .*int64"),
     "int, bool": Beside([2, True], np.array([2, 1])),
     "float, bool": Beside([0.5, True], np.array([0.5, 1.0])),

@@ -300,4 +300,4 @@ def test_functions_without_a_name_are_told_by_what_they_call() -> None:
 def test_a_leaf_that_does_not_stack_is_named_as_it_is_in_the_element(operator: str) -> None:
     ranks = HUNDRED.map(lambda number: {"image": np.zeros((2, 2) if number == 7 else 2)})
     message = str(error_of(getattr(ranks, operator)(4)))
-    assert message.startswith("the leaves 'image' do not stack: shape (2,) of float64 in range record 4, shape (2, 2)")
+    assert message.startswith("cannot batch leaf 'image': shape (2,) of float64 in range record 4 but shape (2, 2)")

@@ -190,9 +190,9 @@ SLIPS: dict[str, Slip] = {
     "no batch size": Slip(lambda: R.batch(), "needs batch_size", "or max_cost"),
     "a batch of nothing": Slip(lambda: R.batch(0), "got 0", "at least 1"),
     "auto as text": Slip(lambda: R.prefetch("auto"), "got 'auto'", "an integer or AUTO"),
-    "shapes that differ": Slip(lambda: read(R.map(np.zeros).batch(4)), "do not stack", r"padded_batch\(\)"),
+    "shapes that differ": Slip(lambda: read(R.map(np.zeros).batch(4)), "cannot batch", r"padded_batch\(\)"),
     "a list to zip": Slip(lambda: ANY.zip([R, R]), "got a list", "separate arguments"),
-    "scalars to split": Slip(lambda: read(R.unbatch()), "cannot be split", "has no first axis"),
+    "scalars to split": Slip(lambda: read(R.unbatch()), "cannot split", "has no first axis"),
     "more after to_device": Slip(lambda: R.to_device("cpu").map(len), "cannot follow", "must be the last"),
     "an unknown device": Slip(lambda: R.to_device("gpu"), "got 'gpu'", "'cuda'"),
     # data in memory

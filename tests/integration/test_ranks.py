@@ -396,7 +396,7 @@ def test_by_file_known_counts_make_ranks_equal(files: str, tail: Any) -> None:
 
 def test_by_file_fewer_rows_than_were_said_are_an_error(files: str) -> None:
     sharing = Sharing(policy="file", tail="drop", counts=[20, 15])
-    with pytest.raises(RankError, match="have 20 rows, but they have 14"):
+    with pytest.raises(RankError, match="have 20 rows according to counts=, but 14 rows were read"):
         read(lines(files), 0, 2, sharing=sharing)
 
 

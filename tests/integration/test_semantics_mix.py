@@ -110,7 +110,9 @@ def test_choose_from_ends_with_the_first_or_goes_on_to_the_last() -> None:
     assert list(Dataset.choose_from([A.take(2)], choices.map(lambda _: 0).repeat(), stop="all")) == [0, 1]
 
 
-@pytest.mark.parametrize(("choice", "message"), [(2, "choice 1 must be the number of a data set"), (0.5, "float64")])
+@pytest.mark.parametrize(
+    ("choice", "message"), [(2, r"choice 1 of choose_from\(\) must be the index of a dataset"), (0.5, "float64")]
+)
 def test_a_choice_of_nothing_is_an_error(choice: Any, message: str) -> None:
     choices = Dataset.from_iterable([0, choice])
     with pytest.raises(ChoiceError, match=message) as caught:
@@ -151,7 +153,7 @@ def test_new_weights_can_wait_for_their_row() -> None:
     with LONG_BATCHES.take(600).open() as loader:
         several_thousand(loader)
         assert loader.set_weights([0, 1], from_row=290_000) == 290_000
-        with pytest.raises(PlanError, match=r"weights cannot change from row 3 on: the next row is \d+"):
+        with pytest.raises(PlanError, match=r"cannot change the weights from row 3 on: the next row is \d+"):
             loader.set_weights([0, 1], from_row=3)
         rows = [row for batch in loader for row in batch.tolist()]
     assert is_first(rows) == [True] * 280_000 + [False] * 10_000

@@ -103,7 +103,7 @@ def test_parsed_rows_are_padded_leaf_by_leaf() -> None:
 
 
 def test_a_row_longer_than_its_padded_shape_is_named() -> None:
-    with pytest.raises(BatchShapeError, match=r"has shape \(3,\) in from_iterable\(\) record 1.*padded to \(2,\)"):
+    with pytest.raises(BatchShapeError, match=r"to \(2,\): its shape is \(3,\) in from_iterable\(\) record 1"):
         list(of_lengths([1, 3]).padded_batch(2, (2,)))
 
 
@@ -115,7 +115,7 @@ def test_padding_that_cannot_fit_is_refused_where_it_is_written() -> None:
         rows.padded_batch(2, {"a": (2,), "b": ()})
     with pytest.raises(PlanError, match=r"leaf 'a' to \(None, None\): its shape is \(3,\)"):
         rows.padded_batch(2, {"a": (None, None), "b": ()})
-    with pytest.raises(PlanError, match="'a' is uint8, which cannot be filled up with -1"):
+    with pytest.raises(PlanError, match="cannot pad leaf 'a' with -1: the leaf is uint8"):
         rows.padded_batch(2, None, -1)
     with pytest.raises(PlanError, match="batch_size must be at least 1"):
         rows.padded_batch(0)
@@ -163,7 +163,7 @@ def test_without_padding_rows_are_stacked_as_batch_does() -> None:
     parsed = asd.Dataset.from_iterable(records).parse_example({"v": asd.VarLen(np.int64)})
     batches = list(parsed.bucket_by_sequence_length("v", [4], [2, 1], no_padding=True))
     assert [batch["v"].to_list() for batch in batches] == [[[0], [0, 1]], [[0, 1, 2, 3, 4]]]
-    with pytest.raises(BatchShapeError, match="do not stack"):
+    with pytest.raises(BatchShapeError, match="cannot batch"):
         list(of_lengths([1, 2]).bucket_by_sequence_length(len, [4], [2, 1], no_padding=True))
 
 
@@ -263,11 +263,11 @@ def test_elements_without_values_are_left_out_and_accounted_for() -> None:
         (lambda rows: rows.pack(0), "max_length must be at least 1"),
         (lambda rows: rows.pack(4, open_bins=0), "open_bins must be at least 1"),
         (lambda rows: rows.pack(4, too_long="cut"), "too_long must be one of error, split, truncate, drop"),
-        (lambda rows: rows.pack(4, fields=["x"]), "there is no field 'x'"),
+        (lambda rows: rows.pack(4, fields=["x"]), "unknown leaf 'x'"),
         (lambda rows: rows.pack(4, fields=[]), "at least one leaf"),
         (lambda rows: rows.pack(4), "leaf 'n': it is a single value"),
         (lambda rows: rows.pack(4, fields="a", padding_values={"n": 1}), r"packed leaves only, got \['n'\]"),
-        (lambda rows: rows.pack(4, fields="a", padding_values="x"), "cannot be filled up with 'x'"),
+        (lambda rows: rows.pack(4, fields="a", padding_values="x"), "cannot pad leaf 'a' with 'x'"),
     ],
 )
 def test_packing_that_makes_no_sense_is_refused(pack: Callable[[Any], Any], message: str) -> None:

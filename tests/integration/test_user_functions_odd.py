@@ -46,7 +46,7 @@ def test_a_batch_of_none_is_an_array_of_none() -> None:
 
 
 def test_none_beside_numbers_does_not_stack_and_says_so() -> None:
-    message = r"'b' do not stack: shape \(\) of int64 in range record 0, a NoneType in range record 1"
+    message = r"cannot batch leaf 'b': shape \(\) of int64 in range record 0 but a NoneType in range record 1"
     with pytest.raises(BatchShapeError, match=message):
         list(FOUR.map(lambda x: {"b": None if x == 1 else x}).batch(2))
 
@@ -74,7 +74,7 @@ def test_elements_may_differ_in_structure_until_they_are_stacked() -> None:
     dataset = FOUR.map(lambda x: {"a": x} if x % 2 else (x,))
     assert list(dataset) == [(0,), {"a": 1}, (2,), {"a": 3}]
     with pytest.raises(
-        BatchShapeError, match=r"structure \(\*,\) in range record 0, structure {a: \*} in range record 1"
+        BatchShapeError, match=r"structure \(\*,\) in range record 0 but structure {a: \*} in range record 1"
     ):
         list(dataset.batch(2))
 

@@ -193,7 +193,7 @@ def test_another_number_of_rows_than_were_held_is_refused() -> None:
     buffer = buffer_of((10, False, None), Spill(FOLDER, 0, 64))
     buffer.begin_restore({"key": 1, "size": 10, "pushed": 8, "drained": 0})
     buffer.give_back(records(RowIds.run(0, 0, 7)))
-    with pytest.raises(ValueError, match="8 rows were held, 7 are given back"):
+    with pytest.raises(ValueError, match="the buffer held 8 rows, but 7 rows were recomputed"):
         buffer.end_restore()
     buffer.drop()
 

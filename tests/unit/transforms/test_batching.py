@@ -138,7 +138,7 @@ def test_rows_that_do_not_stack_are_named_by_their_origin() -> None:
         Columns(LEAF, (np.zeros((3, 2)),), RowIds.run(5, 10, 3)),
         Columns(LEAF, (np.zeros((3, 4)),), RowIds.run(6, 20, 3)),
     ]
-    with pytest.raises(BatchShapeError, match=r"\(2,\).* in split 5 record 10, .*\(4,\).* in split 6 record 20"):
+    with pytest.raises(BatchShapeError, match=r"\(2,\).* in split 5 record 10 but .*\(4,\).* in split 6 record 20"):
         batches_of(chunks, 6)
 
 

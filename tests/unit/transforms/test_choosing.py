@@ -120,7 +120,7 @@ def test_a_choice_of_no_input_is_refused_by_its_number(wrong: int) -> None:
     order.load(0, 9)
     order.choose(np.array([0]))
     order.advance(1)
-    with pytest.raises(ChoiceError, match=f"choice 2 must be the number of a data set, 0 to 1, got {wrong}"):
+    with pytest.raises(ChoiceError, match=f"must be the index of a dataset, 0 to 1, got {wrong}"):
         order.choose(np.array([1, wrong]))
 
 

@@ -71,5 +71,5 @@ def test_few_rows_are_kept_of_many() -> None:
 
 def test_fewer_rows_than_were_said_are_an_error() -> None:
     check_had(8, 10, 8)
-    with pytest.raises(RankError, match="says that this rank's files have 10 rows, but they have 8"):
+    with pytest.raises(RankError, match="its files have 10 rows according to counts=, but 8 rows were read"):
         check_had(8, 10, 9)

@@ -153,9 +153,9 @@ def without_a_low(packed: Packed) -> Packed:
         (changed(data=b"AAAAAAAA"), "got bytes"),
         (changed(data="AAAA"), "got str of 4"),
         (changed(data="AAAAAA=="), "need 6 bytes of data, got 4"),
-        (changed(data="AAA!AAAA"), "no base64"),
-        (changed(data="AAA\u00e9AAAA"), "no base64"),
-        (without_a_low(a_grouped_one()), "1 lowest values, and a row that takes number 1"),
+        (changed(data="AAA!AAAA"), "not valid base64"),
+        (changed(data="AAA\u00e9AAAA"), "not valid base64"),
+        (without_a_low(a_grouped_one()), "1 lowest values, but a row refers to number 1"),
     ],
 )
 def test_an_edited_file_is_refused(packed: Any, message: str) -> None:

@@ -48,7 +48,7 @@ def test_a_fixed_length_pads_further_and_refuses_what_is_longer() -> None:
     rows = columns(ragged([1, 2, 3], [4]))
     assert padded(rows, (5,)).tolist() == [[1, 2, 3, 0, 0], [4, 0, 0, 0, 0]]
     assert padded(rows, [-1]).tolist() == [[1, 2, 3], [4, 0, 0]]
-    with pytest.raises(BatchShapeError, match=r"'element' has shape \(3,\) in row 0, which cannot be padded to \(2,\)"):
+    with pytest.raises(BatchShapeError, match=r"leaf 'element' to \(2,\): its shape is \(3,\) in row 0"):
         padded(rows, (2,))
 
 
@@ -83,7 +83,7 @@ def test_scalars_and_text_are_stacked_as_batch_does() -> None:
     assert (batch[1].dtype, batch[1].tolist()) == (np.dtype(object), ["a", "bc"])
     text = columns(VarColumn(np.frombuffer(b"abc", np.uint8), np.array([0, 1]), np.array([1, 2]), "bytes"))
     assert padded(text, ()).tolist() == [b"a", b"bc"]
-    with pytest.raises(BatchShapeError, match=r"has shape \(\)"):
+    with pytest.raises(BatchShapeError, match=r"its shape is \(\)"):
         padded(text, (None,))
 
 
@@ -118,7 +118,7 @@ def test_text_arrays_are_filled_up_with_empty_text_of_their_kind() -> None:
     [(np.uint8, -1), (np.uint8, 256), (np.int64, 0.5), (np.float32, "x"), (np.float64, 1j), (object, 0), (np.bool_, 2)],
 )
 def test_a_value_that_the_dtype_cannot_hold_is_refused(dtype: Any, value: Any) -> None:
-    with pytest.raises(PlanError, match=r"'element' is .* cannot be filled up with"):
+    with pytest.raises(PlanError, match=r"cannot pad leaf 'element' with .*: the leaf is "):
         padded(columns(ragged([1], [], dtype=dtype)), None, value)
 
 

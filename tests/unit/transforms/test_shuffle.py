@@ -192,7 +192,7 @@ def test_the_state_is_plain_and_small() -> None:
 def test_giving_back_another_number_of_rows_is_refused() -> None:
     order = ShuffleOrder(3, key_of(1))
     order.push(10)
-    with pytest.raises(ValueError, match="3 rows were held, 2 are given back"):
+    with pytest.raises(ValueError, match="the buffer held 3 rows, but 2 rows were recomputed"):
         ShuffleBuffer(ShuffleOrder(3, key_of(1))).restore(order.state(), [numbers(0, 2)])
 
 

@@ -75,7 +75,7 @@ def test_what_is_written_is_read(file: SpillFile) -> None:
 
 
 def test_reading_behind_the_end_is_an_error_that_names_the_folder(file: SpillFile) -> None:
-    with pytest.raises(SpillError, match="could not be read back: 10 bytes at 0 of a file that ends before"):
+    with pytest.raises(SpillError, match="cannot read rows back: 10 bytes at 0 of a file that ends before"):
         file.read(vector(0), vector(10))
 
 
@@ -89,12 +89,12 @@ def test_the_file_is_nobody_elses(file: SpillFile) -> None:
 def test_a_folder_is_tried_without_leaving_anything(tmp_path: Path) -> None:
     check_folder(str(tmp_path))
     assert os.listdir(tmp_path) == []
-    with pytest.raises(SpillError, match="no file can be made there: No such file or directory"):
+    with pytest.raises(SpillError, match="cannot create the file: No such file or directory"):
         check_folder(str(tmp_path / "none"))
 
 
 def test_the_error_pickles_with_its_fields() -> None:
-    error = SpillError("/folder", 7, "rows could not be written", "make room")
+    error = SpillError("/folder", 7, "cannot write rows", "free space")
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.folder, again.nbytes) == (str(error), "/folder", 7)
     assert isinstance(again, AiostreamError)
