@@ -43,7 +43,8 @@ SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
 _UNUSED: Final = -1
 """Padding value of unused columns to the right of an id. Valid numbers are at least 0."""
 
-_CURE: Final = "Use the row ids with the pipeline that returned them."
+OTHER_PIPELINE: Final = "Use the row ids with the pipeline that returned them."
+"""Remedy of errors about row ids that do not fit the plan."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -276,7 +277,7 @@ class RowIds:
         rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
         last = self._widths()[rows] - 2
         if (last <= 0).any():
-            raise StateMismatchError(["a row id lacks the pair that an operator of this plan appends"], _CURE)
+            raise StateMismatchError(["a row id lacks the pair that an operator of this plan appends"], OTHER_PIPELINE)
         shorter[rows, last] = shorter[rows, last + 1] = _UNUSED
         return RowIds(shorter if where is not None else shorter[:, : int(last.max(initial=2))])
 
@@ -315,7 +316,7 @@ class RowIds:
         ends = widths - 2
         starts = ends - right_widths
         if not self.ends_with(JOINED).all() or ((right_widths < 2) | (right_widths % 2 == 1) | (starts < 2)).any():
-            raise StateMismatchError(["a row id does not combine two rows, as zip() of this plan requires"], _CURE)
+            raise StateMismatchError(["a row id does not combine two rows, as this plan requires"], OTHER_PIPELINE)
         columns = np.arange(self._pairs.shape[1])
         left = np.where(columns < starts[:, None], self._pairs, _UNUSED)
         right = np.full((len(self), int(right_widths.max(initial=2))), _UNUSED, np.int64)

@@ -206,8 +206,8 @@ def test_what_a_generator_function_raises_names_the_operator_the_function_and_th
 def test_what_fails_in_an_inner_data_set_names_the_row_that_it_was_made_for() -> None:
     error = error_of(HUNDRED.take(1).flat_map(lambda number: asd.Dataset.range(8).map(fail_deeply)))
     assert "record: range record 7" in error.__notes__
-    (inside,) = (note for note in error.__notes__ if note.startswith("in the data set that "))
-    assert " made for range record 0, by flat_map, written at " in inside
+    (inside,) = (note for note in error.__notes__ if note.startswith("in the dataset that "))
+    assert " returned for range record 0, by flat_map, written at " in inside
 
 
 def make_records(name: str, **options: Any) -> asd.Dataset[bytes]:
@@ -226,9 +226,9 @@ def test_an_inner_file_that_cannot_be_read_says_which_data_set_to_give_on_error(
     assert isinstance(error, (asd.CorruptRecordError, asd.ObjectNotFoundError))
     (hint,) = (note for note in error.__notes__ if "on_error=" in note)
     line = make_records.__code__.co_firstlineno
-    assert "give on_error= to the data set that make_records (" in hint
-    assert f"test_errors_from_anywhere.py:{line}) makes" in hint
-    assert f"on_error= of {operator}() and open() does not hold" in hint
+    assert "pass on_error= to the dataset that make_records (" in hint
+    assert f"test_errors_from_anywhere.py:{line}) returns" in hint
+    assert f"on_error= of {operator}() and open() does not apply" in hint
     mended = getattr(names, operator)(lambda name: make_records(name, on_error="skip"))
     assert list(mended) == []
 

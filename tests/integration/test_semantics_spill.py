@@ -171,7 +171,7 @@ def test_a_buffer_that_fits_touches_no_disk() -> None:
 
 
 def test_what_would_not_fit_without_is_an_error() -> None:
-    with alone(PLANS["records"](False), True) as loader, pytest.raises(MemoryBudgetError, match="already holds"):
+    with alone(PLANS["records"](False), True) as loader, pytest.raises(MemoryBudgetError, match="rows already take"):
         list(loader)
 
 

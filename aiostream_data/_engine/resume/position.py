@@ -87,7 +87,8 @@ class Log(Generic[E]):
 def in_order_only(what: str) -> StateMismatchError:
     """Return the error for an ordered run that cannot be resumed with ``ordered=False``."""
     return StateMismatchError(
-        [f"the state counts {what}, which came in order; go on in order too: with deterministic=True and ordered=True"]
+        [f"the state was saved by an ordered run, and counts {what}"],
+        "Resume with deterministic=True and ordered=True.",
     )
 
 
@@ -99,5 +100,8 @@ def taken_up(state: State, kind: str) -> dict[str, Any]:
     """
     found = state.get("op") if isinstance(state, dict) else type(state).__name__
     if found != kind:
-        raise StateMismatchError([f"the state holds the place of {found!r} where this plan has {kind!r}"])
+        raise StateMismatchError(
+            [f"the state contains the position of {found!r}, but this plan has {kind!r} here"],
+            "Open the pipeline that the state was saved from.",
+        )
     return dict(state)

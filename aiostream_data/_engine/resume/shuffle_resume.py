@@ -111,6 +111,6 @@ def input_place(place: Place) -> Place:
     earlier = fields["earlier"].integer() if "earlier" in fields else 0
     if not place.rows.includes(earlier + given + drained):
         raise fields["pushed"].refused(
-            f"must be the rows taken in for {place.rows.least} rows or more, {place.rows.most} at most"
+            f"must be the number of input rows for {place.rows.least} to {place.rows.most} output rows"
         )
     return place.of_input(fields["input"], rows=Rows(earlier + pushed, earlier + pushed))

@@ -14,6 +14,7 @@ from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf, concat_lineages
 from aiostream_data.rows.records import Chunk, Items
+from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms import batching
@@ -78,7 +79,7 @@ class BatchStep(Step):
         """Recompute batches from the rows that the batches' lineage lists."""
         entries = lineage.made_of or []
         if len(entries) != len(lineage) or not all(_is_batch(entry) for entry in entries):
-            raise StateMismatchError(["these ids do not say what the batches were made of"])
+            raise StateMismatchError(["the row ids do not list the rows of the batches"], OTHER_PIPELINE)
         lineages = [entry if isinstance(entry, Lineage) else Lineage(entry) for entry in entries if entry is not None]
         rows = await self.context.recall(self.node.input, concat_lineages(lineages))
         order = batching.BatchOrder(max(map(len, lineages)))

@@ -72,7 +72,10 @@ class FilledUp(Stage):
 
     async def _fill_up(self, count: int, outlet: Outlet) -> None:
         if self._last is None:
-            raise RankError("this rank's files have no rows, so that there are none to fill up with")
+            raise RankError(
+                "cannot fill up this rank: its files have no rows to repeat. Use files with rows for every rank, or "
+                "policy='row'."
+            )
         rows = self._order.fill(count, len(self._last))
         fillers = _copied([self._last], np.zeros(count, np.int32), rows)
         await outlet.send(as_padding(fillers) if self.node.tail == "pad" else fillers)

@@ -181,7 +181,7 @@ class InterleaveStage(Stage):
     def schema(cls, place: Place) -> Iterator[Place]:
         fields = place.fields(cls.kind, "merge", "input")
         if fields["merge"].value is None and place.rows.least:
-            raise fields["merge"].refused("must be the place of the order")
+            raise fields["merge"].refused("must be the position of the order")
         if fields["merge"].value is not None:
             merge = fields["merge"].fields("order", "streams")
             slots = (1, MAX_COUNT)
@@ -274,7 +274,10 @@ class _InnerStreams:
         may_be_left_out = not given and state["inner"] is None  # the row may have been skipped with an empty dataset
         (inner,) = await (stage.nodes_of(rows) if may_be_left_out else stage.nodes_made_before(rows))
         if state["inner"] is None and given and not _is_small(inner):
-            raise StateMismatchError([f"the state has no place for {inner.label}, of which {given} rows were given"])
+            raise StateMismatchError(
+                [f"the state lacks the position of {inner.label}, which had emitted {given} rows"],
+                f"Return the same kind of dataset as before from the function of {stage.node.label}().",
+            )
         stage.context.services.runner.check_inner(inner, state["inner"], given)
         return self._open(inner, lineage_of(rows), given, state["inner"])
 
@@ -337,11 +340,11 @@ class _InnerStreams:
         record = self.stage.context.services.origins.describe(outer.ids, 0)
         name = function_name(node.function)
         if not isinstance(inner, PythonIterable):
-            error.add_note(f"in the data set that {name} made for {record}, by {node.noted.removeprefix('stage: ')}")
+            error.add_note(f"in the dataset that {name} returned for {record}, by {node.noted.removeprefix('stage: ')}")
             if _could_skip(inner, error):
                 error.add_note(
-                    f"to skip this: give on_error= to the data set that {name} makes, since "
-                    f"on_error= of {node.label}() and open() does not hold for its files"
+                    f"to skip this: pass on_error= to the dataset that {name} returns, since "
+                    f"on_error= of {node.label}() and open() does not apply to its files"
                 )
             return
         notes = getattr(error, "__notes__", [])

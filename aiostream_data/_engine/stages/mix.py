@@ -189,7 +189,7 @@ class TakesTurns(MergeLoop, Stage):
         if fields["order"].value is not None:
             given = cls.order_schema(place, fields["order"], count)
         elif place.rows.least:
-            raise fields["order"].refused("must be the place of the order")
+            raise fields["order"].refused("must be the position of the order")
         else:
             given = [0] * len(inputs)
         for number, (part, rows) in enumerate(zip(inputs, given, strict=True)):
@@ -261,12 +261,14 @@ class MixStage(TakesTurns):
         row = place.counted(fields["row"])
         given = [rows.integer(0, row) for rows in fields["given"].items(inputs, inputs)]
         if sum(given) != row:
-            raise fields["given"].refused(f"must sum up to {row}")
+            raise fields["given"].refused(f"must have the sum {row}")
         _distinct_inputs(fields["dropped"], inputs)
         unit = fields["unit"].integer(1, UNIT)
         lags = [lag.integer(-MAX_LAG, MAX_LAG) for lag in fields["lags"].items(inputs, inputs)]
         if sum(lags) or any(abs(lag) > unit * (row + 1) for lag in lags):
-            raise fields["lags"].refused("must sum up to 0, and be at most what is due after so many rows")
+            raise fields["lags"].refused(
+                f"must have the sum 0, and values from {-unit * (row + 1)} to {unit * (row + 1)}"
+            )
         return given
 
     def decide(self, max_rows: int) -> MixStep:
@@ -314,7 +316,7 @@ class ChooseStage(TakesTurns):
         fields = part.fields("given", "spent", "dead")
         given = [rows.integer(0, place.rows.most) for rows in fields["given"].items(inputs, inputs)]
         if not place.rows.includes(sum(given)):
-            raise fields["given"].refused(f"must sum up to {place.rows.least} or more, {place.rows.most} at most")
+            raise fields["given"].refused(f"must have a sum from {place.rows.least} to {place.rows.most}")
         _distinct_inputs(fields["dead"], inputs)
         return [*given, fields["spent"].integer(sum(given))]
 
@@ -340,7 +342,7 @@ def fewer_inputs(saved: int, now: int) -> StateMismatchError:
 def _distinct_inputs(part: Part, inputs: int) -> None:
     numbers = [number.integer(0, inputs - 1) for number in part.items(most=inputs)]
     if len(set(numbers)) < len(numbers):
-        raise part.refused("must name every input once")
+        raise part.refused("must not contain an input twice")
 
 
 def _numbers(chunk: Chunk) -> NDArray[np.int64]:

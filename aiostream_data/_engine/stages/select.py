@@ -141,7 +141,7 @@ class ShardStage(Stage):
         if place.node is not None and place.scope.exact:
             given = len(range(place.node.index, seen, place.node.num_shards))
             if not place.rows.includes(given) or (seen and (seen - 1 - place.node.index) % place.node.num_shards):
-                raise fields["seen"].refused("must be the number of rows up to one that this shard gave")
+                raise fields["seen"].refused("must be the number of rows up to a row of this shard")
         yield place.of_input(fields["input"], rows=Rows(seen, seen))
 
     def rows_accounted(self, outlet: Outlet) -> int | None:

@@ -49,9 +49,9 @@ class ShuffleStep(Step):
     def push(self, chunk: Chunk) -> Chunk | None:
         if self._buffer.order.drained:
             raise StateMismatchError(
-                [f"shuffle() had received all of its {self._buffer.order.pushed:,} rows, and now there are more"],
-                "Were rows appended to a file? Remove them until the next epoch begins, or write them into a new file "
-                'and pass allow=["shards"].',
+                [f"shuffle() had received all {self._buffer.order.pushed:,} rows of its input, and now it has more"],
+                "If rows were appended to a file, remove them until the next epoch begins, or write them into a new "
+                'file and pass allow=["shards"].',
                 head="cannot resume with these rows:",
             )
         self._position.push(lineage_of(chunk))
@@ -139,7 +139,7 @@ class ShuffleStep(Step):
     def _check_fits(self, rows: int, nbytes: int, limit: int) -> None:
         if nbytes > limit + self._passes_nbytes and rows < self._buffer.order.buffer_size:
             raise MemoryBudgetError(
-                f"shuffle({self.node.buffer_size!r}) already holds {nbytes} bytes in {rows} rows, more than the memory "
-                f"limit of {limit} bytes; use a smaller buffer_size, shuffle before decoding, or open the data set "
-                "with a larger memory_limit"
+                f"cannot fill the buffer of shuffle({self.node.buffer_size!r}): {rows} rows already take {nbytes} "
+                f"bytes, more than the memory limit of {limit} bytes. Use a smaller buffer_size, shuffle "
+                "before decoding, or open the dataset with a larger memory_limit."
             )

@@ -77,7 +77,8 @@ class UnbatchStep(Step):
     def finish(self) -> Iterator[Chunk]:
         if self._skip:
             raise StateMismatchError(
-                [f"the state was taken after {self._skipped} rows of an element, and no element has them"]
+                [f"the state was saved after {self._skipped} rows of an element, but no element has as many rows"],
+                "Open the pipeline that the state was saved from.",
             )
         if self._refilled is not None:
             yield self._refilled
@@ -103,7 +104,7 @@ class UnbatchStep(Step):
         state = taken_up(state, "unbatch")
         self._skip = self._skipped = state["skip"]
         if self._skip and self._names_rows:
-            raise in_order_only("rows of an element of which unbatch() had given some")
+            raise in_order_only("rows of an element that unbatch() had begun to split")
         self._rest = self.context.services.book.rows(state["rest"])
         return state["input"]
 
@@ -113,7 +114,7 @@ class UnbatchStep(Step):
         before = None if place.node is None or not place.scope.exact else place.node.input
         skip = fields["skip"].integer(most=before.batch_size - 1 if isinstance(before, Batch) else place.rows.most)
         if place.held(fields["rest"]) and skip:
-            raise fields["skip"].refused("must be 0 where rows of an element are held")
+            raise fields["skip"].refused("must be 0 if rows of an element are held")
         yield place.of_input(fields["input"], rows=place.rows.any)
 
     async def refill(self) -> None:

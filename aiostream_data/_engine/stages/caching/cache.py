@@ -147,7 +147,7 @@ class CacheStage(Stage):
         elif "left" in self._state:
             await self._make_again(self.context.services.book.rows(self._state["left"]), outlet)
         elif self._new_order() is not None:
-            raise in_order_only("rows of a cache that was complete")
+            raise in_order_only("rows of a complete cache")
         else:
             return False
         return True
@@ -250,15 +250,13 @@ class CacheStage(Stage):
         """Resume a replay of rows cached by another process: recompute the remaining rows."""
         if any(getattr(node, "one_shot", False) for node in walk(self.node.input)):
             raise StateMismatchError(
-                [
-                    "the state names rows that a cache held in another process, and they come from a source that can "
-                    "be read only once: give a re-iterable object, or a function to from_generator()"
-                ]
+                ["the state needs rows that a cache held in another process, but their source can be read only once"],
+                "Pass a re-iterable object, or use from_generator() with a function.",
             )
         self._order = uuid.uuid4().hex
         self._left, self._before_left = [left], self._given
         for first in range(0, len(left), ROWS_AT_ONCE):
-            with resuming(TABLE.path, "names rows that cannot be read again into the cache"):
+            with resuming(TABLE.path, "lists rows that cannot be read into the cache again"):
                 rows = await self.recall(left.slice(first, min(first + ROWS_AT_ONCE, len(left))))
             await outlet.send(rows)
 
@@ -333,8 +331,9 @@ class CacheStage(Stage):
                 held.resize(held.nbytes + chunk_nbytes(own))
                 if held.nbytes > budget.limit:
                     raise MemoryBudgetError(
-                        f"cache() already holds {held.nbytes} bytes, more than the memory limit of {budget.limit} "
-                        "bytes; cache a smaller stage of the data, or open the data set with a larger memory_limit"
+                        f"cannot fill cache(): its rows already take {held.nbytes} bytes, more than the memory limit "
+                        f"of {budget.limit} bytes. Cache an earlier, smaller stage, or open the dataset with a larger "
+                        "memory_limit."
                     )
                 await first.keep(own.with_lease(held))
             receiver.check(rows)

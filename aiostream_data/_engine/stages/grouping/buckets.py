@@ -113,8 +113,8 @@ class BucketStep(SortingStep[BucketOrder]):
             where = self.context.services.origins.describe(chunk.ids, row)
             told = "pad_to_bucket_boundary=True" if self.node.pad_to_boundary else "max_cost"
             raise BatchShapeError(
-                f"{where} has length {lengths[row]}; with {told} every element must be shorter than the last "
-                f"boundary, {last}"
+                f"cannot put {where} into a bucket: its length is {lengths[row]}, but {told} requires lengths below "
+                f"the last boundary, {last}. Raise the last boundary, or shorten the element in map()."
             )
 
 

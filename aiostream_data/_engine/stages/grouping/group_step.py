@@ -23,6 +23,7 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, concat_lineages
 from aiostream_data.rows.records import Chunk, concat, lineage_of
+from aiostream_data.rows.row_ids import OTHER_PIPELINE
 from aiostream_data.state_fields import Part
 from aiostream_data.transforms.held_rows import HeldRows
 
@@ -63,9 +64,9 @@ class GroupStep(Step):
         limit = self.context.services.budget.limit
         if self._rows.nbytes > limit + self._passes_nbytes:
             raise MemoryBudgetError(
-                f"{self.node.label} already holds {self._rows.nbytes} bytes in {len(self._rows)} rows, more than the "
-                f"memory limit of {limit} bytes; let it hold fewer rows, make them smaller before it, or open the "
-                "data set with a larger memory_limit"
+                f"cannot hold more rows in {self.node.label}: {len(self._rows)} rows already take {self._rows.nbytes} "
+                f"bytes, more than the memory limit of {limit} bytes. Reduce the number of held rows, shrink the rows "
+                "before this operator, or open the dataset with a larger memory_limit."
             )
 
     def one_by_one(self, make: Callable[[Any], Chunk | None], groups: Sequence[Any]) -> Chunk | None:
@@ -113,7 +114,7 @@ def rows_of_element(made_of: Any) -> Lineage:
         StateMismatchError: The lineage entry of the element does not list rows.
     """
     if made_of is None or isinstance(made_of, (CutFrom, Beside)) or not len(made_of):
-        raise StateMismatchError(["these ids do not say which rows the element was made of"])
+        raise StateMismatchError(["the row ids do not list the rows of the element"], OTHER_PIPELINE)
     return made_of if isinstance(made_of, Lineage) else Lineage(made_of)
 
 

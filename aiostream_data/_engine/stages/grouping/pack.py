@@ -62,8 +62,8 @@ class PackStep(SortingStep[PackOrder]):
         row = int(np.argmax(lengths > node.max_length)) if len(lengths) else 0
         if node.too_long == "error" and len(lengths) and lengths[row] > node.max_length:
             raise BatchShapeError(
-                f"{describe(chunk.ids, row)} has length {lengths[row]}, more than the {node.max_length} of a "
-                "packed row; make it shorter in a map, or say what becomes of such elements with too_long="
+                f"cannot pack {describe(chunk.ids, row)}: its length {lengths[row]} exceeds max_length="
+                f"{node.max_length}. Shorten the element in map(), or set too_long= to 'split', 'truncate' or 'drop'."
             )
         return lengths
 
