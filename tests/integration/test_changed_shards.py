@@ -514,14 +514,14 @@ def test_an_element_that_is_half_delivered_keeps_its_rows_or_is_refused(folder: 
     left, _ = run(in_order, state)
     assert len(set(given + left)) == len(given + left) == 70
     (folder / "m5.txt").unlink()
-    assert "stands inside an element that unbatch() takes apart" in refusal(in_order, state)
+    assert "is inside an element that unbatch() was splitting" in refusal(in_order, state)
 
 
 def test_rows_of_a_complete_cache_are_counted_so_that_shards_must_not_change(folder: Path) -> None:
     plan = text(folder).cache().repeat(3)
     _, state = run(plan, take=70)
     write(folder, "z")
-    assert "counts rows of a cache that was complete" in refusal(text(folder).cache().repeat(3), state)
+    assert "counts rows of a complete cache" in refusal(text(folder).cache().repeat(3), state)
 
 
 def test_a_cache_that_is_being_filled_is_filled_with_new_shards_as_well(folder: Path) -> None:
@@ -573,7 +573,7 @@ def test_files_that_another_data_set_lists_must_stay_while_they_are_read(folder:
     plan = Dataset.from_text(names(folder).shuffle(3))
     _, state = run(plan, take=12)
     write(folder, "a")
-    assert "holds rows of files that another data set lists" in refusal(plan, state)
+    assert "holds rows of files that another dataset lists" in refusal(plan, state)
     _, state = run(Dataset.from_text(Dataset.from_iterable(Names(folder))), take=12)
     write(folder, "b")
     assert "read other files" in refusal(Dataset.from_text(Dataset.from_iterable(Names(folder))), state, allow=[])

@@ -465,7 +465,7 @@ def test_a_signature_is_held_against_the_arrays_that_tensors_are() -> None:
 
     items = iter(asd.Dataset.from_generator(produce, signature=asd.ArraySpec((2,), np.dtype(np.int8))))
     assert next(items).content.tolist() == [1, 2]
-    with pytest.raises(SignatureError, match=r"found cupy.ndarray, .*on cuda:0"):
+    with pytest.raises(SignatureError, match=r"got cupy.ndarray, .*on cuda:0"):
         next(items)
 
 

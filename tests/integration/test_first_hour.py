@@ -94,7 +94,7 @@ SLIPS: dict[str, Slip] = {
     "a dict of files": Slip(lambda: ANY.from_text({"train": "a.txt"}), "got dict", "a list of its values"),
     "an open file": Slip(lambda: ANY.from_text(open_file()), "got TextIOWrapper", "Pass its path"),
     "an empty path": Slip(lambda: D.from_text(""), "got an empty string", "must be URLs, paths"),
-    "numbers for names": Slip(lambda: read(D.from_text(R)), "got int", "must give URLs as str"),
+    "numbers for names": Slip(lambda: read(D.from_text(R)), "got int", "must be URLs as str"),
     "swapped arguments": Slip(lambda: ANY.from_fixed_length(3, "a.txt"), "got 'a.txt'", "must be an integer"),
     "a wrong record length": Slip(lambda: read(D.from_fixed_length("a.txt", 3)), "bytes remain", "check record_nbytes"),
     "text as records": Slip(lambda: read(D.from_tfrecord("a.txt")), "starts like text", r"from_text\(\)"),

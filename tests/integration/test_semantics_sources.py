@@ -172,8 +172,8 @@ def test_items_of_a_generator_are_held_against_its_signature() -> None:
     assert next(iter(asd.Dataset.from_generator(good, signature=signature)))[0] == 1
 
     for wrong, message in (
-        ((1, np.zeros((3, 3), np.float32)), r"item 1 .*\[1\] should be float32 of shape \(None, 2\), found .*\(3, 3\)"),
-        ((1, np.zeros((3, 2), np.float64)), r"found float64"),
+        ((1, np.zeros((3, 3), np.float32)), r"item 1 .*\[1\] must be float32 of shape \(None, 2\), got .*\(3, 3\)"),
+        ((1, np.zeros((3, 2), np.float64)), r"got float64"),
         (np.zeros((3, 2), np.float32), r"expected structure"),
     ):
 

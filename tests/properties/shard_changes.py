@@ -26,9 +26,9 @@ from aiostream_data.errors import StateMismatchError
 CASE_S = 60.0
 
 REFUSALS = {
-    "unbatch": "stands inside an element that unbatch() takes apart",
-    "cache": "counts rows of a cache that was complete",
-    "listed": "another data set lists",
+    "unbatch": "is inside an element that unbatch() was splitting",
+    "cache": "counts rows of a complete cache",
+    "listed": "another dataset lists",
     "concatenate": "concatenate() is past that source in this epoch",
     "replaced": "was changed after rows of it had been read",
     "held": "which is no longer listed",

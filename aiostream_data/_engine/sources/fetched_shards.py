@@ -35,5 +35,5 @@ def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str
         return
     place = next((place for place, shard in enumerate(shards) if object_name(shard.url) == name), None)
     if place is None:
-        raise StateMismatchError([f"the row was read from {name}, which is no longer listed"])
+        raise StateMismatchError([f"the row was read from {name}, which is no longer listed"], "Restore the file.")
     listed.numbers[space.number] = [ShardNumbers(space.epoch, (number + 1,), (*[GONE] * number, place))]

@@ -45,6 +45,7 @@ from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, ShardRef, concat, gather
+from aiostream_data.rows.row_ids import OTHER_PIPELINE, SPLIT_MASK
 from aiostream_data.rows.row_ids import SPLIT_MASK
 from aiostream_data.state_fields import MAX_COUNT, Part
 from aiostream_data.storage.urls import split_url
@@ -187,7 +188,7 @@ class ReadFilesSource(Stage):
         all_given = place.scope.exact and era is not None and not fields["order"].value["more_streams"]
         opened = fields["next"].integer(most if all_given and not has_gaps else len(numbers), most)
         if len(numbers) < len(fields["streams"].value):
-            raise fields["streams"].refused(f"must be {opened} different shards at most")
+            raise fields["streams"].refused(f"must contain different shards, at most {opened}")
         if "listed" in fields:
             fields["listed"].text()
         if LEFT in fields:
@@ -215,7 +216,7 @@ class ReadFilesSource(Stage):
 
         known = {number: shards.read_before(number) for number in np.unique(splits).tolist()}
         if (ordinals < 0).any():
-            raise StateMismatchError([f"the state names record {int(ordinals.min())} of a shard"])
+            raise StateMismatchError([f"a row id refers to record {int(ordinals.min())} of a shard"], OTHER_PIPELINE)
         async with asyncio.TaskGroup() as group:
             for number, shard in known.items():
                 parts[number] = group.create_task(read(number, shard, np.unique(ordinals[splits == number])))
@@ -276,5 +277,5 @@ def _as_url(name: object) -> str:
     if isinstance(name, bytes):
         return name.decode()
     if not isinstance(name, str):
-        raise PlanError(f"a data set of files must give URLs as str, got {type(name).__name__}")
+        raise PlanError(f"elements of a dataset of files must be URLs as str, got {type(name).__name__}")
     return name

@@ -40,7 +40,10 @@ class ListFilesSource(NumberedRows):
         shards = await self._shards()
         turns = [number for era in shards.eras for number in names_order(self.context, self.node, era)]
         if self._first > len(turns):
-            raise StateMismatchError([f"the state counts {self._first} files, and {len(turns)} were found"])
+            raise StateMismatchError(
+                [f"the state counts {self._first} files, but only {len(turns)} were found"],
+                "Restore the missing files.",
+            )
         left = range(self._first, len(turns))
         self._turns_of_rows = [turn for turn in left if shards.by_number[turns[turn]] is not None]
         await outlet.send(self._names(shards, [turns[turn] for turn in self._turns_of_rows]))

@@ -14,7 +14,7 @@ from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.rows.records import Chunk, Columns, Items
-from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.copy_element import fresh
 
@@ -56,7 +56,9 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
     ids = RowIds.of_source(namespace.base + splits, ordinals)
     count = rows_per_split(node)
     if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) < count:
-        raise StateMismatchError([f"{node.label} has {count} rows, and row {int(ordinals.max())} was asked for"])
+        raise StateMismatchError(
+            [f"row {int(ordinals.max())} of {node.label} was requested, but it has {count} rows"], OTHER_PIPELINE
+        )
     if isinstance(node, TensorSlices):
         return Columns(node.structure, tuple(_native.take_rows(leaf, ordinals) for leaf in node.leaves), ids)
     if isinstance(node, Tensors):

@@ -62,7 +62,9 @@ class NumberedShards:
             StateMismatchError: The shard was replaced, or the shard number is out of range.
         """
         if not 0 <= number < len(self.by_number):
-            raise StateMismatchError([f"the state has rows of shard number {number}, and there are {len(self)}"])
+            raise StateMismatchError(
+                [f"the state holds rows of shard number {number}, but the source has {len(self)} shards"], _RELIST
+            )
         shard = self.by_number[number]
         if shard is None:
             raise ShardGoneError(
@@ -84,5 +86,6 @@ class NumberedShards:
         return f"the shard that was listed before {safe_url(behind[0].url)}" if behind else f"shard number {number}"
 
 
-_BACK = "Put the shard back until these rows were delivered, or resume from a state that holds none of them."
-_RESTORE = "Restore the old content until these rows were delivered, or give the new content another name."
+_BACK = "Put the shard back until these rows are delivered, or resume from a state that holds none of them."
+_RELIST = "Restore the shards that the source had when the state was saved."
+_RESTORE = "Restore the old content until these rows are delivered, or give the new content another name."

@@ -32,6 +32,7 @@ from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.sources import Generator, PythonIterable
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, object_nbytes
+from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import collate
@@ -136,7 +137,9 @@ class PythonSource(NumberedRows):
         most = max(place.rows.most, place.scope.received) + SKIPPED_ROWS
         named = place.scope.book.ordinals_of(place.scope.keys[place.node])
         if len(named) and int(named[-1]) >= most:
-            raise DamagedStateError(TABLE.path, f"names row {int(named[-1])} of {place.node.label}, of {most} at most")
+            raise DamagedStateError(
+                TABLE.path, f"refers to row {int(named[-1])} of {place.node.label}, but {most} rows are the limit"
+            )
 
     @classmethod
     def count(cls, node: Any) -> int | None:
@@ -149,7 +152,8 @@ class PythonSource(NumberedRows):
         _, ordinals = local(lineage.ids)
         count = self.count(self.node)
         if (ordinals < 0).any() or (count is not None and (ordinals >= count).any()):
-            raise StateMismatchError([f"{self._name()} has no row {int(ordinals[np.abs(ordinals).argmax()])}"])
+            row = int(ordinals[np.abs(ordinals).argmax()])
+            raise StateMismatchError([f"{self._name()} has no row {row}"], OTHER_PIPELINE)
         namespace = self._namespace()
         if getattr(self.node, "one_shot", False):
             kept = await self.context.services.features.of(OneShotRows).of(self.node)
@@ -157,7 +161,10 @@ class PythonSource(NumberedRows):
             kept = await self._read_again(ordinals)
         lost = [row for row in ordinals.tolist() if row not in kept]
         if lost:
-            raise StateMismatchError([f"{self._name()} was read past row {lost[0]}, and can be read only once"])
+            raise StateMismatchError(
+                [f"{self._name()} was read past row {lost[0]}, and can be read only once"],
+                "Pass a re-iterable object, or use from_generator() with a function.",
+            )
         ids = RowIds.of_source(namespace.base, ordinals)
         return collate([kept[row] for row in ordinals.tolist()], ids)
 
@@ -225,8 +232,8 @@ def _begin_once(node: PythonIterable) -> None:
     # A second run would silently lose the rows that the first run had read ahead.
     if node in _begun:
         raise StageBuildError(
-            f"from_iterable() was given a {type(node.iterable).__name__}, which can be read only once, and it was "
-            "read before; give a re-iterable object, or a function to from_generator(), or put .cache() behind it"
+            f"cannot read the {type(node.iterable).__name__} passed to from_iterable() again: it can be read only "
+            "once. Pass a re-iterable object, use from_generator() with a function, or put .cache() after it."
         )
     _begun.add(node)
 
@@ -325,7 +332,9 @@ async def _to_its_end(closing: Awaitable[None]) -> None:
 
 
 def _too_short(rows: int, needed: int) -> StateMismatchError:
-    return StateMismatchError([f"the source gave {rows} rows, and the state was taken after {needed} of them"])
+    return StateMismatchError(
+        [f"the source has {rows} rows, but the state was saved after {needed} rows"], "Restore the rows of the source."
+    )
 
 
 def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> tuple[Chunk, AiostreamError | None]:

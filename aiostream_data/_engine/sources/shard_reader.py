@@ -244,7 +244,8 @@ class ShardReader:
         self._waiting.end()
         if self._row < self.first:
             raise StateMismatchError(
-                [f"{safe_url(self.shard.url)} has {self._row} records, and the state was taken after {self.first}"]
+                [f"{safe_url(self.shard.url)} has {self._row} records, but the state was saved after {self.first}"],
+                "Restore the shard.",
             )
 
     def _step(self) -> StreamStep:

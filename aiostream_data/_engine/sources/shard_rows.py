@@ -177,7 +177,8 @@ class ShardRows:
             await self._picked(stream, window, stream.finish(), picking)
         if not picking.is_done:
             raise StateMismatchError(
-                [f"{safe_url(self.shard.url)} has {picking.row} records, and record {picking.last} was asked for"]
+                [f"{safe_url(self.shard.url)} has {picking.row} records, but record {picking.last} was requested"],
+                "Restore the shard.",
             )
         return concat(picking.found)
 

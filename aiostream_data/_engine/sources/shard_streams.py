@@ -139,13 +139,17 @@ class ShardStreams:
         number, ordinal, offset, *lost = state
         listed = self.run.shards.by_number
         if not 0 <= number < len(listed):
-            raise StateMismatchError([f"the state reads shard number {number}, and there are {len(listed)}"])
+            raise StateMismatchError(
+                [f"the state reads shard number {number}, but the source has {len(listed)} shards"],
+                "Restore the shards that the source had when the state was saved.",
+            )
         shard = listed[number]
         if shard is None:
             return None
         if shard.nbytes is not None and offset > shard.nbytes:
             raise StateMismatchError(
-                [f"the state reads {safe_url(shard.url)} from byte {offset} on, and it has {shard.nbytes}"]
+                [f"the state reads {safe_url(shard.url)} from byte {offset} on, but it has {shard.nbytes} bytes"],
+                "Restore the shard.",
             )
         self._given += 1
         self.run.offsets.learn(number, ordinal, offset)

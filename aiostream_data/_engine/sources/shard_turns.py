@@ -100,4 +100,4 @@ def check_left(part: Part, era: Era | None) -> None:
         raise part.refused(f"must be numbers of shards ({error})") from None
     first, stop = (0, MAX_MARKED) if era is None else (era.first, era.first + era.count)
     if len(set(left)) < len(left) or not all(first <= number < stop for number in left):
-        raise part.refused(f"must be different shards from number {first} on, below {stop}")
+        raise part.refused(f"must be different shard numbers from {first} to {stop - 1}")

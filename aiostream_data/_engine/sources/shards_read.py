@@ -92,7 +92,7 @@ class ShardsRead:
             if isinstance(node, (ListFiles, ReadFiles)):
                 self.sources[node].held += book.epochs_of(context.keys[node])
                 if isinstance(node, ReadFiles) and node.files is not None and self.sources[node].epochs:
-                    self.counting.append(Counting(node, "holds rows of files that another data set lists", "none"))
+                    self.counting.append(Counting(node, "holds rows of files that another dataset lists", "none"))
 
     def _note(self, place: Place) -> None:
         node, state = place.node, place.part.value
@@ -106,16 +106,16 @@ class ShardsRead:
         elif isinstance(node, (Mix, Choose)) and len(state["inputs"]) < len(node.inputs):
             self.mixtures.append(node)
         elif isinstance(node, op.Cache) and state["input"] is None and state["given"]:
-            self.counting.append(Counting(node, "counts rows of a cache that was complete", "none"))
+            self.counting.append(Counting(node, "counts rows of a complete cache", "none"))
             for source, epochs in _sources_below(node.input, range(state["epoch"], state["epoch"] + 1)):
                 self.sources[source].held += [epochs[0], epochs[-1]]
         elif isinstance(node, (EqualRows, Agree)) and (state["again"] or state["filled"]):
             allows = "none" if state["filled"] else "later"
             self.counting.append(Counting(node, "counts rows that may fill up a rank", allows))
         elif isinstance(node, op.Unbatch) and state["skip"]:
-            self.counting.append(Counting(node, "stands inside an element that unbatch() takes apart", "later"))
+            self.counting.append(Counting(node, "is inside an element that unbatch() was splitting", "later"))
         elif isinstance(node, Window) and node.shift < node.span and state["given"]:
-            self.counting.append(Counting(node, "stands between windows that share rows", "replaced"))
+            self.counting.append(Counting(node, "is between windows that share rows", "replaced"))
 
     def begun(self, node: Source, is_over: bool = False) -> set[int]:
         """Return the indices (in the saved shard list) of the shards opened before the source's saved position.

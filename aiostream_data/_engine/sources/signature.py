@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from aiostream_data.errors import SignatureError
 from aiostream_data.plan.spec import ArraySpec
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.rows.structure import StructureError, structure_of
+
+_CURE: Final = "Correct the item, or pass the right signature=."
 
 
 def check_signature(element: Any, signature: Any, number: int) -> None:
@@ -27,11 +29,14 @@ def check_signature(element: Any, signature: Any, number: int) -> None:
     try:
         leaves = structure.flatten(element)
     except StructureError as error:
-        raise SignatureError(f"item {number} of the generator: {error}") from error
+        raise SignatureError(f"item {number} of the generator does not match signature=: {error}. {_CURE}") from error
     for path, spec, leaf in zip(structure.paths(), structure.flatten(signature), leaves, strict=True):
         found = _misfit(leaf, spec)
         if found:
-            raise SignatureError(f"item {number} of the generator: {path} should be {_describe(spec)}, found {found}")
+            raise SignatureError(
+                f"item {number} of the generator does not match signature=: {path} must be {_describe(spec)}, got "
+                f"{found}. {_CURE}"
+            )
 
 
 def _misfit(leaf: Any, spec: ArraySpec) -> str:

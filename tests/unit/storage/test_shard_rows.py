@@ -84,7 +84,7 @@ def test_whatever_is_known_the_records_are_those_that_were_asked_for(known: list
 def test_a_record_that_the_shard_has_not_is_told() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         rows_of([3, ROWS], known=[0, 1_000])
-    assert caught.group_contains(StateMismatchError, match=f"has {ROWS} records, and record {ROWS} was asked for")
+    assert caught.group_contains(StateMismatchError, match=f"has {ROWS} records, but record {ROWS} was requested")
 
 
 def test_where_records_probably_are() -> None:
