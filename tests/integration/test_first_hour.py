@@ -131,24 +131,24 @@ SLIPS: dict[str, Slip] = {
     "a flat_map of numbers": Slip(lambda: read(R.flat_map(lambda x: x)), "returned 0", "a Dataset or an iterable"),
     "an unknown policy": Slip(lambda: R.map(len, on_error="ignore"), "got 'ignore'", "must be 'raise', 'skip'"),
     "one parameter for a tuple": Slip(
-        lambda: read(PAIRS.map(lambda x: x)), r"takes 1 argument \(x\), and is called with 2", "give it 2 parameters"
+        lambda: read(PAIRS.map(lambda x: x)), r"takes 1 argument \(x\), but is called with 2", "Define 2 parameters"
     ),
     "three parameters for a tuple": Slip(
-        lambda: read(PAIRS.filter(lambda a, b, c: True)), "takes 3 arguments .*called with 2", "give it 2 parameters"
+        lambda: read(PAIRS.filter(lambda a, b, c: True)), "takes 3 arguments .*called with 2", "Define 2 parameters"
     ),
     "two parameters for a dict": Slip(
         lambda: read(DICTS.map(lambda image, label: image)), "element is a dict, {image: int64", r"read x\['image'\]"
     ),
     "two parameters for a number": Slip(
-        lambda: read(R.map(lambda x, y: x)), r"takes 2 arguments \(x, y\), .*with 1", "give it one parameter"
+        lambda: read(R.map(lambda x, y: x)), r"takes 2 arguments \(x, y\), .*with 1", "Define one parameter"
     ),
-    "a coroutine function of one": Slip(lambda: read(PAIRS.map(awaited)), r"\(x\), and is called with 2", "2 param"),
+    "a coroutine function of one": Slip(lambda: read(PAIRS.map(awaited)), r"\(x\), but is called with 2", "2 param"),
     "a function of rows, batched": Slip(
-        lambda: read(PAIRS.map(lambda x: x, batched=True)), r"\(x\), and is called with 2", "give it 2 parameters"
+        lambda: read(PAIRS.map(lambda x: x, batched=True)), r"\(x\), but is called with 2", "Define 2 parameters"
     ),
-    "a flat_map of pairs": Slip(lambda: read(PAIRS.flat_map(lambda x: [x])), r"\(x\), and is called with 2", "2 param"),
+    "a flat_map of pairs": Slip(lambda: read(PAIRS.flat_map(lambda x: [x])), r"\(x\), but is called with 2", "2 param"),
     "a misfit that is skipped": Slip(
-        lambda: read(PAIRS.map(lambda x: x, on_error="skip")), r"\(x\), and is called with 2", "give it 2 parameters"
+        lambda: read(PAIRS.map(lambda x: x, on_error="skip")), r"\(x\), but is called with 2", "Define 2 parameters"
     ),
     "a misfit in a process": Slip(
         lambda: read(PAIRS.map(str.upper, executor="process")), "takes 1 argument .*called with 2", "2 parameters"

@@ -156,7 +156,7 @@ def test_a_batched_function_gets_arrays_and_returns_as_many_rows() -> None:
 
 
 def test_a_batched_function_with_another_number_of_rows_is_refused() -> None:
-    with pytest.raises(PlanError, match="as many rows as it was given"):
+    with pytest.raises(PlanError, match="as many rows as it received"):
         list(THOUSAND.map(lambda rows: rows[:-1], batched=True))
 
 

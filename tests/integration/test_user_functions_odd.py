@@ -217,11 +217,11 @@ async def several_later(value: int) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: later(x), "returned a coroutine, which is no value yet; give map.* the coroutine function itself"),
-        (lambda x: several(x), "returned a generator, which is no value yet; use flat_map"),
-        (lambda x: several_later(x), "returned a async_generator, which is no value yet; use flat_map"),
-        (lambda x: asd.Dataset.range(x), "returned a Dataset, which is no value yet; use flat_map"),
-        (lambda x: x if x < 2 else several(x), "returned a generator, which is no value yet"),
+        (lambda x: later(x), "returned a coroutine, which is not a value. Pass the coroutine function itself"),
+        (lambda x: several(x), "returned a generator, which is not a value. Use flat_map"),
+        (lambda x: several_later(x), "returned a async_generator, which is not a value. Use flat_map"),
+        (lambda x: asd.Dataset.range(x), "returned a Dataset, which is not a value. Use flat_map"),
+        (lambda x: x if x < 2 else several(x), "returned a generator, which is not a value"),
     ],
 )
 def test_what_is_no_value_yet_is_refused_with_the_cure(function: Callable[[Any], Any], message: str) -> None:
@@ -367,7 +367,7 @@ def test_a_function_that_no_element_suits_is_refused_where_it_is_written(
 
 
 def test_a_function_for_other_elements_fails_on_the_first_of_them() -> None:
-    with pytest.raises(StageBuildError, match=r"takes 2 arguments \(x, y\), and is called with 1") as caught:
+    with pytest.raises(StageBuildError, match=r"takes 2 arguments \(x, y\), but is called with 1") as caught:
         list(FOUR.map(lambda x, y: x))
     assert "record: range record 0" in caught.value.__notes__
     assert list(FOUR.zip(FOUR).map(lambda x, y: x + y)) == [0, 2, 4, 6]

@@ -330,7 +330,10 @@ async def _within(seconds: float, call: Any) -> Any:
     except TimeoutError:
         if not limit.expired():
             raise  # raised by the user function
-        raise RecordTimeoutError(f"the call took longer than the stage's time-out of {seconds:g} s") from None
+        raise RecordTimeoutError(
+            f"a call took longer than the timeout of {seconds:g} s, and was cancelled. Raise timeout=, or make the "
+            "function faster."
+        ) from None
 
 
 def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:

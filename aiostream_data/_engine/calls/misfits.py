@@ -42,7 +42,7 @@ def misfit(
     except TypeError:
         names = [name for name, each in signature.parameters.items() if each.kind in _BY_PLACE and name not in by_name]
         refused = StageBuildError(
-            f"{function_name(function)} takes {_counted(names)}, and is called with {len(arguments)}: "
+            f"cannot call {function_name(function)}: it takes {_counted(names)}, but is called with {len(arguments)}. "
             f"{_explained(element, arguments)}"
         )
         refused.__suppress_context__ = True  # Python's own message is less clear
@@ -56,9 +56,9 @@ def _counted(names: list[str]) -> str:
 
 def _explained(element: Any, arguments: tuple[Any, ...]) -> str:
     if type(element) is tuple:
-        cure = f"give it {len(arguments)} parameters, or *parts"
-        return f"the element is a tuple, {summary(element)}, and each of its parts is an argument; {cure}"
+        cure = f"Define {len(arguments)} parameters, or *parts."
+        return f"The element is a tuple, {summary(element)}, and each of its parts is an argument. {cure}"
     if isinstance(element, dict) and element:
-        cure = f"give it one parameter x, and read x[{next(iter(element))!r}]"
-        return f"the element is a dict, {summary(element)}, and is one argument; {cure}"
-    return f"the element, {summary(element)}, is one argument; give it one parameter"
+        cure = f"Define one parameter x, and read x[{next(iter(element))!r}]."
+        return f"The element is a dict, {summary(element)}, and is one argument. {cure}"
+    return f"The element, {summary(element)}, is one argument. Define one parameter."

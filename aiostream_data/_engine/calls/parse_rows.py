@@ -41,7 +41,7 @@ def _is_bytes(chunk: Columns) -> bool:
 
 def _cure(element: object) -> str:
     is_batch = getattr(element, "shape", ()) != ()
-    return ": put parse_example() before batch()" if is_batch else ": read TFRecord files with from_tfrecord()"
+    return ". Put parse_example() before batch()." if is_batch else ". Read TFRecord files with from_tfrecord()."
 
 
 def _not_bytes(chunk: Chunk, describe: Callable[[RowIds, int], str]) -> PlanError:

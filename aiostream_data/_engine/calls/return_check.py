@@ -13,9 +13,9 @@ from aiostream_data.plan.written import function_name
 from aiostream_data.rows.records import Chunk, Items
 
 _CURES: Final = {
-    CoroutineType: "give map() the coroutine function itself",
-    GeneratorType: "use flat_map() for several elements of each",
-    AsyncGeneratorType: "use flat_map() for several elements of each",
+    CoroutineType: "Pass the coroutine function itself to map().",
+    GeneratorType: "Use flat_map() to make several elements of each element.",
+    AsyncGeneratorType: "Use flat_map() to make several elements of each element.",
 }
 
 
@@ -36,13 +36,13 @@ def finished(user: UserFunction, made: Chunk) -> Chunk:
 def _cure(value: Any) -> str | None:
     with suppress(Exception):  # reading an attribute of a user's object can raise anything
         if isinstance(getattr(value, "plan", None), Node):
-            return "use flat_map() or interleave() for its elements"
+            return "Use flat_map() or interleave() to read its elements."
     return _CURES.get(type(value))
 
 
 def _refusal(user: UserFunction, made: Items, kind: type[Any], cure: str) -> PlanError:
     row = next(row for row, value in enumerate(made.values) if type(value) is kind)
-    error = PlanError(f"{function_name(user.function)} returned a {kind.__name__}, which is no value yet; {cure}")
+    error = PlanError(f"{function_name(user.function)} returned a {kind.__name__}, which is not a value. {cure}")
     error.add_note(f"record: {user.describe(made.ids, row)}")
     for value in made.values:
         if isinstance(value, CoroutineType | GeneratorType):

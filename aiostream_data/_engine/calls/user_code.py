@@ -300,7 +300,7 @@ def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "fil
     cure = ""
     if getattr(value, "shape", ()) and getattr(value, "dtype", None) == np.bool_:
         before = "filter rows" if method == "filter" else f"call {method}()"
-        cure = f": return its all() or any(), or {before} before batch()"
+        cure = f". Return its all() or any(), or {before} before batch()."
     name = function_name(predicate)
     return PlanError(
         f"the predicate of {method}() must return a scalar bool, but {name} returned {summary(value)}{cure}"
@@ -352,7 +352,7 @@ def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
     for path, array in zip(structure.paths(), arrays, strict=True):
         if array.ndim == 0 or len(array) != len(chunk):
             raise PlanError(
-                f"a batched map function must return as many rows as it was given ({len(chunk)}), "
+                f"a batched map function must return as many rows as it received ({len(chunk)}), "
                 f"but {path} has shape {array.shape}"
             )
     return Columns(structure, arrays, chunk.ids)
