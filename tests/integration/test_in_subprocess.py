@@ -289,7 +289,7 @@ def test_a_process_that_dies_is_an_error_that_says_how(function: Callable[[int],
 @pytest.mark.usefixtures("threads_host")
 def test_workers_that_give_different_elements_are_found_out(tmp_path: Path) -> None:
     iterable = functions.OneMoreForEachReader(tmp_path)
-    with pytest.raises(CardinalityError, match="do not give the same elements"):
+    with pytest.raises(CardinalityError, match="do not make the same elements"):
         read(Dataset.from_iterable(iterable).in_subprocess(2))
 
 
@@ -328,7 +328,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 @pytest.mark.usefixtures("threads_host")
 def test_a_data_set_made_by_a_function_cannot_have_a_process() -> None:
     dataset = Dataset.range(3).flat_map(lambda number: Dataset.range(number).shuffle(2).in_subprocess())
-    with pytest.raises(PlanError, match="behind the flat_map"):
+    with pytest.raises(PlanError, match="after flat_map"):
         read(dataset)
 
 

@@ -88,8 +88,8 @@ class HostingProcess:
             self.child.kill()
             self.child.bury()
             raise StageBuildError(
-                f"the chain cannot be sent to the process of in_subprocess() ({error}): install "
-                "aiostream-data[process] for lambdas and local functions, or keep what does not pickle out of it"
+                f"cannot send the chain to the process of in_subprocess(): {error}. Install aiostream-data[process] "
+                "for lambdas and local functions, or use only picklable values in the chain."
             ) from error
 
     def begin(self, epoch: int, state: State, on_drained: Callable[[], None]) -> RemoteRun:
@@ -239,7 +239,9 @@ class _Question:
 
     def wait(self, timeout_s: float) -> Any:
         if not self._event.wait(timeout_s):
-            raise WorkerDiedError(f"the process of in_subprocess() did not answer within {timeout_s:g} s")
+            raise WorkerDiedError(
+                f"the process of in_subprocess() did not answer within {timeout_s:g} s. Check if a function blocks it."
+            )
         if isinstance(self._answer, Failure):
             raise _as_error(self._answer)
         if isinstance(self._answer, BaseException):

@@ -161,9 +161,12 @@ class Hosting:
         """
         node, processes = next(item for item in self._places.items() if mixture in walk(item[0].input))
         if node.workers > 1:
-            raise PlanError("weights cannot be changed of a mixture that runs in several workers; use workers=1")
+            raise PlanError("cannot change the weights of a mixture that runs in several workers. Use workers=1.")
         if not processes:
-            raise PlanError("the process of the mixture has not begun; ask again after the first element")
+            raise PlanError(
+                "cannot change the weights: the process of the mixture has not started. "
+                "Try again after the first element."
+            )
         row: int = processes[0].ask("set_weights", key, weights, from_row)
         return row
 

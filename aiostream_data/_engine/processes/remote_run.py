@@ -82,8 +82,8 @@ class RemoteRun:
             raise as_raisable(found)
         if found != self._rows:
             raise CardinalityError(
-                f"{found} rows were handed over and {self._rows} arrived; this is a bug in aiostream_data, and the "
-                "epoch cannot be trusted"
+                f"rows of in_subprocess() were lost: {found} rows were sent and {self._rows} arrived. "
+                "This is a bug in aiostream_data: report it, and discard this epoch."
             )
         return None
 

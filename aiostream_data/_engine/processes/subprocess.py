@@ -37,8 +37,8 @@ class SubprocessStage(Stage):
     def __post_init__(self) -> None:
         if self.context.path != 0:
             raise PlanError(
-                "a data set made by the function of flat_map() or interleave() cannot have in_subprocess(): put it "
-                "behind the flat_map() or interleave()"
+                "a dataset returned by the function of flat_map() or interleave() cannot have in_subprocess(). "
+                "Put in_subprocess() after flat_map() or interleave()."
             )
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
@@ -148,8 +148,8 @@ class _Dealer:
         for number, run in enumerate(self.runs):
             if number != self.turn and (self.heads[number] is not None or await run.next() is not None):
                 raise CardinalityError(
-                    "the processes of in_subprocess() do not give the same elements: a source or function of the "
-                    "chain gives other rows in every process; use workers=1"
+                    "the processes of in_subprocess() do not make the same elements: a source or function of the "
+                    "chain returns other rows in every process. Use workers=1."
                 )
 
     async def _has_more(self, number: int) -> bool:
