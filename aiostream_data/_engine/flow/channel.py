@@ -319,8 +319,8 @@ class Receiver(Generic[T]):
         sent = self._shared.rows
         if self._shared.sender is not _SenderState.CLOSED or (sent is not None and sent != rows):
             raise CardinalityError(
-                f"{'more' if sent is None else sent} rows were sent and {rows} arrived; this is a bug in "
-                "aiostream_data, and the epoch cannot be trusted"
+                f"rows were lost between two stages: {'more' if sent is None else sent} rows were sent and {rows} "
+                "arrived. This is a bug in aiostream_data: report it, and discard this epoch."
             )
 
     @property

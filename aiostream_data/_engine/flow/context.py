@@ -133,7 +133,7 @@ class RunContext:
         Raises:
             StateMismatchError: ``node`` cannot produce the named rows.
         """
-        with resuming(TABLE.path, f"names rows that {node.label} cannot give again"):
+        with resuming(TABLE.path, f"lists rows that {node.label} cannot recompute"):
             return await self.recall(node, lineage)
 
     def counters(self, node: Node) -> StageCounters:

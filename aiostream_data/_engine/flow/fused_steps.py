@@ -260,7 +260,7 @@ class Tail:
             if rows_out is not None and step.rows_in != rows_out + step.dropped:
                 raise CardinalityError(
                     f"stage {step.node.label} received {step.rows_in} rows but accounts for {rows_out} + "
-                    f"{step.dropped} left out; this is a bug in aiostream_data, and the epoch cannot be trusted"
+                    f"{step.dropped} left out. This is a bug in aiostream_data: report it, and discard this epoch."
                 )
 
     def _finish(self) -> Iterator[Chunk]:

@@ -76,7 +76,10 @@ def inputs_of(lineage: Lineage, nodes: Sequence[Node], context: RunContext) -> l
     read = read_at(lineage, context.services.origins)
     foreign = set(read) - inputs.keys()
     if foreign:
-        raise StateMismatchError([f"the state has rows of source {min(foreign)}, which none of these inputs reads"])
+        raise StateMismatchError(
+            [f"the state has rows of source {min(foreign)}, which none of these inputs reads"],
+            "Open the pipeline that the state was saved from.",
+        )
     return [inputs[number] for number in read]
 
 

@@ -63,7 +63,7 @@ def for_consumer(error: BaseException) -> BaseException:
     if isinstance(error, CarriedError):
         error = error.error
     if isinstance(error, (StopIteration, StopAsyncIteration)):
-        stopped = RuntimeError(f"a function of the pipeline raised {type(error).__name__}")
+        stopped = RuntimeError(f"a function of the pipeline raised {type(error).__name__}. Catch it in the function.")
         stopped.__cause__ = error
         for note in getattr(error, "__notes__", ()):
             stopped.add_note(note)

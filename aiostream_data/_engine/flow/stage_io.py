@@ -152,7 +152,7 @@ class Outlet:
     async def refill(self) -> None:
         """Recompute the rows that the tail (the steps after the stage) buffered when the state was saved."""
         if self.tail is not None:
-            with resuming(TABLE.path, "has rows that cannot be put back into the operators that held them"):
+            with resuming(TABLE.path, "lists rows that cannot be restored to the operators that held them"):
                 await self.tail.refill()
 
     async def send(self, chunk: Chunk) -> None:
