@@ -107,5 +107,5 @@ def test_what_was_forgotten_is_dropped() -> None:
         journal.push(order, np.ones(100, np.int64), lineage(first, 100))
         assert journal.forget((first + 100) // 10) >= first
     assert len(journal._came) <= 2
-    with pytest.raises(ValueError, match="forgotten"):
+    with pytest.raises(ValueError, match="discarded"):
         journal.at(3)

@@ -32,4 +32,6 @@ def read_cached_epochs(saved: Any) -> CachedEpochs:
     try:
         return CachedEpochs({(0, int(key)): int(epoch) for key, epoch in saved or ()})
     except (TypeError, ValueError) as error:
-        raise StateMismatchError([f"what it says of caches is damaged: {error}"]) from None
+        raise StateMismatchError(
+            [f"the saved epochs of caches are damaged: {error}"], "Open the dataset without this state."
+        ) from None

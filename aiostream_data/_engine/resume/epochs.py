@@ -54,7 +54,10 @@ def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> i
     """
     repetitions = _repetitions(node, keys, source)
     if not repetitions:
-        raise StateMismatchError([f"the state names rows of source {source}, which the plan does not have"])
+        raise StateMismatchError(
+            [f"the state has rows of source {source}, which the plan does not have"],
+            "Open the pipeline that the state was saved from.",
+        )
     return epoch // repetitions
 
 

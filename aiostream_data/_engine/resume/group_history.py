@@ -143,7 +143,7 @@ class GroupJournal(Generic[O]):
         """Return the last stored copy at or before the position ``given``, with its number of groups."""
         found, last = self._marks.find(given), self._last
         if found is None:
-            raise ValueError(f"the place after {given} groups has been forgotten")
+            raise ValueError(f"the position after {given} groups was discarded")
         # The last result is usable only after the stored copy, because rows before that copy may be discarded.
         if last is not None and last[0] <= given and last[1].pushed > found[1].pushed:
             return last

@@ -52,7 +52,7 @@ class Book:
         for space in spaces:
             code, namespace = _opened(space, origins)
             if code in self._spaces:
-                raise space.refused("must have a code of its own")
+                raise space.refused("must have a unique code")
             self._spaces[code] = namespace
         self._read: dict[int, Lineage] = {}
 
@@ -98,7 +98,7 @@ class Book:
 
     def _numbered(self, number: Any) -> Lineage:
         if type(number) is not int or not 0 <= number < len(self._rows):
-            raise DamagedStateError(TABLE.path, f"has no rows of number {number!r}")
+            raise DamagedStateError(TABLE.path, f"has no rows with number {number!r}")
         if number not in self._read:
             entry = self._entry(number)
             try:
@@ -121,7 +121,7 @@ class Book:
 
     def _lineage(self, value: Any, kind: type[Lineage], depth: int) -> Lineage:
         if not isinstance(value, list) or not 2 <= len(value) <= 3 or depth > MAX_DEPTH:
-            raise ValueError("the state's table of rows is damaged")
+            raise ValueError("an entry must be a list of 2 or 3 values")
         ids = self._ids(value[0], value[1])
         expected = None if kind is Beside else len(ids)  # zip() has an entry per input, not per row
         return kind(ids, self._entries(value[2], expected, depth + 1) if len(value) == 3 else None)
@@ -129,12 +129,12 @@ class Book:
     def _ids(self, width: Any, packed: Any) -> RowIds:
         columns = _unpacked(packed)
         if not isinstance(width, int) or width < 2 or width % 2 or columns.shape[1] != width // 2 * 3:
-            raise ValueError("the state's table of rows is damaged: wrong number of columns")
+            raise ValueError("an entry has a wrong number of columns")
         ids = np.empty((len(columns), width), np.int64)
         for pair in range(width // 2):
             codes, splits = columns[:, 3 * pair], columns[:, 3 * pair + 1]
             if len(codes) and not 0 <= splits.min() <= splits.max() <= SPLIT_MASK:
-                raise ValueError("the state's table of rows is damaged: it refers to an impossible split")
+                raise ValueError("an entry refers to an impossible split")
             ids[:, 2 * pair] = np.where(codes == PAD, -1, self._bases(codes) | splits)
             ids[:, 2 * pair + 1] = np.where(codes == PAD, -1, columns[:, 3 * pair + 2])
         return RowIds.from_padded(ids)
@@ -146,14 +146,14 @@ class Book:
         for place, code in enumerate(found.tolist()):
             if code >= FIRST or code < 0:
                 if code not in self._spaces:
-                    raise ValueError("the state's table of rows is damaged: it refers to an unknown source")
+                    raise ValueError("an entry refers to an unknown source")
                 bases[place] = self._spaces[code].base
         return bases[which.reshape(-1)]
 
     def _entries(self, value: Any, number: int | None, depth: int) -> list[MadeOf | None]:
         kinds = value.get("kinds") if isinstance(value, dict) else None
         if not isinstance(kinds, str) or (number is not None and len(kinds) != number):
-            raise ValueError("the state's table of rows is damaged: what batches were made of is missing")
+            raise ValueError("the rows of batches are missing")
         flat = self._ids(*value["ids"]) if value["ids"] else RowIds.none()
         _check_entries(value, kinds, len(flat))
         parts = iter(_cut(flat, value["sizes"]))
@@ -191,16 +191,16 @@ def _check_entries(value: dict[str, Any], kinds: str, rows: int) -> None:
     """Validate the encoded origins of batches: the counts match the letters, and all numbers are in range."""
     sizes, which, deep = value["sizes"], value["which"], value["deep"]
     if not all(isinstance(part, list) for part in (sizes, which, deep)):
-        raise ValueError("what batches were made of must be lists")
+        raise ValueError("the rows of batches must be lists")
     if not all(type(size) is int and size >= 0 for size in sizes) or sum(sizes) != rows:
         raise ValueError(f"the sizes of batches must be integers that sum up to {rows}")
     if not all(type(number) is int and 0 <= number < len(deep) for number in which):
-        raise ValueError(f"batches must be made of entries 0 to {len(deep) - 1}")
+        raise ValueError(f"batches must refer to entries 0 to {len(deep) - 1}")
     letters = Counter(kinds)
     if letters.keys() - {NONE, IDS, *_CLASSES} or len(sizes) != letters[IDS]:
-        raise ValueError("the letters of batches do not agree with their sizes")
+        raise ValueError("the letters of batches do not match their sizes")
     if len(which) != sum(letters[letter] for letter in _CLASSES):
-        raise ValueError("the letters of batches do not agree with their entries")
+        raise ValueError("the letters of batches do not match their entries")
 
 
 def _unpacked(packed: Any) -> NDArray[np.int64]:

@@ -221,7 +221,7 @@ class Origins:
         namespace = self.namespace(number)
         if namespace.source == SAVED:
             raise CardinalityError(
-                f"a row that was read again kept its name of the saved state ({namespace.url_of(0)}); this is a bug "
-                "in aiostream_data, and the order and random draws of what follows cannot be trusted"
+                f"a row that was read again kept its id of the saved state ({namespace.url_of(0)}). "
+                "This is a bug in aiostream_data: report it, and discard this epoch."
             )
         return namespace.source, namespace.epoch

@@ -169,7 +169,7 @@ class Place:
         """
         least, most = max(least, self.rows.least), min(most, self.rows.most)
         if least > most:
-            raise part.refused(f"counts {self.rows.least} rows or more, and there are {most} at most")
+            raise part.refused(f"must count at least {self.rows.least} rows, but at most {most} are possible")
         return part.integer(least, most)
 
     def held(self, part: Part, least: int = 0, most: int = MAX_COUNT) -> int:
@@ -186,5 +186,5 @@ class Place:
                 count = len(self.scope.book.rows(part.value))
         if not least <= count <= most:
             between = f"{least}" if least == most else f"{least} to {most}"
-            raise part.refused(f"must refer to {between} rows, and refers to {count}")
+            raise part.refused(f"must refer to {between} rows, but refers to {count}")
         return count

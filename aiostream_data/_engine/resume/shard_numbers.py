@@ -125,10 +125,10 @@ def _read(part: Part, count: int) -> ShardNumbers:
         try:
             places = unpack(packed.value, columns=1, max_values=MAX_PLACES)[:, 0].tolist()
         except ValueError as error:
-            raise packed.refused(f"must be places of shards ({error})") from None
+            raise packed.refused(f"must be indices of shards ({error})") from None
         alive = [place for place in places if place != GONE]
         if len(set(alive)) < len(alive) or not all(0 <= place < count for place in alive):
-            raise packed.refused(f"must be different places of {count} shards")
+            raise packed.refused(f"must be different indices of {count} shards")
         numbers = replace(numbers, places=tuple(places))
     if not 0 <= numbers.total - len(numbers.places) <= count - sum(place != GONE for place in numbers.places):
         raise sizes.refused(f"must not number more than {count} shards")

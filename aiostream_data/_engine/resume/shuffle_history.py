@@ -125,7 +125,7 @@ class HeldHistory:
     def _begun(self, pushed: int) -> ShuffleBuffer:
         found = self._eras.find(pushed)
         if found is None:
-            raise ValueError(f"what was held after {pushed} rows has been forgotten")
+            raise ValueError(f"the rows held after {pushed} rows were discarded")
         start, era = found
         return restored(self._buffer.order, start, era.drained, era.held)
 
@@ -179,7 +179,7 @@ def check_history(place: Place, fields: Mapping[str, Part], order: ShuffleOrder,
     order = ShuffleOrder(order.buffer_size, order.key, growing)
     held_then = pushed_then - order.given_after(pushed_then) - drained_then
     if held_then < 0:
-        raise base[1].refused("must be the number of rows that the buffer had given at its end")
+        raise base[1].refused("must be the number of rows drained from the buffer")
     place.held(base[2], held_then, held_then)
     place.held(fields["since"], pushed - pushed_then, pushed - pushed_then)
     return growing

@@ -173,7 +173,9 @@ class WeightChanges:
             for mixture, change, first_epoch in saved["last"]:
                 self._last[int(mixture)] = _Last(_checked(change), int(first_epoch))
         except (TypeError, ValueError, KeyError) as error:
-            raise StateMismatchError([f"its changes of weights are damaged: {error}"]) from None
+            raise StateMismatchError(
+                [f"the saved weight changes are damaged: {error}"], "Open the dataset without this state."
+            ) from None
 
 
 def _checked(change: Any) -> list[Any]:

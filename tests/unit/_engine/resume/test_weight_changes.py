@@ -179,5 +179,5 @@ def test_other_mixtures_are_left_alone() -> None:
     "saved", [3, {}, {"runs": [[1, 2]], "last": []}, {"runs": [], "last": [[1, [0, None, []], 0]]}]
 )
 def test_damaged_changes_are_refused(saved: Any) -> None:
-    with pytest.raises(StateMismatchError, match="changes of weights are damaged"):
+    with pytest.raises(StateMismatchError, match="weight changes are damaged"):
         WeightChanges(saved)
