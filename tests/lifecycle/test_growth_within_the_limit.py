@@ -102,7 +102,7 @@ def in_turn(files: list[str], verify: bool = False) -> Dataset[Any]:
     return Dataset.from_text(files, cycle_length=8, block_length=500, verify=verify).batch(1000)
 
 
-@pytest.mark.filterwarnings("ignore:the decompressors of the open files")
+@pytest.mark.filterwarnings("ignore:cannot keep the decompressors")
 @pytest.mark.parametrize("verify", [False, True])
 @pytest.mark.parametrize("limit", [40 * MIB, 10 * MIB])
 def test_windows_that_do_not_fit_together_are_held_in_turn_and_the_order_is_the_same(
@@ -117,7 +117,7 @@ def test_windows_that_do_not_fit_together_are_held_in_turn_and_the_order_is_the_
     assert windows <= max(TOGETHER_SHARE * limit, 9 * MIB)
 
 
-@pytest.mark.filterwarnings("ignore:the decompressors of the open files")
+@pytest.mark.filterwarnings("ignore:cannot keep the decompressors")
 def test_a_source_whose_windows_are_held_in_turn_goes_on_where_it_was_stopped(large_windows: list[str]) -> None:
     lines = in_turn(large_windows)
     expected = batches(lines.open(memory_limit=1 << 30))
@@ -129,7 +129,7 @@ def test_a_source_whose_windows_are_held_in_turn_goes_on_where_it_was_stopped(la
     assert received == expected
 
 
-@pytest.mark.filterwarnings("ignore:the decompressors of the open files")
+@pytest.mark.filterwarnings("ignore:cannot keep the decompressors")
 def test_sources_whose_windows_take_each_others_memory_both_go_on(large_windows: list[str]) -> None:
     pairs = Dataset.zip(in_turn(large_windows[:4]), in_turn(large_windows[4:]))
     expected = [[*first, *second] for first, second in pairs.open(memory_limit=1 << 30)]
@@ -137,7 +137,7 @@ def test_sources_whose_windows_take_each_others_memory_both_go_on(large_windows:
         assert [[*first, *second] for first, second in loader] == expected
 
 
-@pytest.mark.filterwarnings("ignore:the decompressors of the open files")
+@pytest.mark.filterwarnings("ignore:cannot keep the decompressors")
 def test_a_source_that_is_left_early_gives_its_windows_back(large_windows: list[str]) -> None:
     lines = Dataset.from_text(large_windows, cycle_length=8).take(10).repeat(3)
     with lines.open(memory_limit=40 * MIB) as loader:
@@ -146,7 +146,7 @@ def test_a_source_that_is_left_early_gives_its_windows_back(large_windows: list[
 
 
 def test_windows_that_do_not_fit_together_are_told_with_what_to_do(large_windows: list[str]) -> None:
-    with pytest.warns(RuntimeWarning, match="use a smaller cycle_length, a larger memory_limit"):
+    with pytest.warns(RuntimeWarning, match="Use a smaller cycle_length, a larger memory_limit"):
         batches(in_turn(large_windows).open(memory_limit=40 * MIB))
 
 

@@ -63,8 +63,8 @@ def test_r13_a_record_larger_than_the_limit_passes_alone_with_one_warning(
             received = [_sizes(element) for element in loader]
             peak = loader.stats().memory.peak
     assert received == expected
-    assert [str(warning.message).partition("; ")[2] for warning in told] == [
-        "they pass alone, and memory goes over the limit meanwhile"
+    assert [str(warning.message).partition("Otherwise ")[2] for warning in told] == [
+        "they pass alone, and exceed the limit."
     ]
     assert LARGE <= peak <= LIMIT + copies * LARGE + (64 << 10)
 

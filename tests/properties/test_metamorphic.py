@@ -47,8 +47,8 @@ NO_OPERATORS = {
 def _small_limits_are_no_news() -> Iterator[None]:
     """Ignore the warning that one row is larger than a memory limit of 64 KB."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "[0-9]+ bytes have to be held at once", RuntimeWarning)
-        warnings.filterwarnings("ignore", "the decompressors of the open files", RuntimeWarning)
+        warnings.filterwarnings("ignore", "cannot limit memory use", RuntimeWarning)
+        warnings.filterwarnings("ignore", "cannot keep the decompressors", RuntimeWarning)
         yield
 
 

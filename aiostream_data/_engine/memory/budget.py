@@ -228,8 +228,8 @@ class Budget:
             return
         self._warned = True
         warnings.warn(
-            f"{nbytes} bytes have to be held at once, more than the memory limit of {self.limit}; "
-            "they pass alone, and memory goes over the limit meanwhile",
+            f"cannot limit memory use: {nbytes} bytes must be held at once, more than the memory limit of {self.limit} "
+            "bytes. Raise memory_limit, or make the rows smaller. Otherwise they pass alone, and exceed the limit.",
             RuntimeWarning,
             stacklevel=3,
         )

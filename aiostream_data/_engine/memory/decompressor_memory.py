@@ -162,9 +162,9 @@ def _warn(budget: Budget) -> None:
         return
     budget.has_warned_of_windows = True
     warnings.warn(
-        f"the decompressors of the open files, with the windows of their zstd frames, take more than the memory limit "
-        f"of {as_size(budget.limit)} allows; files are decompressed again from the start in turn, which is slow: use a "
-        "smaller cycle_length, a larger memory_limit, or write the files with a smaller window",
+        "cannot keep the decompressors of all open files: with the windows of their zstd frames, they take more than "
+        f"the memory limit of {as_size(budget.limit)} allows. Files are decompressed again from the start in turn, "
+        "which is slow. Use a smaller cycle_length, a larger memory_limit, or write the files with a smaller window.",
         RuntimeWarning,
         stacklevel=2,
     )

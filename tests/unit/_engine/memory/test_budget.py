@@ -71,7 +71,7 @@ def test_more_than_the_limit_passes_alone_with_one_warning() -> None:
             warnings.simplefilter("always")
             large = await budget.admit(3 * LIMIT)
             budget.charge(3 * LIMIT).end()
-        assert [str(warning.message).split()[0] for warning in caught] == ["3000"]
+        assert [str(warning.message).partition(": ")[2].split()[0] for warning in caught] == ["3000"]
         small = asyncio.create_task(budget.admit(1))
         await settle()
         assert not small.done()
