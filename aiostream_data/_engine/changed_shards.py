@@ -114,7 +114,7 @@ class ChangedShards:
             if summary["digest"] == digest_of(urls) or not marks.isdisjoint(marks_of(summary) or ()):
                 raise StateMismatchError(
                     [f"{_named(node)} reads shards that another source had read, such as {safe_url(shards[0].url)}"],
-                    "Keep the sources of a plan in their order, with new ones behind the others.",
+                    "Keep the order of the plan's sources, and add new sources after the others.",
                 )
 
     def _check_finished(self, node: Source, match: ShardMatch, read: SourceRead) -> None:
@@ -122,7 +122,7 @@ class ChangedShards:
             shards = f"{match.fresh} new shard{'s' * (match.fresh > 1)}"
             raise StateMismatchError(
                 [f"{_named(node)} has {shards}, and concatenate() is past that source in this epoch"],
-                "Read them as a data set of their own, or add them in the next epoch. force=True leaves them out.",
+                "Read them in a separate dataset, or add them in the next epoch. force=True omits them.",
             )
 
     def _check_replaced(self, node: Source, shards: Sequence[ShardRef], match: ShardMatch, read: SourceRead) -> None:
@@ -184,22 +184,22 @@ def _replaced(node: Source, which: str, more: int = 0) -> StateMismatchError:
     others = f", as {'was' if more == 1 else 'were'} {more:,} more" if more else ""
     return StateMismatchError(
         [f"{which} of {_named(node)} was changed after rows of it had been read: its size, time or version{others}"],
-        "If the records that were read are still the same, as after touch, a copy, or a repair further on, add "
-        f'"{CONTENT}" to allow=: it reads on behind them. Otherwise restore the shard, or give the new content another '
-        "name: it is then a new shard.",
+        "If the records read so far are the same, as after touch, a copy, or a repair of later records, add "
+        f'"{CONTENT}" to allow= to continue after them. Otherwise restore the shard, or give the new content another '
+        "name, which makes it a new shard.",
         head="cannot resume with these shards:",
     )
 
 
 def _too_long(node: Source, before: int, now: int) -> StateMismatchError:
     return StateMismatchError(
-        [f"the shards of {_named(node)} changed in a way that a state cannot tell: it had {before:,}, and has {now:,}"],
-        f"Only lists of up to {MAX_MARKED} shards may change in any way. In longer ones, list new shards behind the "
-        "others, such as by one more pattern, and remove shards when the next epoch has begun.",
+        [f"the shards of {_named(node)} changed, from {before:,} to {now:,}, but the state cannot locate the changes"],
+        f"Only lists of up to {MAX_MARKED} shards may change in any way. In longer lists, add new shards at the end, "
+        "e.g. with one more pattern, and remove shards after the next epoch has begun.",
     )
 
 
 _ELSEWHERE: Final = (
-    "Resume with the sources of the state, and change them where a state is saved at another place, such as at the end "
-    "of an epoch. force=True goes on by numbers of rows, so that some may be lost or repeated."
+    "Resume with the sources of the state, and change them with a state of another position, such as the end of an "
+    "epoch. force=True continues by row numbers, so that some rows may be lost or repeated."
 )

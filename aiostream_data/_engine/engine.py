@@ -182,8 +182,8 @@ class Engine:
         """Raise ForkedPipelineError in a forked child, where the engine's threads do not exist."""
         if not self.is_here:
             raise ForkedPipelineError(
-                "this loader was opened before os.fork(), and its threads do not exist in the child; "
-                "open the data set in the child instead"
+                "cannot use this loader: it was opened before os.fork(), and its threads do not exist in the child. "
+                "Open the dataset in the child instead."
             )
 
     def wait_ready(self) -> None:
@@ -338,7 +338,7 @@ class Engine:
         if isinstance(failure, asyncio.CancelledError):
             if self._failure is not None:
                 return self._failure
-            return LoaderClosedError("the loader was stopped before it had given all its elements")
+            return LoaderClosedError("the loader was stopped before it returned all elements. Open the dataset again.")
         error = for_consumer(failure)
         with suppress(Exception):  # if present() fails, deliver the error unchanged
             present(error, full=self.options.run.failing.full_tracebacks)
@@ -453,8 +453,8 @@ async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
 
 def _warn_stuck() -> None:
     warnings.warn(
-        f"a function of the pipeline is still running {CLOSE_S:g} s after the loader was closed; Python cannot "
-        "stop it, so its thread is left behind until it returns",
+        f"cannot end a thread: a function of the pipeline is still running {CLOSE_S:g} s after the loader was closed. "
+        "The thread runs until the function returns. Set a timeout inside the function.",
         ResourceWarning,
         stacklevel=2,
     )

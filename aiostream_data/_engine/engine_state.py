@@ -151,5 +151,8 @@ def _keys(plan: Node, known: Sequence[int] | None) -> dict[Node, int]:
     if known is None:
         return plain
     if len(known) < len(own_keys(plan, plain)):
-        raise StateMismatchError(["the origin is of a row of another plan, which has fewer operators"])
+        raise StateMismatchError(
+            ["the origin belongs to a row of another plan, which has fewer operators"],
+            "Call fetch() on the dataset that returned the origin.",
+        )
     return keys_again(plan, known)

@@ -174,8 +174,8 @@ def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: 
     rows_out = stage.rows_accounted(outlet)
     if rows_out is not None and rows_in != rows_out + outlet.dropped:
         raise CardinalityError(
-            f"stage {label} received {rows_in} rows but accounts for {rows_out} + {outlet.dropped} left out; "
-            "this is a bug in aiostream_data, and the epoch cannot be trusted"
+            f"stage {label} received {rows_in} rows but accounts for {rows_out} + {outlet.dropped} left out. "
+            "This is a bug in aiostream_data: report it, and discard this epoch."
         )
 
 

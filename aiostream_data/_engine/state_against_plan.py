@@ -83,7 +83,7 @@ class InnerStates:
         part = Part(state, path or f'{POSITION}...["inner"]')
         count = cardinality(plan)
         if 0 <= count < given:
-            raise DamagedStateError(part.path, f"is the place after {given} rows of a data set that has {count}")
+            raise DamagedStateError(part.path, f"is the position after {given} rows of a dataset that has {count}")
         if state is not None:
             first = Place(part, plan, Rows(given, given), Scope(self._book, keys_of(plan)))
             deque(_checked_places(first), maxlen=0)
@@ -97,7 +97,7 @@ def _checked_places(first: Place) -> Iterator[Place]:
         yield place
         if place.part.value is None:
             if place.rows.least:
-                raise place.part.refused("must be the place of an operator that gave rows")
+                raise place.part.refused("must be the position of an operator that emitted rows")
         else:
             pending.extend(_schema_of(place))
 

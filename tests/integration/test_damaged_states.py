@@ -122,7 +122,7 @@ def test_the_place_of_an_operator_that_gave_rows_cannot_be_missing() -> None:
     dataset = Dataset.range(90).enumerate()
     state = state_after(dataset)
     for path in (("position",), ("position", "input")):
-        assert "must be the place" in str(refusal(dataset, changed(state, *path, to=None)))
+        assert "must be the position" in str(refusal(dataset, changed(state, *path, to=None)))
 
 
 # -- data sets that are made while running

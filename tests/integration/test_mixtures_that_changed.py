@@ -151,7 +151,7 @@ def test_a_new_source_of_a_mixture_that_concatenate_has_passed_is_refused(source
     _, state = run(sampled(a, b).concatenate(d), take=45)
     with pytest.raises(StateMismatchError, match="sample_from has a new input, and concatenate") as caught:
         run(sampled(a, b, c).concatenate(d), state, **ALLOWED)
-    assert "at the end of an epoch" in caught.value.cure
+    assert "the end of an epoch" in caught.value.cure
 
 
 @pytest.mark.parametrize("mixed", MIXED)

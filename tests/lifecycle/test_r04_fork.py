@@ -51,7 +51,7 @@ def _in_forked_child(function: Callable[[], None]) -> int:
 
 
 def _refused(action: Callable[[], Any]) -> None:
-    with pytest.raises(ForkedPipelineError, match="open the data set in the child"):
+    with pytest.raises(ForkedPipelineError, match="Open the dataset in the child"):
         action()
 
 
