@@ -46,7 +46,6 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, ShardRef, concat, gather
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, SPLIT_MASK
-from aiostream_data.rows.row_ids import SPLIT_MASK
 from aiostream_data.state_fields import MAX_COUNT, Part
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder

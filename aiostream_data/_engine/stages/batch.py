@@ -15,7 +15,6 @@ from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf, concat_lineages
 from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
-from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms import batching
 
