@@ -24,17 +24,20 @@ WeightPlan: TypeAlias = Weights | Sequence[tuple[int, Weights]] | Callable[[int]
 """Weights of a mixture: constants, a list of (first row, weights) steps, or a function of the row number."""
 
 Stop: TypeAlias = Literal["first", "all"]
-"""``"first"`` ends the mixture when the input of the next row is exhausted; ``"all"`` when every input is exhausted."""
+"""``"first"`` ends the mixture when the next row is due from an exhausted input.
+
+``"all"`` ends the mixture when every input is exhausted.
+"""
 
 STOPS: Final = get_args(Stop)
 
 UNIT = 1 << 40
-"""Maximum sum of integer shares. This sum is the resolution of weights whose ratios are not small fractions."""
+"""Maximum sum of integer shares. Shares with a larger exact sum are rounded, so that their sum is this maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightSpan:
-    """Weights for a range of rows, and the first row after this range; None if the weights never change."""
+    """Weights for a range of rows; ``until`` is the first row after the range, or None if the weights never change."""
 
     weights: Vector
     until: int | None

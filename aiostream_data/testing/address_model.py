@@ -49,7 +49,7 @@ class Chunk:
 
 
 class AddressSpace:
-    """All currently allocated chunks. Not thread-safe: the owner must hold a lock around every call."""
+    """All currently allocated chunks. This class is not thread-safe: the owner must hold a lock around every call."""
 
     def __init__(self) -> None:
         self._chunks: dict[int, Chunk] = {}
@@ -64,7 +64,7 @@ class AddressSpace:
         """Return an array that owns ``chunk``: deleting the last reference to the array and its views frees the chunk.
 
         Args:
-            let_go: Function that is called on any thread when the array is deleted; it must :meth:`forget` the chunk.
+            let_go: Function that is called on any thread when the array is deleted; it must call :meth:`forget`.
         """
         self.add(chunk)
         # Wrap a memoryview: views of an array over another array would reference only the inner array.

@@ -1,4 +1,4 @@
-"""Simulated device that runs enqueued work as late, and as interleaved, as the stream order permits.
+"""Simulated device that delays and interleaves enqueued work as much as the stream order permits.
 
 Every device stream is a queue of steps. A seeded scheduler runs the steps one at a time, during later calls of the
 backend (:mod:`.stream_model`). A device copy reads its source when it *runs*, in two steps. So if a slot is written or
@@ -29,7 +29,7 @@ class AdversarialBackend(AdversarialMemory):
     """Implementation of :class:`~aiostream_data.device.backend.DeviceBackend` in host memory. Thread-safe.
 
     Attributes:
-        consumers: Device streams for consumers, without any order between these streams; see :meth:`consumer_stream`.
+        consumers: Mutually unordered device streams for consumers; see :meth:`consumer_stream`.
         current: Stream that :meth:`current_stream` returns; set it to simulate a consumer.
         captured: Streams whose work is captured into a CUDA graph. Enqueuing work on a captured stream is a violation.
         violations: Descriptions of misuse, such as memory freed during a copy or a mark (a stream point) retired twice.
@@ -57,7 +57,7 @@ class AdversarialBackend(AdversarialMemory):
             seed: Seed of the random scheduler.
             haste: Probability from 0 to 1 that a call that enqueues work immediately runs some work.
             fail_at_call: Index of the first failing call, counted from 0.
-            fail_calls: Number of calls that fail. None makes all later calls fail, as after an unrecoverable device
+            fail_calls: Number of calls that fail. If None, all later calls fail, as after an unrecoverable device
                 error.
             fail_status: CUDA status of the injected failures.
             capacity_nbytes: Simulated size of device memory in bytes, without consumer memory.
@@ -91,7 +91,7 @@ class AdversarialBackend(AdversarialMemory):
             return StreamRef(self._streams.make())
 
     def consumer_stream(self) -> StreamRef:
-        """Create another consumer stream, without an order to other streams, and add it to :attr:`consumers`."""
+        """Create a consumer stream that is not ordered with other streams, and add it to :attr:`consumers`."""
         with self._lock:
             stream = StreamRef(self._streams.make())
             self.consumers = (*self.consumers, stream)
@@ -166,7 +166,10 @@ class AdversarialBackend(AdversarialMemory):
             self._launch("kernel", stream, [*idle, kernel], *arrays)
 
     def _launch(self, what: str, stream: StreamRef, parts: list[Callable[..., object]], *arrays: NDArray[Any]) -> None:
-        """Enqueue each of ``parts`` as one step, which is called with the memory content of ``arrays`` at that time."""
+        """Enqueue each function in ``parts`` as one step.
+
+        The function gets the content that ``arrays`` have when the step runs.
+        """
         chunks = [self._space.at(array) for array in arrays]
         # Hold a reference to memory that this model did not allocate; refer to all other memory by address.
         aliases = [chunk.alias(array) if chunk else array for chunk, array in zip(chunks, arrays, strict=True)]
@@ -220,7 +223,7 @@ class AdversarialBackend(AdversarialMemory):
             return 0.0
 
     def unrecorded_mark(self, *, timed: bool = False) -> Mark:
-        """Return a mark (a point in a stream) without a recording.
+        """Return a mark (a point in a stream) that was never recorded.
 
         Waiting for this mark returns immediately, as on CUDA.
         """

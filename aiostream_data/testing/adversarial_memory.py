@@ -1,4 +1,4 @@
-"""Memory of the adversarial (simulated) device. It counts calls and injects failures."""
+"""Memory of the adversarial (simulated) device, with call counters and injected failures."""
 
 from __future__ import annotations
 

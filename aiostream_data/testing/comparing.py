@@ -23,9 +23,9 @@ _SHOWN = 120
 def canonical(value: Any) -> Hashable:
     """Return a hashable key for a value; two values of the same type and bits have equal keys.
 
-    Arrays are compared by dtype, shape and bytes, so NaN equals NaN and -0.0 differs from 0.0. Dicts are compared with
-    the order of their keys. Device arrays, tensors and images are compared as host arrays. Other objects are compared
-    directly if they are hashable, and otherwise by their pickled bytes.
+    Arrays are compared by dtype, shape and bytes, so NaN equals NaN and -0.0 differs from 0.0. Dicts with a different
+    order of keys are not equal. Device arrays, tensors and images are compared as host arrays. Other objects are
+    compared directly if they are hashable, and otherwise by their pickled bytes.
     """
     kind = type(value)
     if kind in (int, bool, str, bytes, type(None)):

@@ -33,7 +33,7 @@ ODD_NAMES = ("with space", "per%20cent", "plus+plus", "äö-日本", "a=b&c", "'
 
 
 class ReadConformance(ABC):
-    """Conformance tests for stores that check reading bytes.
+    """Conformance tests that check how a store reads bytes.
 
     Use this class without :class:`StoreConformance` to test a second read path of a store.
 

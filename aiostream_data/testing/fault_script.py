@@ -1,4 +1,4 @@
-"""Step-by-step script with which the server sends a response with a fault.
+"""Convert a response and its fault to a script: the steps that send the response.
 
 The functions in this module are pure, so tests compare scripts as values.
 
@@ -57,7 +57,7 @@ class Drip:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Step that waits for a time; None waits until the client disconnects."""
+    """Step that waits for ``seconds`` seconds or, if None, until the client disconnects."""
 
     seconds: float | None
 
@@ -92,8 +92,8 @@ def write_script(
         fault: Fault to apply; None for a correct response.
         method: Request method; the response to a HEAD request gets no body.
         read: Function that reads the bytes of a slice, needed to invert a byte.
-        newer: Function that replaces the object in the middle of its body. It returns the same slice of the new
-            version.
+        newer: Function that replaces the object and returns the same slice of the new version. The function is called
+            if the object changes in the middle of its body.
         close: True if the client requested to close the connection.
     """
     fault = fault or _RIGHT
@@ -198,7 +198,7 @@ def _headers(answer: Answer, fault: Fault, nbytes: int, *, close: bool) -> list[
 
 
 def _with_breaks(head: bytes, framed: list[Part], nbytes: int, fault: Fault) -> list[Step]:
-    """Insert the pauses and connection ends that the fault requires."""
+    """Insert the pauses and disconnections that the fault requires."""
     steps: list[Step] = [Send(_INTERIM)] * fault.interim
     before_body = [at for at in (fault.reset_at, fault.truncate_at, fault.stall_at) if at in _BEFORE_BODY]
     for at in ("start", "head"):

@@ -297,7 +297,7 @@ def _in_process(
 
 
 def _control_connection(endpoint_url: str) -> HTTPConnection:
-    """Return a control connection to a server started by this process. It does not verify the certificate."""
+    """Return a control connection, without certificate verification, to a server started by this process."""
     parts = urlsplit(endpoint_url)
     if parts.scheme == "http":
         return HTTPConnection(parts.netloc, timeout=_CONTROL_TIMEOUT_S)

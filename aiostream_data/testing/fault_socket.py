@@ -17,7 +17,7 @@ _RECEIVE_NBYTES = 64 << 10
 _READ_AHEAD_NBYTES = 1 << 20
 _PIECE_S = 0.005
 _UNPACED_NBYTES = 1 << 20
-"""Number of first bytes of a connection that are paced in user space.
+"""Number of bytes at the start of a connection that are paced in user space.
 
 The kernel sends the first 64 KiB segments without pacing.
 """
@@ -219,7 +219,7 @@ class FaultSocket:
             self._loop.remove_writer(descriptor)
 
     async def _turn(self, nbytes: int) -> int:
-        """Wait until the bandwidth limit permits the next piece. Return the size of this piece, at most ``nbytes``."""
+        """Wait for the bandwidth limit, and return the number of bytes to send now, at most ``nbytes``."""
         if self._bytes_per_s is None or self._pace_first <= 0:
             return nbytes
         piece = min(nbytes, max(1, int(self._bytes_per_s * _PIECE_S)))

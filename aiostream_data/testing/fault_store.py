@@ -228,7 +228,7 @@ class FaultStore:
         return request
 
     def _known_version(self, shard: ShardRef) -> str:
-        """Return the version in the inner store that belongs to a version issued by this store.
+        """Return the inner store's version that corresponds to a version issued by this store.
 
         Raises:
             ObjectChangedError: The object was replaced after this store issued the version.

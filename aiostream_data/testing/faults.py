@@ -48,7 +48,7 @@ class Fault:
             response.
         code: Error name of the store, such as ``SlowDown``. If empty, ``code`` is derived from ``status``.
         retry_after: Value of the Retry-After header, in seconds or as a date.
-        refuse: Reason for which the response rejects the credentials, as an error of the store's dialect.
+        refuse: Reason for rejecting the credentials; the response is the corresponding error of the store's dialect.
         redirect: Location header of a response with status 307.
         region: S3 region of the bucket. The server rejects requests signed for another region and reports the right
             region. The response is a redirect if ``status`` is 301, and otherwise has status 400.
@@ -191,8 +191,8 @@ class Facts:
     """Properties of a request that rules can match.
 
     Attributes:
-        start, stop: Requested byte range of an object: the whole object without a Range header; 0 and 0 without an
-            object.
+        start, stop: Requested byte range. A request without a Range header requests the whole object. Both values are 0
+            if the request addresses no existing object.
     """
 
     kind: Kind

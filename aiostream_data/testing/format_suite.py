@@ -1,4 +1,4 @@
-"""Tests for record formats: blocks of any size yield the same records, and damage loses no earlier record.
+"""Tests for record formats: blocks of any size yield the same records, and damage does not affect earlier records.
 
 class TestMyFormat(FormatSuite):
     description = MyFormat()
@@ -41,7 +41,7 @@ class ReadOutcome(NamedTuple):
 
 
 def blocks_of(stream: bytes, sizes: Iterable[int], headroom: int = 0) -> Iterator[NDArray[np.uint8]]:
-    """Cut a stream into blocks of ``sizes`` and a last block with the rest.
+    """Cut a stream into blocks of ``sizes``, and a last block with the remaining bytes.
 
     ``headroom`` filler bytes precede each block.
     """
@@ -74,7 +74,7 @@ def read_blocks(
 
 
 def compressed(stream: bytes, compression: Compression) -> bytes:
-    """Return the input stream compressed as one compressed stream."""
+    """Compress the complete input into one compressed stream."""
     made = compressor(compression)
     return made.compress(stream) + made.flush()
 

@@ -359,7 +359,7 @@ def free_ports(count: int) -> list[int]:
 def _environment(folder: Path) -> dict[str, str]:
     """Return this process's environment with a temporary home folder.
 
-    Programs then write nothing to the user's home.
+    Programs with this environment write nothing to the user's home folder.
     """
     return {**os.environ, "HOME": str(folder), "TMPDIR": str(folder)}
 

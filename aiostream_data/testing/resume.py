@@ -57,9 +57,9 @@ def resumes_everywhere(
 ) -> ResumeReport:
     """Read a dataset without interruption. Then resume after 0, 1, 2, ... elements and compare the remaining elements.
 
-    The test converts every state to JSON and back. It opens the state with a pickled copy of the dataset (if possible),
-    as another process would. For n elements, the test reads about ``n ** 2 / every`` elements. Use a small dataset or a
-    large ``every``.
+    The test converts every state to JSON and back. The test opens the state with a pickled copy of the dataset (if
+    possible), as another process would. For n elements, the test reads about ``n ** 2 / every`` elements. Use a small
+    dataset or a large ``every``.
 
     Args:
         dataset: Dataset to test.
@@ -142,7 +142,7 @@ class _Resuming:
     ) -> list[tuple[SavedState, list[Any]]]:
         """Resume from a state and compare the remaining elements.
 
-        Return the states saved meanwhile, with the elements before them.
+        Return the states that the resumed run saved, each with that run's elements before the state.
 
         Args:
             since: Elements that a resumed run emitted before ``state``, if a resumed run saved ``state``.

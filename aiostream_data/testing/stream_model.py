@@ -52,7 +52,7 @@ class Event:
 
 
 class ModelStreams:
-    """Queues of steps, by the handle of their stream. Not thread-safe: the owner must hold a lock around every call."""
+    """Queues of steps, by stream handle. The class is not thread-safe: the owner must hold a lock around every call."""
 
     def __init__(self, chance: random.Random, haste: float) -> None:
         """Create an empty set of device streams.

@@ -19,8 +19,8 @@ class SavedState:
     """Saved loader state as text, with the number of elements before this state.
 
     Attributes:
-        after: Number of elements of the uninterrupted run before the state. For a state of a resumed run, the number at
-            which that run resumed.
+        after: Number of elements of the uninterrupted run before the state. If a resumed run saved the state, the
+            number refers to the state from which that run resumed.
         how: Description of the steps that led to the state, for error messages.
         text: The saved state as JSON.
         taken_s: Duration of the call of ``state_dict()`` in seconds.

@@ -54,7 +54,7 @@ class WireModel:
 
 
 class Capacity:
-    """Token bucket that contains the requests of one second and refills at a constant rate."""
+    """Token bucket that holds at most the requests of one second and refills at a constant rate."""
 
     def __init__(self, per_s: float, now_s: float) -> None:
         self._per_s = per_s

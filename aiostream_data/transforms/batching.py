@@ -130,10 +130,11 @@ class Batcher:
     Args:
         order: Batch boundaries.
         describe: Function that returns the name of a row for error messages.
-        parts_from: Chunk size in bytes from which dense leaves become :class:`Parts` (references) instead of copies;
-            None for never. ``parts_from`` also avoids copying large arrays in function results. The consumer of a batch
-            copies its parts to their destination. Batches with parts keep the memory of their chunks alive. With
-            ``parts_from=0``, long values of ragged leaves and larger sets of carried-over rows are also not copied.
+        parts_from: Minimum chunk size in bytes for which dense leaves become :class:`Parts` (references) instead of
+            copies. None always copies. ``parts_from`` also avoids copying large arrays in function results. The
+            consumer of a batch copies its parts to their destination. Batches with parts keep the memory of their
+            chunks alive. With ``parts_from=0``, long values of ragged leaves and larger sets of carried-over rows are
+            also not copied.
     """
 
     def __init__(self, order: BatchOrder, describe: Describe, parts_from: int | None = None) -> None:

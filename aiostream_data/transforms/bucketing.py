@@ -30,7 +30,7 @@ class BucketOrder:
 
     Args:
         boundaries: Ascending row lengths that separate the buckets.
-        batch_sizes: Batch size of each bucket, at least 1. This list has one more entry than ``boundaries``.
+        batch_sizes: Batch size of each bucket, at least 1; one more entry than ``boundaries``.
         drop_remainder: Drop incomplete batches at the end of the stream.
         least: Minimum number of rows of an incomplete batch at the end; smaller batches are dropped.
 
@@ -102,7 +102,7 @@ class BucketOrder:
     def state(self) -> dict[str, Any]:
         """Return the current position as JSON-compatible data.
 
-        Restoring the position also requires the rows of :meth:`held`.
+        Restoring the position also requires the rows that :meth:`held` lists.
         """
         return {"held": self.rows_held()}
 
@@ -111,7 +111,7 @@ class BucketOrder:
 
         Args:
             state: Result of :meth:`state`.
-            lengths: Lengths of the buffered rows, in the order of :meth:`held`.
+            lengths: Lengths of the buffered rows, in the same order as the result of :meth:`held`.
 
         Raises:
             ValueError: The lengths do not match the saved state.

@@ -289,7 +289,7 @@ def _library(value: Any, name: str) -> str:
 
 
 def _first_other(first: Any, found: Sequence[Any]) -> int:
-    """Return the index of the first entry of ``found`` that differs from ``first``, or 0 without such an entry."""
+    """Return the index of the first entry of ``found`` that differs from ``first``, or 0 if none differs."""
     return next((row for row, facts in enumerate(found) if facts != first), 0)
 
 

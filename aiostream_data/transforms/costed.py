@@ -88,7 +88,7 @@ class CostOrder:
         return np.concatenate([_NONE, *self._open])
 
     def _fitting(self, costs: Numbers) -> int:
-        """Return the number of next rows that fit into the open batch."""
+        """Return how many of the next rows fit into the open batch."""
         look = self._look
         while True:
             fitting = self._fitting_of(costs[:look])

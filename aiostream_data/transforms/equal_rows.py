@@ -45,7 +45,7 @@ class FillOrder:
         return slice(min(count, max(0, self.again - before)), count)
 
     def fill(self, count: int, kept: int) -> NDArray[np.int64]:
-        """Return which of the ``kept`` last rows to emit as the next ``count`` repeated rows."""
+        """Return which of the last ``kept`` rows to emit as the next ``count`` repeated rows."""
         first, self._filled = self._filled, self._filled + count
         return np.arange(first, first + count) % kept
 

@@ -3,7 +3,7 @@
 How this works. An interleave order has ``cycle_length`` slots, each with at most one stream. For each slot, the order
 stores whether a stream is in the slot, and how many rows of the stream's current chunk remain. The caller opens
 streams, loads the chunks of the streams, and requests steps. A step lists rows, such as row 3 of slot 0's chunk and row
-7 of slot 1's chunk. It also contains the reason why the step ended. The boundaries of the chunks never change the order
+7 of slot 1's chunk. A step also contains the reason why it ended. The boundaries of the chunks never change the order
 of the rows.
 """
 

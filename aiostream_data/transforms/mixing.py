@@ -37,7 +37,7 @@ class MixPlace(NamedTuple):
         row: Number of the first row in the step.
         given: int64, number of rows emitted so far from each input.
         lags: int64, rows due minus rows emitted for each input, multiplied by ``unit``.
-        shares: int64, rows due to each input per row of the step, multiplied by ``unit``.
+        shares: int64, rows due from each input per row of the step, multiplied by ``unit``.
         unit: Number of share units that correspond to one row.
         dropped: Exhausted inputs that the mixture has dropped.
         which: int32, number of the input of each row in the step.
@@ -62,8 +62,8 @@ class MixStep(MergeStep):
 class MixOrder:
     """Row order of a weighted mixture. Resumable; does no I/O.
 
-    While the weights stay the same, each input's row count stays within 1 of its share of the rows since the last
-    change of weights. The mixture takes no rows from an input of weight 0.
+    Between two weight changes, the row count of each input stays within 1 of the input's share. The mixture takes no
+    rows from an input of weight 0.
 
     Args:
         schedule: Weights of the inputs for each row number of the mixture.

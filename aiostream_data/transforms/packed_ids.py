@@ -3,11 +3,11 @@
 Integer columns become base64 text with as few bytes as their range needs.
 
 How this works. The encoding stores a column as its minimum and one unsigned offset per row. Each offset takes 0 to 8
-bytes; the largest offset of the column determines the width. If this is shorter, a column has one minimum per group of
-rows with the same value in the previous column. Grouping suits ordinals that are close within a split and far apart
-between splits. The encoded bytes follow column by column, in little-endian order. The bytes of a column are split into
-planes of 8, 4, 2 and 1 bytes per row. The sum of the plane widths is the offset width (5 = 4 + 1). The planes with the
-low bytes come first.
+bytes; the largest offset of the column determines the width. If the result is shorter, a column has one minimum per
+group of rows with the same value in the previous column. Grouping suits ordinals that are close within a split and far
+apart between splits. The encoded bytes follow column by column, in little-endian order. The bytes of a column are split
+into planes of 8, 4, 2 and 1 bytes per row. The sum of the plane widths is the offset width; for example, a width of 5
+needs planes of 4 and 1. The planes with the low bytes come first.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ _LOWS_NBYTES: Final = 48
 def pack(columns: NDArray[np.int64]) -> Packed:
     """Encode ``columns``, an int64 array of shape (rows, columns), as JSON-safe data for :func:`unpack`.
 
-    Packing 10,000 rows of two columns takes about 0.1 ms. A result of two columns can have about 7 characters per row.
-    This requires that the first column spans fewer than 256 values, and the second fewer than 2**32 for each value of
-    the first.
+    Packing 10,000 rows of two columns takes about 0.1 ms. Two columns take about 7 characters per row if the first
+    column spans fewer than 256 values, and the second spans fewer than 2**32 for each of them.
 
     Raises:
         ValueError: The array has the wrong shape or dtype, or more than ``MAX_VALUES`` values.
@@ -71,8 +70,8 @@ def unpack(packed: object, *, columns: int | None = None, max_values: int = MAX_
     Args:
         packed: Data to decode, normally from :func:`pack`. The data may be untrusted. It is fully validated.
         columns: Required number of columns; None accepts any number of at least 1.
-        max_values: Maximum accepted number of rows times columns. The length of the text does not limit this number,
-            because identical rows take no bytes.
+        max_values: Maximum accepted number of values (rows times columns). The text length does not limit the number of
+            values, because identical rows take no bytes.
 
     Raises:
         ValueError: The data is not a result of ``pack``, or does not have the required size.

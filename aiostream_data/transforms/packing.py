@@ -134,10 +134,11 @@ class PackOrder:
     def state(self) -> dict[str, Any]:
         """Return the current position as JSON-compatible data.
 
-        Restoring the position also requires the rows of :meth:`held`.
+        Restoring the position also requires the rows that :meth:`held` lists.
 
         In the state, ``bins`` lists the number of pieces in each bin. The first ``closed`` bins of the state are
-        closed. In the state, ``cuts`` lists the pieces that may be parts of rows, by their index in :meth:`held`.
+        closed. In the state, ``cuts`` lists the pieces that may be only part of a row, by their index in the result of
+        :meth:`held`.
         """
         pieces = [piece for held in self._bins() for piece in held.pieces]
         cuts = [[place, *piece[1:]] for place, piece in enumerate(pieces) if self._may_be_cut(piece)]
@@ -150,7 +151,7 @@ class PackOrder:
 
         Args:
             state: Result of :meth:`state`.
-            lengths: Lengths of the buffered rows, in the order of :meth:`held`.
+            lengths: Lengths of the buffered rows, in the same order as the result of :meth:`held`.
 
         Raises:
             ValueError: The lengths do not match the saved state.

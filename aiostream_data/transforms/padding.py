@@ -17,7 +17,7 @@ from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackab
 from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
-"""Padded shape with one entry per axis; None in an axis means the maximum over the batch."""
+"""Padded shape with one entry per axis; an entry of None means the maximum over the batch."""
 
 LONG_NBYTES: Final = 4 << 10
 """Minimum mean row size in bytes for which rows may be referenced instead of copied.
@@ -27,9 +27,9 @@ Shorter rows are faster to copy.
 
 _TEXT: Final = (bytes, str)
 _FILLS: Final = {"f": "biuf", "c": "biufc"}
-"""Kinds of value dtypes that may be rounded to a floating-point or complex dtype.
+"""Kinds of padding values that may be rounded to a floating-point or complex dtype.
 
-Values of other dtypes must be representable exactly.
+For all other dtypes, the padding value must be representable exactly.
 """
 
 

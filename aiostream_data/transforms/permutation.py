@@ -18,7 +18,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.transforms.randomness import permutation, words
 
 TABLE_ROWS: Final = 1 << 16
-"""Maximum n for which the permutation is stored as a table. All permutations of a table are equally likely."""
+"""Maximum n for which the permutation is stored as a table. With a table, all permutations are equally likely."""
 
 ROUNDS: Final = 6
 MAX_ROWS: Final = 1 << 62

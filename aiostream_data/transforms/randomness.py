@@ -1,7 +1,7 @@
 """Counter-based random numbers: each draw depends only on a key and a position.
 
 The generators have no state: draw ``i`` of a key is a hash of the pair (key, i). Draws therefore do not depend on the
-call pattern or the worker. A resumed run needs only the position. The hash function is the output function of the
+order of calls or on the worker. A resumed run needs only the position. The hash function is the output function of the
 SplitMix64 generator, applied to a Weyl sequence. Keys are BLAKE2b hashes of the random seed and a path of names.
 """
 

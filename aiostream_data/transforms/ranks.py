@@ -103,7 +103,7 @@ class RankOrder:
         return LastShare(int(np.searchsorted(self._held, wanted)), is_filler, 0)
 
     def input_rows(self, given: int, came: int) -> int:
-        """Return how many input rows (at most ``came``) correspond to the first ``given`` rows of each rank."""
+        """Return how many of the first ``came`` input rows correspond to the first ``given`` rows of each rank."""
         return min(given * self.world_size, came)
 
     def state(self) -> dict[str, Any]:

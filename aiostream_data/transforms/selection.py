@@ -44,7 +44,7 @@ class TakeOrder:
 
 
 class SkipOrder:
-    """Row selection of tf.data's ``skip(count)``: all rows except the first ``count``, or no rows if it is -1."""
+    """Row selection of tf.data's ``skip(count)``: all rows except the first ``count``; if ``count`` is -1, no rows."""
 
     def __init__(self, count: int) -> None:
         _check_count(count)

@@ -41,7 +41,7 @@ def shard_order(key: np.uint64, sizes: Sequence[int | None], cycle_length: int) 
 
 
 def even_cycle(shards: int, cycle_length: int) -> int:
-    """Return how many shards (at most ``cycle_length``) to read at a time, so that the last round is fullest."""
+    """Return how many shards to read at a time, at most ``cycle_length``, for the fullest possible last round."""
     if shards <= cycle_length:
         return max(1, shards)
     least = max(1, round(cycle_length * LEAST_SHARE))

@@ -1,12 +1,12 @@
 """Shuffle the rows of a stream through a buffer.
 
-How this works. :class:`ShuffleOrder` computes the shuffled order from row numbers alone. Row n of the stream either
-fills a free slot, or replaces a stored row. Random draw n selects the slot, and the replaced row is emitted. The choice
-between filling and replacing depends only on n. A shuffle buffer of fixed size first fills all slots. A growing shuffle
-buffer emits one row per :data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream, the
-remaining rows are emitted in a random order of the slots. The order therefore depends only on the key and the number of
-rows, not on chunk boundaries. A position is one number. :class:`ShuffleBuffer` stores the rows, with one store per
-column (``slots.py``).
+How this works. The class :class:`ShuffleOrder` computes the shuffled order from row numbers alone. Row n of the stream
+either fills a free slot, or replaces a stored row. Random draw n selects the slot, and the replaced row is emitted. The
+choice between filling and replacing depends only on n. A shuffle buffer of fixed size first fills all slots. A growing
+shuffle buffer emits one row per :data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream,
+the remaining rows are emitted in a random order of the slots. The order therefore depends only on the key and the
+number of rows, not on chunk boundaries. A position is one number. The class :class:`ShuffleBuffer` stores the rows,
+with one store per column (``slots.py``).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ShuffleOrder:
         return max(0, pushed - self.buffer_size)
 
     def pushed_for(self, given: int) -> int:
-        """Return the minimum number of pushed rows for which ``given`` rows are emitted, without draining."""
+        """Return how many rows must be pushed until ``given`` rows have been emitted, without draining."""
         if not given:
             return 0
         if self.growing and given <= self.pushed_until_filled(self.buffer_size) - self.buffer_size:
@@ -279,7 +279,7 @@ class ShuffleBuffer:
 
         Args:
             state: Result of the shuffle order's ``state()``.
-            held: The rows that were stored at the saved position, in the order of :meth:`held`.
+            held: The rows that were stored at the saved position, in the same order as the result of :meth:`held`.
 
         Raises:
             ValueError: The number of rows differs from the number in the state.
@@ -296,7 +296,7 @@ class ShuffleBuffer:
 
         Args:
             state: Result of the shuffle order's ``state()``.
-            places: For each restored row, its index in the order of :meth:`held`; None if rows arrive in that order.
+            places: Index of each restored row in the result of :meth:`held`; None if the rows arrive in that order.
         """
         self.order.restore(state)
         self.drop()

@@ -12,9 +12,9 @@ For a set ``P`` of positions, the rank distance is::
 ``E(i)`` is the expected value of ``|r(i) - i|`` in a uniformly random order of all ``n`` rows. A rank distance of 1
 means fully shuffled, and 0 means unchanged order. The mean of ``E`` over all positions is about n / 3.
 
-*Same-shard adjacency* is the fraction of adjacent row pairs whose rows come from one shard. The expected same-shard
-adjacency of a uniformly random order is the sum of s (s - 1) / n (n - 1) over all shards, where s is the row count of a
-shard. This expected value is about one divided by the number of shards.
+*Same-shard adjacency* is the fraction of adjacent row pairs whose rows come from one shard. In a uniformly random
+order, the expected same-shard adjacency is the sum of s (s - 1) / n (n - 1) over all shards. Here, s is the row count
+of a shard. This expected value is about one divided by the number of shards.
 """
 
 from __future__ import annotations

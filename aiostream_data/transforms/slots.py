@@ -41,7 +41,10 @@ class SlotStore(Protocol[Rows]):
 
 
 class DenseSlots:
-    """Store of a dense column with at most ``max_slots`` rows. It allocates at most about twice the rows in use."""
+    """Store of a dense column with at most ``max_slots`` rows.
+
+    The store allocates memory for at most about twice the rows in use.
+    """
 
     def __init__(self, example: NDArray[Any], max_slots: int) -> None:
         self._rows = np.empty((0, *example.shape[1:]), example.dtype)
@@ -134,7 +137,7 @@ class VarSlots:
 class MadeOfSlots:
     """Store of the ``made_of`` (lineage) entries of rows.
 
-    It uses no memory until the first row with such an entry arrives.
+    The store uses no memory until the first row with a ``made_of`` entry arrives.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ GRAIN_NBYTES: Final = 4096
 SLOW: Final = 5.0
 """Ratio of measured to expected read time above which reads are assumed to come from disk.
 
-Later reads then use read-ahead hints.
+Above this ratio, later reads use read-ahead hints.
 """
 
 READ_S: Final = 2e-6
@@ -43,7 +43,9 @@ Numbers = NDArray[np.int64]
 
 
 class SpillFile:
-    """Unnamed file with extents that can be allocated and freed. Not thread-safe; the owner must close the file.
+    """Unnamed file with extents that can be allocated and freed.
+
+    This class is not thread-safe. The owner must close the file.
 
     Attributes:
         folder: Folder that contains the file.
@@ -139,7 +141,7 @@ class SpillFile:
         )
 
     def close(self) -> None:
-        """Close the file, which also deletes the file. Idempotent."""
+        """Close and delete the file. Idempotent."""
         self._file.close()
 
     def _failed(self, what: str, error: OSError | EOFError) -> SpillError:

@@ -5,8 +5,8 @@ Rows are appended in large segments and removed in any order; space is reused.
 How this works. New rows are collected in one *segment* in memory. A full segment is written to the file in one piece,
 followed by the slot numbers of its rows. Rows are removed at random, so old segments become empty first. When less than
 half of the written bytes belong to live rows, the emptiest of the oldest segments is packed. Packing appends the live
-rows of a segment again and frees the segment's space in the file. For uniform removal, packing writes 25 % more data,
-and the file stays below twice the size of the live rows.
+rows of a segment again and frees the segment's space in the file. If rows are removed uniformly at random, packing
+writes 25 % more data, and the file stays below twice the size of the live rows.
 
 The *address* of a row has the segment number in its upper 32 bits and the offset in the segment in its lower 32 bits.
 The caller stores the address, length and checksum of each row. The log stores only a few numbers per segment.

@@ -71,7 +71,9 @@ class _Found:
 
 
 class SpilledSlots:
-    """Slot store that keeps row data in a file. Not thread-safe; :meth:`close` deletes the file.
+    """Slot store that keeps row data in a file.
+
+    This class is not thread-safe. The method :meth:`close` deletes the file.
 
     Args:
         example: Chunk of the layout, for which :func:`~.row_bytes.has_bytes` is True; None to store elements.

@@ -63,7 +63,7 @@ class WindowOrder:
         return window * self.shift
 
     def rows_behind(self, windows: int) -> int:
-        """Return the minimum number of rows read when the first ``windows`` complete windows have been emitted.
+        """Return the number of the row at which the input resumes after the first ``windows`` complete windows.
 
         Rows in a gap between two windows do not count, because these rows may not have arrived yet.
         """
@@ -146,7 +146,7 @@ class CycleOrder:
         return self.begins(batches)
 
     def lacking(self) -> int:
-        """Return the number of rows that are missing in the last emitted batch."""
+        """Return the number of rows that are missing from the last emitted batch."""
         return max(0, self.begins(self.given) - self.pushed)
 
     def state(self) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class ReadPatience(NamedTuple):
 class Connection(asyncio.BufferedProtocol):
     """Keep-alive HTTP/1.1 connection.
 
-    The method ``loop.create_connection`` creates the connection. Only that event loop may use the connection.
+    Create a connection with ``loop.create_connection``; only the same event loop may use the connection.
 
     Attributes:
         requests: Number of requests sent on this connection.
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> AnswerHead:
         """Send a request and wait until the response body is in the buffer that ``decide`` chose.
 
-        If the caller cancels the request, the connection closes and writes nothing more to the buffer.
+        If the caller cancels the request, the connection closes and no longer writes to the buffer.
 
         Args:
             request: Complete request head.

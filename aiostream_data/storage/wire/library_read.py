@@ -1,4 +1,4 @@
-"""Progress of one byte range read by an HTTP library: time of the first byte, and number of received bytes."""
+"""Track the read of one byte range by an HTTP library: time of the first byte, and number of received bytes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class LibraryRead:
 
     @contextmanager
     def breaking_off(self) -> Iterator[None]:
-        """Add the number of received bytes and the version to a connection error in the block.
+        """Add the number of received bytes and the version to a connection error from the ``with`` block.
 
-        A retry can then resume there.
+        A retry can then resume after the received bytes.
         """
         try:
             yield

@@ -17,10 +17,10 @@ from aiostream_data.storage.wire.client import Refused, RequestTarget, Took, Unu
 from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
 
 THROTTLED: Final = frozenset({429, 503})
-"""HTTP statuses with which a store reports its rate limit."""
+"""HTTP statuses that report a rate limit."""
 
 WHOLE: Final = {"accept-encoding": "identity"}
-"""Headers of every plain GET request. They request the bytes exactly as stored."""
+"""Headers of every plain GET request, which request the bytes exactly as stored."""
 
 
 class PlainDialect(NamedTuple):

@@ -1,8 +1,8 @@
 """Pool of keep-alive connections to one server.
 
 A request takes the most recently used idle connection. If no connection is idle, the request opens a new connection or,
-at ``limit`` connections, waits in a queue. The pool at most doubles the number of connections per round trip. A
-thousand initial requests therefore do not start a thousand handshakes. The pool closes connections that were idle too
+at ``limit`` connections, waits in a queue. In each round trip, the pool at most doubles the number of its connections.
+A thousand initial requests therefore do not start a thousand handshakes. The pool closes connections that were idle too
 long. Otherwise, the server could close a connection while a request is on its way.
 """
 
@@ -25,9 +25,9 @@ OPENING: Final = 8
 
 
 _HAPPY: Final[dict[str, float]] = {"happy_eyeballs_delay": 0.25} if sys.version_info[:3] >= (3, 13, 1) else {}
-"""Connect to several addresses of a host in parallel, started 0.25 s apart (RFC 8305).
+"""Options for connecting to several addresses of a host in parallel, with 0.25 s between attempts (RFC 8305).
 
-The delay is disabled before Python 3.13.1, where cancelling the connection attempt leaks sockets.
+Python versions before 3.13.1 do not use these options, because cancelling the connection attempt leaks sockets.
 """
 
 

@@ -31,7 +31,7 @@ WAITED_S: Final = 0.001
 """Delays of at least this many seconds count as waits for a request limit. Shorter delays are overhead."""
 
 UNUSUAL: Final = 3
-"""Number of consecutive unusual or malformed responses after which the HTTP library handles all server requests.
+"""Number of consecutive unusual or malformed responses after which the HTTP library sends all requests to the server.
 """
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
@@ -225,7 +225,7 @@ class Route:
         return lane_of(url, self._endpoint)
 
     def metered(self, url: str, nbytes: int) -> AbstractAsyncContextManager[None] | None:
-        """Return a context manager that applies the user's caps to a request for ``nbytes``, or None without caps."""
+        """Return a context manager that applies the user's limits to a request for ``nbytes``; None without limits."""
         return meter_of(url, self._endpoint).passage(self._caps, nbytes) if self._caps else None
 
     def waited(self, seconds: float) -> None:
@@ -236,9 +236,9 @@ class Route:
 
 
 class _Passing:
-    """Context manager that delays one request for the user's caps and then for the lane (request limiter) of its host.
+    """Context manager that delays one request until the user's limits and the request limiter of its host permit it.
 
-    This context manager is a class, because a generator takes three times as long and every request needs one.
+    This context manager is a class, because every request uses it and a generator takes three times as long.
     """
 
     __slots__ = ("_lane", "_metered", "_route")

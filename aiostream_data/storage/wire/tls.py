@@ -8,9 +8,9 @@ import ssl
 class ResumingContext(ssl.SSLContext):
     """Client TLS context that resumes the most recent TLS session for each server name.
 
-    asyncio gives no access to TLS sessions. It creates every TLS object with :meth:`wrap_bio`, so this class overrides
-    that method. If the server has discarded a session, the client performs a full handshake. While a handshake is in
-    progress, new connections resume the session before that handshake.
+    asyncio gives no access to TLS sessions, but creates every TLS object with :meth:`wrap_bio`. This class therefore
+    overrides :meth:`wrap_bio`. If the server has discarded a session, the client performs a full handshake. While a
+    handshake is in progress, new connections resume an earlier session.
     """
 
     _objects: dict[str, ssl.SSLObject]

@@ -50,7 +50,7 @@ class Dialect(Protocol):
         """Return an error response; an empty ``code`` selects the dialect's usual code for the status."""
 
     def read(self, request: Request, target: Target, stored: StoredObject, number: int) -> Answer:
-        """Answer a request for an existing object: with the object, a range, or the status of an unmet condition."""
+        """Answer a request for an existing object with the object, a range, or the status of an unmet condition."""
 
     def other(self, request: Request, target: Target, objects: Objects, number: int) -> Answer:
         """Answer a listing, a bucket request, or a request for a missing object."""

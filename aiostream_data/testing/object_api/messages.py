@@ -35,7 +35,7 @@ class Request:
 
     @property
     def body_nbytes(self) -> int:
-        """Number of body bytes, which follow the head."""
+        """Number of body bytes that follow the request head."""
         told = self.headers.get("content-length", "0")
         return int(told) if told.isdecimal() else 0
 

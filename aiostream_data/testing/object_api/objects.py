@@ -32,7 +32,7 @@ class StoredObject:
         offset: Offset of this object version in its file.
         nbytes: Size in bytes.
         etag: ETag of this object version, including the quotes.
-        generation: Version number, which increases over all objects.
+        generation: Version number; each new version of any object gets a higher number.
         md5, crc32, crc32c: Checksums of the content, or None if they were not computed.
         modified_s: Time of the last modification in seconds since the Unix epoch.
     """
@@ -63,7 +63,7 @@ class Slice:
 
 
 class Objects:
-    """All objects of a test server. Thread-safe. :meth:`close` releases the server's unnamed file."""
+    """All objects of a test server. This class is thread-safe. :meth:`close` releases the server's unnamed file."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open for the life of this object

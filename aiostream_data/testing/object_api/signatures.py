@@ -87,7 +87,7 @@ def signed_headers(
 
 
 def _signature_parts(request: Request) -> tuple[str, str, str, str, float | None, str, str] | None:
-    """Return credential, signed headers, signature, time, lifetime, session token and payload hash of a request."""
+    """Return the credential, signed headers, signature, time, lifetime, session token and payload hash of a request."""
     params = request.params
     if "X-Amz-Signature" in params:
         life = params.get("X-Amz-Expires", "")
