@@ -1,8 +1,8 @@
 """Delay KeyboardInterrupt (Ctrl-C) in code that must not be interrupted.
 
 Python can raise KeyboardInterrupt between any two lines of the main thread. If the main thread runs an event loop, an
-interrupt can leave a task waiting forever, or a file open. After an interrupt in the code that transfers device slots,
-it is unknown which slots the device still reads. Event loops in other threads never receive a KeyboardInterrupt.
+interrupt can leave a task waiting forever, or a file open. After an interrupted transfer of device slots, the loader
+could not determine which slots the device still reads. Event loops in other threads never receive a KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def interrupts_after(
     """Delay a KeyboardInterrupt (Ctrl-C) until the end of the ``with`` block in which it occurs.
 
     A KeyboardInterrupt is raised immediately inside user functions, and when the user presses Ctrl-C a second time.
-    A nested ``with`` block delays the interrupt even if a user function runs the block. A custom SIGINT handler, e.g.
-    the handler of a debugger, is not replaced. :func:`interrupts_after` also works as a decorator.
+    A nested ``with`` block also delays interrupts inside user functions. A custom SIGINT handler, e.g. the handler of a
+    debugger, is not replaced. :func:`interrupts_after` also works as a decorator.
 
     Args:
         stop: Function that the signal handler calls, to make the block end soon. Nested ``with`` blocks ignore the

@@ -23,7 +23,7 @@ _NO_FSYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, err
 
 _LOCAL_PREFIXES: Final = ("file://", "local://")
 _STORES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}
-"""Name of the store whose options are validated, by URL scheme."""
+"""Store type for each URL scheme, used to validate the storage options."""
 
 
 class OutputTarget(Protocol):
@@ -34,7 +34,7 @@ class OutputTarget(Protocol):
     def commit(self) -> None: ...
 
     def discard(self) -> None:
-        """Remove the unfinished file. Repeated calls have no effect, nor does a call after a commit."""
+        """Remove the unfinished file. Calling :meth:`discard` again, or after a commit, has no effect."""
 
 
 def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
@@ -45,7 +45,7 @@ def open_target(url: str, storage_options: Mapping[str, Any]) -> OutputTarget:
         storage_options: Options for fsspec.
 
     Raises:
-        PlanError: An option has the name that another library uses for this option.
+        PlanError: An option uses another library's name for this option.
         MissingExtraError: This URL requires the package fsspec, which is not installed.
         OSError: The file cannot be created.
     """
@@ -150,7 +150,7 @@ class _FsspecTarget:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise an error if the path is a directory, device or pipe, because the final rename would fail or replace it."""
+    """Raise an error if the path is a directory, device or pipe, which the final rename cannot or must not replace."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -172,7 +172,7 @@ def _sync(file: FileIO) -> None:
 
 @contextmanager
 def _library_errors(url: str, storage_options: Mapping[str, Any]) -> Iterator[None]:
-    """Convert any exception of fsspec to a WriteError whose text contains no secrets of the URL and options."""
+    """Convert any fsspec exception to a WriteError that contains no secrets from the URL or the options."""
     with hiding(storage_options, url):
         try:
             yield

@@ -1,8 +1,8 @@
 """Compute CRC-32C checksums of many, possibly overlapping ranges of a buffer in one pass.
 
-The checksum of a range is computed from the checksums of the two prefixes that end at its bounds: ``crc(B) = crc(AB) ^
-shifted(crc(A), len(B))``. Appending zero bytes changes a checksum by a linear map over GF(2), so appending a power of
-two of them needs four table lookups. The algorithm reads each byte of the buffer only once.
+The checksum of a range B that follows a prefix A of the buffer is ``crc(B) = crc(AB) ^ shifted(crc(A), len(B))``.
+Appending zero bytes changes a checksum by a linear map over GF(2). For ``2**k`` zero bytes, the map needs four table
+lookups. The algorithm reads each byte of the buffer only once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def crc32c_ranges(values: Bytes, starts: Numbers, stops: Numbers) -> Checksums:
 
 
 def _shifted(checksums: Checksums, nbytes: Numbers) -> Checksums:
-    """Return, for each checksum, the checksum after ``nbytes[i]`` zero bytes are appended to its input."""
+    """Return each checksum as it would be after ``nbytes[i]`` zero bytes are appended to the data."""
     found = checksums.copy()
     for bit in range(int(nbytes.max()).bit_length()):
         rows = np.flatnonzero(nbytes >> bit & 1)
@@ -68,7 +68,7 @@ def _shifted(checksums: Checksums, nbytes: Numbers) -> Checksums:
 
 
 def _applied(table: Checksums, values: Checksums) -> Checksums:
-    """Apply a linear map of 32-bit numbers, given as one table of 256 entries for each byte."""
+    """Apply a linear map to 32-bit numbers. The map is given as one table of 256 entries for each byte."""
     parts = values.astype("<u4").view(np.uint8).reshape(-1, 4)
     found: Checksums = table[0][parts[:, 0]]
     for byte in range(1, 4):
@@ -78,7 +78,7 @@ def _applied(table: Checksums, values: Checksums) -> Checksums:
 
 @cache
 def _shift_table(bit: int) -> Checksums:
-    """Return the table that maps a checksum to the checksum with ``2**bit`` zero bytes appended."""
+    """Return the tables of the linear map that updates a checksum for ``2**bit`` appended zero bytes."""
     if bit:
         half = _shift_table(bit - 1)
         return _applied(half, half.reshape(-1)).reshape(4, 256)
@@ -91,7 +91,7 @@ def _shift_table(bit: int) -> Checksums:
 
 @cache
 def _word_tables() -> tuple[np.uint32, Checksums]:
-    """Return the checksum of 8 zero bytes, and the XOR difference that each value of each byte causes."""
+    """Return the checksum of 8 zero bytes, and a table of checksum changes (XOR) for each value of each byte."""
     zero = _native.crc32c(bytes(8))
     table = [
         [_native.crc32c(bytes(byte) + bytes([value]) + bytes(7 - byte)) ^ zero for value in range(256)]

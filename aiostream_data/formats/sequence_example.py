@@ -29,7 +29,7 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 class RaggedSteps(NamedTuple):
-    """Values of a sequence feature whose number of values differs between steps.
+    """Values of a sequence feature with a varying number of values per step.
 
     Attributes:
         values: Values of all steps, concatenated.
@@ -55,11 +55,11 @@ class SequenceExampleParser:
 
         Args:
             context: Descriptions of the context features by name; may be empty.
-            sequences: Descriptions of one step of each feature list by name. Features of type
-                FixedLen (without a default) and FixedLenSequence produce an array of shape (steps, \\*shape). Features
-                of type VarLen and Ragged produce :class:`RaggedSteps`. A missing feature list is an error for FixedLen,
-                and for FixedLenSequence without ``allow_missing``. For features of other types, a missing feature list
-                has zero steps.
+            sequences: For each feature list name, the description of one step. Features of type FixedLen (without a
+                default) and FixedLenSequence produce an array of shape (steps, \\*shape). Features of type VarLen and
+                Ragged produce :class:`RaggedSteps`. A missing feature list is an error for FixedLen, and for
+                FixedLenSequence without ``allow_missing``. For features of other types, a missing feature list has zero
+                steps.
 
         Raises:
             PlanError: The mappings ``context`` and ``sequences`` are both empty, or a description is invalid.
@@ -115,7 +115,7 @@ def parse_sequence_example(
     Args:
         serialized: The serialized record.
         context: Descriptions of the context features by name; may be empty.
-        sequences: Descriptions of one step of each feature list by name; may be empty if ``context`` is not.
+        sequences: For each feature list name, the description of one step; may be empty if ``context`` is not empty.
 
     Returns:
         The element ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``. Sequences of VarLen and

@@ -18,13 +18,13 @@ from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, Reco
 from aiostream_data.rows.records import VarColumn
 
 REPORTED_AT_ONCE: Final = 1024
-"""Number of losses after which the framer yields an empty column, so that its caller can stop reading."""
+"""Number of losses after which the framer yields an empty column. The empty column lets the caller stop reading."""
 
 NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class SkippingFramer:
-    """Framer that reports damaged bytes and continues after the damaged bytes. See :class:`~.base.Framer`.
+    """Framer that reports damaged bytes and continues with the next valid record. See :class:`~.base.Framer`.
 
     Args:
         description: Format of the records.
@@ -58,7 +58,8 @@ class SkippingFramer:
         return self._framer.offset if self._held is None else self._offset
 
     def offset_of(self, start: int) -> int | None:
-        """Return the byte offset of a record in the stream. See :meth:`.CuttingFramer.offset_of`."""
+        """Return the byte offset in the stream for a record of the last yielded column. See
+        :meth:`.CuttingFramer.offset_of`."""
         if self._is_recovered:
             return None if self._shift is None else self._shift + start
         return self._framer.offset_of(start)
@@ -75,7 +76,7 @@ class SkippingFramer:
 
     @property
     def record_nbytes(self) -> int:
-        """Number of bytes that must be collected before the next record can be returned."""
+        """Number of bytes that must be received before the next record can be returned."""
         return self._framer.record_nbytes if self._held is None else max(self._held.nbytes, self._recovery.wanted)
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
@@ -109,7 +110,7 @@ class SkippingFramer:
         yield from self._framer.finish()
 
     def abandon(self) -> Iterator[VarColumn]:
-        """Yield the records found so far after the damage, when the rest of the stream cannot be read.
+        """If the rest of the stream cannot be read, yield the records found so far after the damage.
 
         After this call, ``offset`` is the beginning of the lost bytes.
         """
@@ -183,8 +184,8 @@ class SkippingFramer:
             rest: Received bytes of the stream from ``_offset`` onward.
             end: Index in ``rest`` at which the stream ends, or None if unknown.
             most_rows: Maximum number of rows per column.
-            lost: List to which the offset of a loss that extends to the end of the stream is appended. If ``lost`` is
-                None, ``report`` is called with such a loss.
+            lost: List that receives the offset of a loss that extends to the end of the stream. If ``lost`` is None,
+                the framer passes this loss to ``report`` instead.
         """
         reported = 0
         for part in self._recovery.cut(rest, 0, len(rest), self._offset, end):

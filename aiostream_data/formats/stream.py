@@ -30,8 +30,8 @@ BLOCK_NBYTES = 1 << 20
 """Default maximum size of a decompressed block, in bytes."""
 
 HEADROOM_NBYTES = 64 << 10
-"""Default size in bytes of the free space before each decompressed block. If a record spans two blocks, the framer uses
-this space to join its two parts."""
+"""Default size in bytes of the free space before each decompressed block. If a record spans two blocks, the framer
+joins its parts in the free space before the second block."""
 
 
 def _fresh(nbytes: int) -> NDArray[np.uint8]:
@@ -65,7 +65,7 @@ class Recognises(Protocol):
 
 @runtime_checkable
 class Refuses(Protocol):
-    """A file format that rejects files of other formats instead of parsing them to meaningless records."""
+    """A file format that rejects files of other formats instead of parsing them into meaningless records."""
 
     def refuses(self, kind: FileKind) -> bool: ...
 
@@ -125,8 +125,8 @@ class RecordStream:
         format: Format of the records.
         url: URL of the object, for error messages.
         compression: ``"auto"``, ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
-        offset: Byte offset in an uncompressed object at which a record starts. The first bytes passed to :meth:`feed`
-            must be the bytes at this offset.
+        offset: Byte offset in an uncompressed object at which a record starts. The first byte passed to :meth:`feed`
+            must be the byte at ``offset``.
         step: Limits for the output of one iterator step.
 
     Attributes:
@@ -205,7 +205,8 @@ class RecordStream:
     def window_nbytes(self) -> int:
         """Memory in bytes that the decompressor uses or will allocate next, including its history window.
 
-        Before this memory increases, the iterators yield an empty column, so that the caller can reserve memory.
+        Before the decompressor's memory grows, the iterators yield an empty column, so that the caller can reserve
+        memory.
         """
         return 0 if self._decompressor is None else self._decompressor.held_nbytes
 
@@ -262,7 +263,7 @@ class RecordStream:
 
         Raises:
             CorruptRecordError: The bytes are damaged. All records before the damage were yielded before the error was
-                raised. The offset in the error counts decompressed bytes.
+                raised. The error's offset refers to the decompressed data.
         """
         if self._probe is not None:
             if self._probe.nbytes + len(block) - headroom < PROBE_NBYTES:
@@ -313,7 +314,7 @@ class RecordStream:
             raise damage_at(self._next_offset, error) from error.__cause__
 
     def _look_at(self, block: NDArray[np.uint8], headroom: int) -> None:
-        """Check the first bytes of the stream. Only the first call has an effect.
+        """Check the first bytes of the stream, on the first call only.
 
         Raises:
             CorruptRecordError: The first bytes belong to a file type that the format rejects.
@@ -341,7 +342,7 @@ class RecordStream:
     def _raise_earlier_damage(self) -> None:
         """Raise the error that the framer deferred, if any.
 
-        In the stream, the framer's error comes before the decompressor's error.
+        In the stream, the damage that the framer found precedes the damage that the decompressor found.
         """
         for _ in self._framer.feed(np.empty(0, np.uint8), 0):
             pass
@@ -357,7 +358,7 @@ class RecordStream:
             raise CorruptRecordError(self._url, error.offset, f"{error.reason}; {hint}") from None
 
     def _hint(self) -> str:
-        """Return a hint for an error message if a wrong compression or a wrong reader may cause the damage, else ""."""
+        """Return a hint if a wrong compression or a wrong reader may have caused the damage, else ""."""
         if self._evidence is not None:
             held = f"the object has {len(self._first_bytes)} bytes, and {self._evidence.reason}"
             return f"{held}; write it again, remove it, or pass compression='' if the source is not compressed"
@@ -386,7 +387,7 @@ class RecordStream:
         return _recognised(self._format, self._first_bytes)
 
     def _gathered(self, pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
-        """Join pieces into blocks of at most ``step.nbytes``, or of one larger piece.
+        """Join pieces into blocks of at most ``step.nbytes``. A single larger piece forms its own block.
 
         Each joined block begins with free space for the framer.
 

@@ -69,7 +69,7 @@ class TextFormat:
         return LineRecovery(LineRules(self.encoding, self.max_line_nbytes))
 
     def refuses(self, kind: FileKind) -> bool:
-        """Return True for every recognized file type, because no recognized type is text.
+        """Return True for every recognized file type, because none of these types is text.
 
         With ``encoding=None``, some recognized file types are accepted as raw bytes.
         """
@@ -87,7 +87,8 @@ class TextFormat:
 
 
 def first_line(start: bytes) -> str:
-    """Return an error clause with the shortened first non-blank line, without secrets; "" for blank text."""
+    """Return a clause that quotes the first non-blank line in an error, shortened and without secrets; "" for blank
+    text."""
     line = shorten(start.decode("utf-8-sig", "ignore").lstrip().partition("\n")[0])
     line = line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
     return f", {shown(line)}" if line else ""

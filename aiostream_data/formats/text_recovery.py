@@ -12,7 +12,7 @@ from aiostream_data.formats.lines import Indices, LineRules, first_newline
 from aiostream_data.rows.records import VarColumn
 
 WINDOW_NBYTES: Final = 64 << 10
-"""Number of bytes of text to check at once, unless a single line is longer. If all lines are empty, the line index uses
+"""Number of bytes of text checked per step, unless a single line is longer. If all lines are empty, the line index uses
 16 times as much memory as the text."""
 
 
@@ -54,7 +54,10 @@ class LineRecovery:
         self.consumed = at
 
     def _lines(self, values: Bytes, start: int, stop: int) -> tuple[Indices, Indices, int]:
-        """Return starts and lengths of complete lines, and the index after them (``start`` without complete lines)."""
+        """Return the starts and lengths of complete lines, and the index after the last one.
+
+        If no line is complete, the index is ``start``.
+        """
         window = min(stop, start + WINDOW_NBYTES)
         found = _native.find_lines(values, start, window)
         if found[2] > start:

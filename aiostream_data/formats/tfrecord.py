@@ -22,11 +22,12 @@ FRAMING_NBYTES = HEADER.size + FOOTER.size
 MAX_RECORD_NBYTES_LIMIT = 1 << 62
 
 _WINDOW_NBYTES_PER_ROW = 4 * FRAMING_NBYTES
-"""Number of bytes of a parsing window, per requested row. If all records are empty, a window contains four times the
-requested rows."""
+"""Size of a parsing window in bytes per requested row. If all records are empty, a window contains four times as many
+records as requested."""
 
 _WIDE_NBYTES_PER_ROW = 16 * FRAMING_NBYTES
-"""Size of a parsing window in bytes per row, for the default row limit. A typical block then fits into one window."""
+"""Size of a parsing window in bytes per row, if the caller uses the default row limit. With this size, a typical block
+fits into one window."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,16 +2,15 @@
 
 A *header* is a position where a length field matches its checksum. A record is *sound* if its payload matches its
 checksum. A record is *framed* if its payload is damaged, but another header or the end of the stream directly follows
-it. After other kinds of damage, reading resumes at the next sound or framed record. The number of lost bytes therefore
+it. After any other damage, reading resumes at the next sound or framed record. The number of lost bytes therefore
 depends only on the stream's content, not on block sizes.
 
-The parser finds all headers of a window at once. One pass computes the checksums of all payloads, which may overlap. If
-a window is too short for a decision, the next window is at least twice as large as the unprocessed bytes. The framer
-resumes only after at least half of the window was processed. Each byte of the stream is therefore read only a small
-number of times.
+The parser finds all headers of a window in one step. One pass computes the checksums of all payloads, which may
+overlap. If the parser needs more bytes to check a record, the next window is at least twice as large as the unprocessed
+bytes. The framer resumes only after the parser has processed at least half of the window. Each byte of the stream is
+therefore read only a small number of times.
 
-If the next record in sequence extends beyond the end of the stream, the framer reports this record when the stream
-ends.
+If the next record extends beyond the end of the stream, the framer reports this record when the stream ends.
 """
 
 from __future__ import annotations
@@ -153,7 +152,8 @@ class TFRecordRecovery:
         return False
 
     def _walk(self, values: Bytes, window: int, base: int, end: int | None) -> _FoundRecord:
-        """Collect records and losses from ``_at`` up to the first position that needs more bytes for a decision."""
+        """Collect records and losses from ``_at`` up to the first position that cannot be checked without more
+        bytes."""
         places, ends, verdicts = self._headers(values, self._at, window, end)
         found = _FoundRecord([], [], [])
         row = 0
@@ -260,7 +260,7 @@ def _is_sound(values: Bytes, places: Numbers, ends: Numbers) -> NDArray[np.bool_
 
 
 def _is_cut(at: int, stop: int, end: int | None) -> bool:
-    """Return True if the header at index ``at`` is incomplete because more bytes of the stream must arrive."""
+    """Return True if the header at index ``at`` is incomplete, and the stream may still deliver the missing bytes."""
     return at + HEADER_NBYTES > stop and (end is None or at + HEADER_NBYTES <= end)
 
 

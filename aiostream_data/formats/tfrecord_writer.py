@@ -36,7 +36,7 @@ def frame(record: bytes | bytearray | memoryview) -> bytes:
 class _Phase(Enum):
     OPEN = auto()
     BROKEN = auto()
-    """State of the writer after a failed or interrupted call, and while a call is in progress."""
+    """State of the writer during a call, and after a call failed or was interrupted."""
     CLOSED = auto()
     DISCARDED = auto()
 
@@ -49,7 +49,7 @@ class TFRecordWriter:
     defer an upload may therefore show an incomplete file.
 
     If any call raises an error, the writer discards the file and rejects further records. After the error,
-    :meth:`close` raises :class:`WriterFailedError` from the first error.
+    :meth:`close` raises :class:`WriterFailedError` with the first error as its cause.
 
     Args:
         path_or_url: Local path, ``file://`` URL, or any URL that fsspec can write.
@@ -57,7 +57,7 @@ class TFRecordWriter:
         storage_options: Options for fsspec.
 
     Raises:
-        PlanError: The compression is unknown, or an option has the name that another library uses.
+        PlanError: The compression is unknown, or an option uses another library's name.
         MissingExtraError: fsspec or the compression's package is not installed.
         OSError: The file cannot be created.
     """
@@ -96,7 +96,7 @@ class TFRecordWriter:
         self._phase = _Phase.OPEN
 
     def close(self) -> None:
-        """Finish the file and store the file under its final name.
+        """Finish the file and store it under its final name.
 
         Do nothing if the writer is already closed or the file was discarded.
 

@@ -26,8 +26,8 @@ def copier(backend: DeviceBackend) -> Copier:
     """Return the JAX adapter for the device of a backend.
 
     Raises:
-        DeviceUnavailableError: The installed JAX does not support the GPU. Without this error, JAX would silently
-            compute on the CPU.
+        DeviceUnavailableError: The installed JAX does not support the GPU. JAX itself would silently compute on the CPU
+            instead.
     """
     if not backend.device.startswith("cuda"):
         return HostCopies()

@@ -1,4 +1,4 @@
-"""Worst-case memory of two items that may exceed the memory limit: one very large record, and one zstd window.
+"""Worst-case memory of two items that can exceed the memory limit: a very large record and a zstd window.
 
 Each file format declares a maximum record size, and zstd declares a maximum window size. The declared maxima are far
 larger than the records and windows of typical files. The loader therefore reports these two items separately from other
@@ -25,11 +25,13 @@ LARGE_SHARE: Final = 32
 """A row, range or batch larger than 1/32 of the memory limit may exceed the limit."""
 
 COPIES_AS_READ: Final = 2
-"""Maximum number of copies of a record in a plan without user functions: raw bytes, and a str or a joined buffer."""
+"""Maximum number of copies of a record in a plan without user functions. One copy is raw bytes, the other is a str or a
+joined buffer."""
 
 
 def alone_parts(plan: Node, memory_limit: int) -> Iterator[LoaderPart]:
-    """Yield the memory over the limit, in bytes, that one large record and one zstd window of each source may use."""
+    """Yield the memory in bytes that a large record and a zstd window of each source may use beyond the memory
+    limit."""
     for source in dict.fromkeys(node for node in walk(plan) if isinstance(node, ReadFiles)):
         hosts = sum(place.workers for place in places_of(plan) if any(lower is source for lower in walk(place)))
         limit = process_nbytes(plan, memory_limit) if hosts else memory_limit

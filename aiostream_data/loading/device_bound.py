@@ -38,8 +38,8 @@ class DeviceBound:
         slot_nbytes: Size of one slot in bytes, or None if the plan does not determine the size.
         taken_nbytes: Device memory in bytes of each batch that the consumer keeps outside the slots; 0 unless
             ``handoff="copy"``. If the plan does not determine the size, ``taken_nbytes`` is None.
-        shared_nbytes: Size in bytes of the shared memory that subprocesses write. The shared memory may be page-locked,
-            so that the device can copy directly from this memory.
+        shared_nbytes: Size in bytes of the shared memory that subprocesses write to. The shared memory may be
+            page-locked, so that the device can copy directly from this memory.
         pageable: True if host slots may use pageable memory when the system refuses to page-lock memory.
     """
 

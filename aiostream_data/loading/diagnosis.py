@@ -24,8 +24,8 @@ IDLE_CORES: Final = 0.75
 """If less than ``IDLE_CORES`` of all cores are in use, the machine has idle cores for more parallel work."""
 
 BLOCKS_LOOP: Final = 0.3
-"""If coroutine steps use more than ``BLOCKS_LOOP`` of the time, slow steps block the event loop, rather than many
-steps."""
+"""If coroutine steps use more than ``BLOCKS_LOOP`` of the time, the diagnosis reports that steps are slow, not that
+there are many steps."""
 
 
 def diagnosed(opening: Opening, plan: Node, window: MeasuredWindow | None) -> Limit:
@@ -100,9 +100,9 @@ def _dropped_behind(place: str, window: MeasuredWindow) -> float:
 
 
 def _node_at(plan: Node, place: str) -> tuple[Node | None, Interleave | None]:
-    """Return the node at a plan position.
+    """Return the node at a plan position and None, as a pair.
 
-    Also return the interleave operator whose function created the node's dataset, if any.
+    For a node of a dataset that a function created, return None and the interleave operator that called the function.
     """
     number, _, below = place.partition("/")
     node = next(node for node, its in numbers_of(plan).items() if its == int(number))

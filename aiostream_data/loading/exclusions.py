@@ -1,4 +1,4 @@
-"""Elements to skip and rows to block. The user requests these exclusions in addition to the plan."""
+"""Elements to skip and rows to block. Users request exclusions separately from the plan."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Exclusions:
         return Exclusions(_joined([*self.skip, *other.skip]), self.blocked | other.blocked)
 
     def kept(self, first: int, count: int) -> list[Span]:
-        """Return the unskipped ranges among the ``count`` elements from number ``first`` on.
+        """Return the ranges that are not skipped among ``count`` elements, starting with element number ``first``.
 
         The returned ranges are relative to element ``first``.
         """

@@ -17,10 +17,10 @@ from aiostream_data.state_fields import Part
 
 
 def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
-    """Return the row that has this origin, in its form before batching.
+    """Return the row that has this origin, as the row was before batching.
 
     Raises:
-        BaseException: Reading the row or a user function failed.
+        BaseException: The row could not be read, or a user function failed.
     """
     node = node_of_rows(plan, int(origin.row.get("batches", 0)))
     row = dict(origin.row)
@@ -49,7 +49,7 @@ def fetch_row(plan: Node, origin: Origin, memory_limit: int) -> Any:
 
 
 def _check_object(engine: Engine, parcel: Parcel, origin: Origin) -> None:
-    """Raise if the row comes from another object than its origin names, which means that the shard list has changed."""
+    """Raise an error if the row's object differs from the object in its origin, because the shard list has changed."""
     made_of = parcel.ids[0] if isinstance(parcel.ids, list) else None
     found = engine.state.origins_of(parcel.own_ids.row(0), made_of)[0].url
     if found != origin.url:

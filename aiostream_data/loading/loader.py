@@ -194,7 +194,7 @@ class Loader(Generic[T]):
     def _accept(self, item: Parcel | Ending) -> bool:
         """Accept a parcel (a group of elements) from the engine.
 
-        Return False at the end of the stream; raise the stream's error.
+        Return False at the end of the stream. If the stream failed, raise its error.
         """
         if isinstance(item, Ending):
             if self._closed:  # closed by another thread or task: a truncated stream must not look complete
@@ -358,17 +358,18 @@ class Loader(Generic[T]):
         self._give_up_left()
 
     def set_weights(self, weights: Weights, *, from_row: int | None = None) -> int:
-        """Change the weights of a mixture from one row onward. Return the number of that row. Thread-safe.
+        """Change the weights of a mixture from one row onward. Return the number of the first row with the new weights.
+        Thread-safe.
 
-        The new weights apply from that row onward, including all later epochs. The saved state from :meth:`state_dict`
-        includes the change of weights.
+        The new weights remain in effect in all later epochs. The saved state from :meth:`state_dict` includes the
+        change of weights.
 
         Args:
             weights: One weight per dataset of the mixture. If the plan has several mixtures, pass a dict by dataset
                 name.
-            from_row: First row of the mixture (not of a batch) with the new weights. The loader must not have chosen
-                the dataset of this row yet. The default is the first row whose dataset is not chosen yet, or 0 before
-                the start.
+            from_row: First row of the mixture (not of a batch) with the new weights. The loader must not have chosen a
+                dataset for ``from_row`` yet. The default is the first row without a chosen dataset, or 0 if the loader
+                has not started.
 
         Raises:
             PlanError: The weights match no mixture of the plan, or the dataset of ``from_row`` is already chosen.

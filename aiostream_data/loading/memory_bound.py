@@ -2,9 +2,10 @@
 
 Every row counts against the memory limit. The bound for rows is therefore the limit, or less if the plan shows that all
 rows together need less memory. The bound also includes fixed costs: one interpreter per process, idle blocks kept for
-reuse, and the engine itself. Freed memory that the C library keeps is added as a fixed share. The share of freed memory
-is a measured value, not a proven maximum. The module :mod:`aiostream_data._engine.memory.trimming` returns any excess
-during a run. The bound cannot include memory that user functions keep, and lists this memory as not counted.
+reuse, and the engine itself. The bound adds a fixed fraction for freed memory that the C library does not return to the
+system. The fraction for freed memory is a measured value, not a proven maximum. During a run, the module
+:mod:`aiostream_data._engine.memory.trimming` returns excess freed memory to the system. The bound cannot include memory
+that user functions keep, and lists this memory as not counted.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ INTERPRETER_NBYTES: Final = 16 << 20
 """Assumed memory in bytes of an additional interpreter in the same process."""
 
 BESIDE_BUFFERS: Final = 4
-"""If a buffer fills the whole memory limit, data outside this buffer may use up to 1/4 of the limit in addition."""
+"""If one buffer fills the memory limit, data outside the buffer may exceed the limit by up to 1/4 of the limit."""
 
 PLACES: Final = 6
 """Number of delivery steps. Each delivery step may hold one element, in addition to the elements in the queue for the
@@ -211,7 +212,7 @@ def _kind_of(node: op.Call) -> str | None:
 
 
 def _workers_of(node: op.Call, plan: Node) -> tuple[str, int]:
-    """Return the executor type of a node's function, and the total number of its workers over all processes."""
+    """Return the executor type of a node's function, and the total number of its workers across all processes."""
     hosts = sum(place.workers for place in places_of(plan) if any(lower is node for lower in walk(place)))
     concurrency = node.concurrency if isinstance(node.concurrency, int) and node.executor != "auto" else cpu_count()
     return _kind_of(node) or "", concurrency * max(1, hosts)

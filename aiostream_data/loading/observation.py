@@ -22,7 +22,7 @@ class Observation:
     """Measurement of one engine: snapshots of its counters at the first element and at the end.
 
     Args:
-        engine: Engine to measure. Reading its counters does not block.
+        engine: Engine to measure. Reading the engine's counters does not block.
         consumer: Counters of the consumer's wait times and received elements.
     """
 
@@ -40,7 +40,7 @@ class Observation:
 
     @property
     def start(self) -> Mapping[str, StageCounters]:
-        """Counters by plan position, when the first element arrived; empty before the first element."""
+        """Counters by plan position at the arrival of the first element; empty before the first element."""
         return self._start
 
     def begin(self) -> None:
@@ -51,7 +51,8 @@ class Observation:
         self._begin = replace(mark, stages=own)
 
     def end(self, *, is_busy: bool) -> None:
-        """Record a snapshot of the counters at the end; later events do not count. Further calls have no effect."""
+        """Record a snapshot of the counters at the end of the measurement. Later events are not counted. Calling
+        :meth:`end` again has no effect."""
         if self._begin is not None and self._end is None and not sys.is_finalizing():  # not needed at exit
             self._end = self._now(is_busy)
 
@@ -124,7 +125,7 @@ def _storage_elsewhere(engine: Engine) -> Iterator[dict[str, float]]:
 
 
 def _add_waits(stages: dict[str, StageCounters], run: StageRun, until: float) -> None:
-    """Add unfinished waits of a stage to its counters, because the stage itself counts only finished waits."""
+    """Add a stage's unfinished waits to its counters, because the stage itself counts only finished waits."""
     context = run.stage.context
     nodes = [*getattr(run.stage, "nodes", [run.stage.node]), *(step.node for step in run.outlet.steps)]
     counters = [stages[place] for node in nodes if (place := context.place(node)) in stages]

@@ -31,7 +31,7 @@ SavedStates = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Arguments for opening a dataset. The loader keeps these arguments to restart its engine.
+    """Arguments for opening a dataset. The loader keeps the arguments so that it can restart its engine.
 
     Attributes:
         plan: The plan as the user built it, without rewrites.
@@ -45,7 +45,8 @@ class Opening:
         steering: Skipped elements and blocked rows.
         only: Range of element numbers to emit, from the first number up to the second (exclusive); None emits all
             elements.
-        weights: Changes of mixture weights by row. The given changes override the weight changes in ``saved``.
+        weights: Changes of mixture weights, each with its first row. The given changes override the weight changes in
+            ``saved``.
         on_error: Error policy for stages that have no ``on_error`` argument of their own.
         broadcast: Function by which rank 0 sends the file list to other ranks; None if each rank lists the files.
         prices: Prices of requests and bytes; None if costs are not computed.
@@ -115,7 +116,7 @@ class Opening:
             )
 
     def again(self, saved: Saved, **changes: Any) -> Opening:
-        """Return the arguments to reopen the dataset at another saved state."""
+        """Return arguments that reopen the dataset at a different saved state."""
         # Reopening happens on this rank alone, so no other rank would take part in a broadcast.
         return replace(self, saved=saved, seed=None, weights=None, broadcast=None, **changes)
 
@@ -153,7 +154,7 @@ def _resuming(options: EngineOptions, saved: Saved) -> EngineOptions:
 
 
 def workers_of(plan: Node, worker: tuple[int, int] | None, rank: int | None, world_size: int | None) -> LoaderWorkers:
-    """Return the DataLoader worker that opens a plan; see :func:`choose_workers`."""
+    """Return the DataLoader worker of the process that opens a plan; see :func:`choose_workers`."""
     shards = [(node.num_shards, node.index) for node in walk(plan) if isinstance(node, op.Shard)]
     return choose_workers(worker, rank, world_size, shards)
 

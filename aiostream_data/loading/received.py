@@ -31,8 +31,8 @@ be None."""
 class Received:
     """Counter of the elements received from one engine. Only one consumer may use the counter at a time.
 
-    Methods take the consumer's iterator ``left``. The remaining length of the iterator gives the position within the
-    current group of elements.
+    The argument ``left`` of several methods is the consumer's iterator. The remaining length of ``left`` determines the
+    consumer's position within the current group of elements.
     """
 
     def __init__(self, opening: Opening, engine: Engine) -> None:
@@ -80,7 +80,7 @@ class Received:
     def let_go(self) -> tuple[int, int]:
         """Drop the parcel (group of elements) after the consumer received all of it.
 
-        Return its emitted element count and its bytes.
+        Return the number of emitted elements of the parcel, and the size of the parcel in bytes.
         """
         parcel = self._parcel
         if parcel is None:
@@ -155,7 +155,7 @@ class Received:
         return self._engine.state.origins_of(own, entry)
 
     def settle(self, left: Iterator[Any]) -> None:
-        """Report to the engine how many elements the consumer finally received."""
+        """Report the final number of received elements to the engine."""
         self._engine.settle(self._place(left))
 
     def freeze(self, left: Iterator[Any]) -> int:
@@ -177,7 +177,7 @@ class Received:
         self._parcel, self._elements, self._numbers, self._counted = None, (), (), 0
 
     def _count(self, given: int) -> None:
-        """Add the rows of the first ``given`` elements of the parcel to the stream hash. Count each row only once."""
+        """Add the rows of the parcel's first ``given`` elements to the stream hash, each row only once."""
         parcel, numbers = self._parcel, self._numbers[self._counted : given]
         if parcel is None or not numbers:
             return
@@ -210,7 +210,8 @@ class Received:
 
 
 def _worker(workers: LoaderWorkers) -> dict[str, Any]:
-    """Return the DataLoader worker's entry for a state; empty if the rank has a single process."""
+    """Return the entry of a saved state that identifies the DataLoader worker; empty if the rank has a single
+    process."""
     return {} if workers.count == 1 else {"worker": [workers.number, workers.count]}
 
 

@@ -71,7 +71,7 @@ _UNORDERED = (
 
 
 def _was_unordered(position: Any) -> bool:
-    """Return True if a position contains an unordered stage. The position was not validated before."""
+    """Return True if a position contains an unordered stage. The function accepts positions that were not validated."""
     pending = [position]
     while pending:
         part = pending.pop()

@@ -36,11 +36,11 @@ class SavedStep(Protocol):
 def check_same_step(states: Sequence[SavedStep]) -> None:
     """Check that all states come from the same training step of the same row order.
 
-    Positions are not compared, because ranks may store different positions for the same step. For example, each rank
-    knows other record offsets and has read ahead by another amount.
+    Positions are not compared, because ranks may store different positions for the same step. For example, ranks know
+    different record offsets, and have read ahead by different amounts.
 
     Raises:
-        StateMismatchError: A state is from another training step than the first state.
+        StateMismatchError: A state is from a different training step than the first state.
     """
     first = _step(states[0])
     for number, state in enumerate(states):

@@ -27,7 +27,7 @@ def told_of_start(consumer: ConsumerCounters, wall_s: float, stages: Mapping[str
     Args:
         consumer: Counters of the consumer, with the time to the first element.
         wall_s: Seconds from opening to the last element.
-        stages: Counters by plan position, when the first element arrived.
+        stages: Counters by plan position at the arrival of the first element.
         plan: The rewritten plan that the engine runs.
     """
     start_s = consumer.first_s

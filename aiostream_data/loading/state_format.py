@@ -32,12 +32,12 @@ class Saved:
         position: Position of every operator; see ``_engine/resume/position.py``.
         rows: Ids of the rows that were in buffers of operators.
         weights: Mixture weights changed during the run; see ``_engine/resume/weight_changes.py``.
-        caches: Number of the repetition in which each cache was filled.
+        caches: For each cache, the number of the repetition that filled the cache.
         pipeline: Fingerprint of plan and shard list.
         stream: Hash of the received rows; see ``metrics/stream_hash.py``.
         steering: Skipped elements and blocked rows.
         version: Version of the state format.
-        row_checks: Checksums of ``rows``, computed earlier, or None. They are not saved.
+        row_checks: Precomputed checksums of ``rows``, or None. They are not saved.
         of_ranks: The states of all ranks, if this state was merged from a list of states; not saved.
     """
 
@@ -57,7 +57,7 @@ class Saved:
 
     @property
     def received(self) -> int:
-        """Approximate sum of the received elements and the received rows.
+        """Approximate number of received elements plus received rows.
 
         The sum is too low for ranks that continued the work of other ranks.
         """

@@ -1,4 +1,4 @@
-"""Validate a loader's saved state: types, ranges and consistency. Plan positions are validated elsewhere."""
+"""Validate a loader's saved state: types, ranges and consistency. This module does not validate plan positions."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _check_weights(weights: Part) -> None:
 
 
 def _check_change(change: Part, first: int) -> int:
-    """Check one weight change, which applies from row ``row`` on. Return the first row allowed for the next change."""
+    """Check one change of mixture weights. Return the first row that the next change may use."""
     row, weights, planned = change.items(3, 3)
     number = row.integer(first)
     inputs = len(weights.items(1))
