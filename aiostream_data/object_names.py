@@ -3,8 +3,10 @@
 Saved states, row origins and lists of blocked rows contain names instead of URLs. The name of an object has one of two
 forms:
 
-- the URL without user name, password, fragment and signature parameters, if no remaining part can be secret;
-- otherwise, the URL with secrets replaced, and a hash of the full URL: ``https://host/get?id=***#8f14e45fceea167a``.
+- If no remaining part can be secret, the name is the URL without user name, password, fragment and signature
+  parameters.
+- Otherwise, the name is the URL with secrets replaced, and a hash of the full URL:
+  ``https://host/get?id=***#8f14e45fceea167a``.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _BESIDE_SIGNATURE_WORDS: Final = """
     exp expiry policy saoid scid sdd se si sid sip ske skoid sks skt sktid skv sp spr sr srt ss st suoid sv
 """
 _BESIDE_SIGNATURE: Final = frozenset(_BESIDE_SIGNATURE_WORDS.split())
-"""Names of query parameters that are part of a signature if the URL also has a parameter from :data:`_SIGNING`."""
+"""Names of query parameters that belong to a signature only if the URL also has a parameter from :data:`_SIGNING`."""
 
 _PATH_PARAMETER: Final = re.compile(r";([^/;=]*)[^/;]*")
 _SIGNING_PREFIXES: Final = ("x-amz-", "x-goog-", "x-oss-", "x-cos-", "q-sign-", "q-ak", "q-key-", "q-header-")

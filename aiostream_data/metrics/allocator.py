@@ -1,7 +1,7 @@
 """Memory that the C library's allocator has obtained from the system, and the part that is in use.
 
 Freed memory can stay with the process instead of returning to the system. Each thread can have its own malloc arena,
-which returns only the memory at its end. The memory of a process can therefore grow without a memory leak. This module
+which returns memory only from its end. The memory of a process can therefore grow without a memory leak. This module
 distinguishes fragmentation of freed memory from a memory leak. Only glibc 2.33 or later reports the sizes of its
 arenas.
 """

@@ -3,8 +3,9 @@
 How this works. Stages are connected by bounded queues. Stages after the slowest stage therefore wait for input, and
 stages before it wait for queue space. The search starts at the last stage, and moves from each stage to its input while
 the stage mostly waits for input. If a stage has several inputs, the search follows the input that waits least for queue
-space. The search may end at a source. If this source did not wait for bytes, or all cores are in use, the stage with
-the most CPU time is the limit. The reason is that a reader without a core looks like a slow reader.
+space. The search may end at a source. If the source at the end of the search did not wait for bytes, the stage with the
+most CPU time is the limit. The same stage is the limit if all cores are in use. Without this rule, a reader that waits
+for a core would look like a slow reader.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ IDLE = 0.20
 OFF_CORE = 0.10
 """A compute stage waits for the GIL if it uses a core for less than ``OFF_CORE`` of its work time.
 
-Competing programs alone rarely push a stage below this limit: with two cores and three other programs, a stage still
-has a core for a fifth of its time.
+Other programs alone rarely push a stage below ``OFF_CORE``. With two cores and three other programs, a stage still has
+a core for a fifth of its time.
 """
 
 
@@ -102,7 +103,7 @@ def _limits(place: str, window: MeasuredWindow) -> bool:
 def _user_of_cores(window: MeasuredWindow, source: str) -> str:
     """Return the stage with the most CPU time.
 
-    Return the source unless this time exceeds that of source and event loop together.
+    Return the source instead if that stage uses no more CPU time than the source and its event loop together.
     """
     cores = {place: stage.cpu_s / window.seconds_of(place) for place, stage in window.stages.items()}
     place = max(cores, key=cores.__getitem__)

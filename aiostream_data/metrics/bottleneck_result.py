@@ -35,7 +35,7 @@ class MeasuredChange:
     """A recommended option of a dataset method or of ``open()``.
 
     Attributes:
-        call: Name of the method: ``map``, ``from_tfrecord``, ``open``, ... Add the call ``in_subprocess`` at the end of
+        call: Name of the method: ``map``, ``from_tfrecord``, ``open``, ... Add an ``in_subprocess`` call at the end of
             the chain or before ``to_device``.
         what: User function or files of the call; "" for ``open`` and ``in_subprocess``.
         option: Name of the argument.

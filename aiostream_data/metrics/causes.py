@@ -35,7 +35,8 @@ COMPUTES = 0.3
 """A function with several workers counts as computing if it uses a core for more than ``COMPUTES`` of its time."""
 
 COMPUTES_ALONE = 0.2
-"""Threshold like ``COMPUTES`` for a function with one worker, which only other programs can keep from a core."""
+"""A function with one worker counts as computing if it uses a core for more than ``COMPUTES_ALONE`` of its time. Only
+other programs can keep its single worker from a core."""
 
 HARDLY = 0.05
 """A function counts as waiting if it uses or waits for a core for less than ``HARDLY`` of its time."""
@@ -44,15 +45,16 @@ USED = 0.5
 """A function counts as computing if it uses more than ``USED`` of all cores, regardless of its number of threads."""
 
 USED_BESIDE_OTHERS = 0.15
-"""Threshold like ``USED`` while other programs compete for the cores."""
+"""While other programs compete for the cores, ``USED_BESIDE_OTHERS`` replaces the threshold ``USED``."""
 
 USED_BETWEEN_OTHERS = 0.03
 PREEMPTED_PER_S = 15
 PREEMPTED_PER_CPU_S = 4000
-"""Threshold like ``USED`` for threads that the system often preempts. Preemptions must exceed ``PREEMPTED_PER_S`` per
-second off a core, and stay below ``PREEMPTED_PER_CPU_S`` per CPU second.
+"""``USED_BETWEEN_OTHERS`` replaces the threshold ``USED`` for threads that the system often preempts. Preemptions are
+frequent if they exceed ``PREEMPTED_PER_S`` per second off a core, but stay below ``PREEMPTED_PER_CPU_S`` per CPU
+second.
 
-Waiting threads have far more preemptions per CPU second, because each wake-up can cause one."""
+Waiting threads have far more preemptions per CPU second, because each wake-up can cause a preemption."""
 
 ONE_CORE = 1.25
 """If the threads of a function use more than ``ONE_CORE`` cores, the GIL does not limit the function."""
@@ -61,15 +63,15 @@ HOLDING = 0.4
 """The GIL limits a function only if its threads together use at least ``HOLDING`` of a core."""
 
 HOLDING_LESS = 0.05
-"""Minimum like ``HOLDING`` while other programs compete for the cores."""
+"""While other programs compete for the cores, ``HOLDING_LESS`` replaces the threshold ``HOLDING``."""
 
 TAKEN = 0.6
 """The GIL limits a function if more than ``TAKEN`` of the GIL probes find the GIL taken."""
 
 MANY_FOR_A_CORE = 4
 HAS_GIL = 0.8
-"""With more than ``MANY_FOR_A_CORE`` threads per core, threads that the GIL limits mostly wait for the GIL. A thread
-limited by the GIL uses or waits for a core for less than ``HAS_GIL`` of its time."""
+"""If a function runs more than ``MANY_FOR_A_CORE`` threads per core and the GIL limits it, its threads mostly wait for
+the GIL. A thread limited by the GIL uses or waits for a core for less than ``HAS_GIL`` of its time."""
 
 ENOUGH_LOOKS = 6
 """Minimum number of GIL probes for a result."""
@@ -93,7 +95,7 @@ LOOP_IS_BUSY = 0.6
 """The event loop is the limit if its CPU share exceeds ``LOOP_IS_BUSY``."""
 
 LOOP_IS_KEPT_BUSY = 0.3
-"""Threshold like ``LOOP_IS_BUSY`` while other programs compete for the cores."""
+"""While other programs compete for the cores, ``LOOP_IS_KEPT_BUSY`` replaces the threshold ``LOOP_IS_BUSY``."""
 
 LOOP_IS_BLOCKED = 0.5
 """Coroutines are the limit if their steps block the event loop for more than ``LOOP_IS_BLOCKED`` of the time."""
@@ -176,7 +178,7 @@ def _computes(stage: StageCounters, place: str, window: MeasuredWindow) -> bool:
 
 
 def _share_with_core_wanted(stage: StageCounters) -> float | None:
-    """Return the share of its time that a function used a core or waited for a core; None if not measured."""
+    """Return the fraction of a function's time during which it used or waited for a core; None if not measured."""
     had_s = stage.extra.get(CORE_HAD, 0.0)
     if not had_s:
         return None

@@ -39,7 +39,7 @@ class CoreLooks:
         return thread_core_s()
 
     def end(self, began: CoreTime | None) -> CoreTime:
-        """Return the time that the hop just ending spent on a core and waiting for a core.
+        """Return the time that a hop (one call on a worker thread) ran on a core and waited for a core.
 
         Call this method on the thread that called :meth:`begin`.
         """

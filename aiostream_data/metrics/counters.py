@@ -28,8 +28,8 @@ TRANSFER: Final = "transfer_s"
 
 GIL_LOOKS: Final = "gil_looks"
 GIL_TAKEN: Final = "gil_taken"
-"""Keys in ``extra``: how often the event loop released the GIL while functions ran, and how often a thread then took
-the GIL immediately."""
+"""Keys in ``extra``: number of GIL probes by the event loop while functions ran, and number of probes that found the
+GIL taken."""
 
 SLOW_ROWS: Final = "slow_rows_s"
 """Key in ``extra``: part of ``busy_s`` spent on rows that took far longer than the other rows."""
@@ -65,7 +65,7 @@ class StageCounters:
         cpu_s: CPU seconds used during ``busy_s``, if measured.
         input_wait_s: Seconds spent waiting for input.
         output_wait_s: Seconds spent waiting for space in the output queue.
-        workers: Maximum number of hops (calls on worker threads) that run at once.
+        workers: Maximum number of hops (calls on worker threads) that run at the same time.
         waits_for: Resource that the stage mainly uses: "cpu", "network", "disk", "device", or "user" for a user
             function.
         what: User function or files of the stage, with source line, such as "decode (train.py:12)".
@@ -150,9 +150,9 @@ class ConsumerCounters:
         wait_s: Seconds that the training loop waited for elements in ``next()``.
         first_wait_s: Part of ``wait_s`` before the first delivery.
         waits: Duration in seconds of each of the last :data:`LAST_WAITS` waits.
-        started_at: ``time.perf_counter()`` when the loader was opened; 0.0 before.
-        first_at: ``time.perf_counter()`` at the first delivery; 0.0 before.
-        last_at: ``time.perf_counter()`` at the last delivery; 0.0 before.
+        started_at: ``time.perf_counter()`` when the loader was opened; 0.0 until then.
+        first_at: ``time.perf_counter()`` at the first delivery; 0.0 until then.
+        last_at: ``time.perf_counter()`` at the last delivery; 0.0 before the first delivery.
     """
 
     elements: int = 0
@@ -181,7 +181,7 @@ class ConsumerCounters:
         return max(0.0, self.first_at - self.started_at)
 
     def wait_quantile_s(self, share: float) -> float:
-        """Return a quantile of the recent wait times in seconds, e.g. ``share=0.99``; 0.0 without waits."""
+        """Return the quantile ``share`` (0 to 1) of the recent wait times, in seconds; 0.0 without waits."""
         waits = sorted(self.waits)
         return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else 0.0
 

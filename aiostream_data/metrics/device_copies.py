@@ -20,8 +20,7 @@ class DeviceCopies:
         device: ``cpu`` or ``cuda:N``.
         batches: Number of batches sent to the device.
         copied_nbytes: Bytes copied for the sent batches, including the padding between arrays.
-        launches: Number of copies and kernels enqueued for the sent batches: to the device, and out of the device
-            slots.
+        launches: Number of copies and kernels enqueued for the sent batches, both into and out of the device slots.
         copy_s: Time in seconds that the device spent on copies to the device; None without ``open(profile=True)``.
         timed_nbytes: Bytes of the finished copies that ``copy_s`` covers.
         exposed_s: Upper bound of the seconds that consumers waited for copies in progress; 0.0 on ``cpu``.
@@ -44,8 +43,8 @@ class DeviceCopies:
         device_nbytes: Total size of all device slots in bytes, now or when the stage was closed.
         pinned_nbytes: Number of page-locked bytes in ``host_nbytes``; 0 on ``cpu``.
         written_nbytes: Bytes written to host slots.
-        rewritten_nbytes: Part of ``written_nbytes`` that was copied from an array of a complete batch. Bytes from a
-            complete batch are copied one more time than rows that are stacked directly in the slot.
+        rewritten_nbytes: Part of ``written_nbytes`` that was copied from an array of a complete batch. Rows that are
+            stacked directly in the slot need one copy fewer.
         in_place_nbytes: Bytes copied to the device directly from memory that an ``in_subprocess()`` process wrote.
         shared_blocks: Number of page-locked memory blocks shared with ``in_subprocess()`` processes.
         shared_nbytes: Total size in bytes of the memory blocks in ``shared_blocks``.
@@ -121,7 +120,7 @@ class DeviceCopies:
 
     @property
     def slowest(self) -> Side:
-        """Side that the other sides waited for longest: the source of batches, the device copies, or the consumer."""
+        """The side that caused the longest waits: the source of batches, the device copies, or the consumer."""
         waits: dict[Side, float] = {
             "source": self.source_wait_s,
             "device": self.host_slot_wait_s,

@@ -24,7 +24,7 @@ _MACHINE: Final = "/proc/stat"
 
 _IDLE: Final = (3, 4)
 _GUESTS: Final = 8
-"""Columns of a core's line in ``/proc/stat``: the idle times, and the first column that other columns already
+"""Columns of a core's line in ``/proc/stat``: the idle times, and the first guest time, which other columns already
 include."""
 
 
@@ -53,7 +53,7 @@ class CoreTime(NamedTuple):
 
 
 def thread_switches() -> Switches:
-    """Return how often the system switched the calling thread off a core since the thread's start.
+    """Return the number of context switches of the calling thread since the thread started.
 
     Takes 0.5 microseconds.
     """

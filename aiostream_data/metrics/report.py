@@ -27,8 +27,8 @@ class MemoryStats:
         used: Bytes currently in use.
         peak: Maximum bytes in use at any time.
         wait_s: Seconds spent waiting for free memory.
-        holders: Pairs (used, peak) in bytes for each kind of memory: ``queues``, ``ranges``, ``shuffle``, ... The keys
-            ``in_subprocess/queues``, ... contain the totals over all ``in_subprocess`` processes. The memory of ``shard
+        holders: Pairs (used, peak) in bytes for each kind of memory: ``queues``, ``ranges``, ``shuffle``, ... Keys that
+            begin with ``in_subprocess/`` contain the totals over all ``in_subprocess`` processes. The memory of ``shard
             cache`` is not included in ``used`` and ``peak``.
     """
 
@@ -51,7 +51,8 @@ _TOLD: Final = {
     "hedges": "hedges",
     "read from the shard cache": "cache_hits",
 }
-"""Labels and names of additional store counters. A report shows an additional store counter only if it is not 0."""
+"""Report labels and names of additional store counters. A report shows an additional store counter only if it is not
+0."""
 
 
 def with_holders_elsewhere(

@@ -7,7 +7,7 @@ from aiostream_data.errors import PlanError
 
 
 def as_size(nbytes: int) -> str:
-    """Format a size in bytes with the largest binary unit that fits, e.g. ``1.5 MiB``."""
+    """Format a size in bytes with the largest binary unit that fits, such as ``1.5 MiB``."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if nbytes >= scale:
             return f"{nbytes / scale:.4g} {unit}"

@@ -25,7 +25,8 @@ Salts: TypeAlias = NDArray[np.uint64]
 
 
 class Names(Protocol):
-    """Provider of salts. A salt is a 64-bit word for a row's source, epoch and split, and is equal in every run."""
+    """Provider of salts. A salt is a 64-bit number for a row's source, epoch and split. Salts are the same in every
+    run."""
 
     of_split: int
     """Factor by which the split number within a source is multiplied."""
@@ -33,7 +34,7 @@ class Names(Protocol):
     def salt_of(self, source: int) -> int:
         """Return the salt of one source in one epoch.
 
-        ``source`` consists of the bits of the split number from bit 40 on.
+        ``source`` is the part of the split number above its lowest 40 bits.
         """
 
     def salts_of(self, ids: RowIds) -> Salts:
@@ -133,8 +134,8 @@ class Delivered:
     are collected and hashed together later.
 
     Args:
-        names: Provider of salts. The provider of salts may be called up to ``FLUSH_ROWS`` rows after the rows were
-            added. Call :meth:`flush` before discarding the provider's data.
+        names: Provider of salts. The hash may call the provider late, after up to ``FLUSH_ROWS`` more rows are added.
+            Call :meth:`flush` before discarding the provider's data.
         next_index: Stream position of the next row. The initial value is the rank.
         step: Distance between the stream positions of two consecutive rows, which is the number of ranks.
     """
@@ -166,7 +167,7 @@ class Delivered:
         """Append the rows of ``ids``, in this order, to the delivered rows.
 
         Args:
-            ids: Row ids. The object keeps these row ids until the next flush. Do not modify them.
+            ids: Row ids. The hash keeps a reference to these row ids until the next flush. Do not modify them.
 
         Raises:
             ValueError: Ids added since the last flush are invalid, or their salts do not match.

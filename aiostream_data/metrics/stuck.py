@@ -26,8 +26,8 @@ class StageState:
         input_s: Time that the stage has been waiting for its input.
         room_s: Time that the stage has been waiting for space in its output queue.
         under_way: Number of rows or worker calls that were started but not emitted yet.
-        opens_inputs: True if the stage itself runs its inputs. ``input_s`` then excludes the wait for inputs that the
-            stage itself runs.
+        opens_inputs: True if the stage itself runs its inputs. If ``opens_inputs`` is True, ``input_s`` excludes the
+            wait for these inputs.
     """
 
     name: str
@@ -59,7 +59,7 @@ def find_stuck(stages: Sequence[StageState]) -> StageState | None:
     """Return the stage that blocks the consumer, or None if nothing waits for a stage.
 
     Args:
-        stages: States of all stages, from the sources to the end.
+        stages: States of all stages, ordered from the sources to the last stage.
     """
     last: StageState | None = None
     for number in range(len(stages) - 1, -1, -1):

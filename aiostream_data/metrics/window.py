@@ -41,7 +41,8 @@ class CounterMark:
         memory_wait_s: Total time in seconds that sources waited for the memory limit.
         stages: Counters of each stage, keyed by plan position.
         storage: Counters of all stores, added up.
-        hosted: Measurements of the processes of each ``in_subprocess()``, by the prefix of their plan positions.
+        hosted: Process measurements for each ``in_subprocess()`` stage, keyed by the prefix of plan positions in these
+            processes.
         machine_cpu_s: CPU seconds of all programs on the cores of this process; None if unknown.
     """
 
@@ -124,7 +125,7 @@ CONTENDED = 0.4
 
 
 def root_of(places: Mapping[str, object], prefix: str = "") -> str | None:
-    """Return the plan position of the last stage of a plan, or of the subplan whose positions begin with a prefix."""
+    """Return the plan position of the last stage among the stages whose positions begin with ``prefix``."""
     own = [key for key in places if key.startswith(prefix) and key[len(prefix) :].isdigit()]
     return max(own, key=lambda key: int(key[len(prefix) :]), default=None)
 
