@@ -1,7 +1,7 @@
 """Advice on how to speed up the slowest stage of a pipeline.
 
 Each cause of a bottleneck has a list of rules, best first. A rule checks the stage's node and its options, and returns
-a recommendation or None. If a recommendation has a :class:`.MeasuredChange`, the change names an accepted option and a
+a recommendation or None. If a recommendation has a :class:`.MeasuredChange`, the change sets an accepted option to a
 value that differs from the current value.
 """
 
@@ -27,11 +27,12 @@ from aiostream_data.plan.subprocess import in_subprocess, places_of
 from aiostream_data.plan.worker_share import check_shared, place_of_sharing
 
 MOST_THREADS: Final = 128
-"""Maximum number of concurrent calls on threads that a rule recommends. With more threads, the overhead exceeds the
-gain."""
+"""Maximum number of concurrent calls on threads that a rule recommends. With more than ``MOST_THREADS`` threads, the
+overhead exceeds the gain."""
 
 FEW: Final = 8
-"""Number of concurrent waiting calls that a rule may always recommend, even if their CPU work exceeds the cores."""
+"""Number of concurrent calls that a rule may always recommend for a waiting function, even if their CPU work exceeds
+the cores."""
 
 MOST_COROUTINES: Final = 1024
 MOST_SHARDS: Final = 64
@@ -47,8 +48,8 @@ LITTLE_S: Final = 200e-6
 
 TO_PROCESS_S: Final = 20e-6
 TO_PROCESS_NBYTES_PER_S: Final = 1e9
-"""Approximate speed in bytes per second of sending rows to a process and back. ``TO_PROCESS_S`` seconds per row are
-added."""
+"""Approximate speed in bytes per second of sending rows to a process and back. Each row also takes a fixed time of
+``TO_PROCESS_S`` seconds."""
 
 MORE: Final = 1.5
 """Minimum ratio of the recommended to the current number of concurrent calls. Rules do not recommend smaller increases
@@ -58,7 +59,7 @@ MOSTLY: Final = 0.6
 """A function that uses more than ``MOSTLY`` of all cores is reported as their main user."""
 
 NOTABLE: Final = 0.2
-"""Minimum number of used cores that a message reports."""
+"""A message reports the number of used cores only if the number exceeds ``NOTABLE``."""
 
 MOST_SENTENCES: Final = 2
 
@@ -421,7 +422,7 @@ def work_in_map(case: Case) -> Advice | None:
 
 
 def ask_less(case: Case) -> Advice | None:
-    """Recommend fewer requests per second or per prefix to a store that refuses requests."""
+    """Recommend fewer requests per second or per prefix, because the store refuses requests."""
     return Advice("spread the keys over more prefixes, or send fewer requests, with max_requests_per_second")
 
 

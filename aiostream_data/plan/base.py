@@ -117,7 +117,7 @@ class Node:
         return ""
 
     def call(self) -> str:
-        """Return the user's call as text, e.g. ``batch(32, drop_remainder=True)``."""
+        """Return the user's call as text, such as ``batch(32, drop_remainder=True)``."""
         return f"{self.method}({self.detail()})"
 
 
@@ -136,7 +136,7 @@ class Operator(Node):
 class SameElements(Operator):
     """Operator that emits elements of its input unchanged: all or some elements, once or repeatedly, in any order.
 
-    Element spec (:mod:`.spec`) and element size (:mod:`.element_nbytes`) of the operator equal those of its input. Each
+    The operator has the same element spec (:mod:`.spec`) and element size (:mod:`.element_nbytes`) as its input. Each
     subclass registers a function for its number of elements in :mod:`.cardinality`.
     """
 
@@ -153,7 +153,8 @@ TRANSPARENT: Final = (
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
     *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
 )
-"""Labels of nodes that use no random numbers. Whether a plan has these nodes depends on where and how the plan runs."""
+"""Labels of nodes that use no random numbers. The environment and the options of a run determine whether a plan
+contains nodes with these labels."""
 
 
 def keys_of(plan: Node) -> dict[Node, int]:
@@ -182,7 +183,7 @@ def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:
 
 
 def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
-    """Assign a key to every node of a plan, given a result of :func:`own_keys`."""
+    """Assign a key (node number) to every node of a plan, given the keys that :func:`own_keys` returned."""
     keys: dict[Node, int] = {}
     left = list(known[::-1])
     last = known[-1] + 1 if known else 0

@@ -68,7 +68,7 @@ def _index(value: Any) -> int:
 
 
 def blocked_name(url: str) -> str:
-    """Return the name of a blocked object: the URL without secrets, and without ``file://``."""
+    """Return the name of a blocked object: the URL without secrets and without the prefix ``file://``."""
     return object_name(url.removeprefix("file://"))
 
 
@@ -83,7 +83,8 @@ class Block(SameElements):
 
 
 def with_blocked(plan: Node, blocked: Blocked) -> Node:
-    """Insert a node that drops blocked rows, before the last batching and the row-wise operators directly before it."""
+    """Insert a node that drops blocked rows. The node precedes the last batching and the row-wise operators directly
+    before that batching."""
     if not blocked:
         return plan
     return at_rows(plan, lambda rows: below(rows, ON_ROWS, lambda node: Block(input=node, blocked=blocked)))

@@ -27,7 +27,7 @@ def chain_differences(old: Chain, new: Chain, branch: str = "") -> list[Differen
     Args:
         old: Chain of nodes from a saved state. Argument values in the saved chain may be replaced by hashes.
         new: Chain of nodes of the current plan. Argument values in the current chain may be replaced by hashes.
-        branch: Name of the chain in a plan with several inputs, e.g. "input 2 of zip".
+        branch: Name of the chain in a plan with several inputs, such as "input 2 of zip".
     """
     found: list[Difference] = []
     for i, j in align(old, new, _cost):

@@ -31,7 +31,7 @@ class Difference:
 
     Attributes:
         kind: Category of the difference. Users can pass the category to ``allow=``.
-        name: Operator and argument that differ, e.g. "shuffle.buffer_size". Users can pass the name to ``allow=``.
+        name: Operator and argument that differ, such as "shuffle.buffer_size". Users can pass the name to ``allow=``.
         sentence: Description for messages, in lower case and without a full stop.
     """
 

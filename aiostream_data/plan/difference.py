@@ -31,8 +31,8 @@ def difference(old: Mapping[str, Any], new: Fingerprint, urls: Urls | None = Non
     Args:
         old: Fingerprint from a saved state, as returned by :func:`.stored.stored`; may be damaged.
         new: Fingerprint of the current plan.
-        urls: URLs of the current shards for each source, with the keys of ``new["shards"]``. The URLs are used to name
-            new shards in messages.
+        urls: URLs of the current shards for each source, with the same keys as ``new["shards"]``. The URLs are used to
+            name new shards in messages.
     """
     found = _plan_differences(old.get("plan"), new["plan"]) if "plan" in new else []
     if "seed" in new and old.get("seed", new["seed"]) != new["seed"]:

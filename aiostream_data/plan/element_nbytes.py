@@ -17,7 +17,7 @@ from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
-"""Maximum number of copies of a row per node: one at the input, in a buffer, at the output and in the next epoch."""
+"""Maximum number of copies of a row per node: at the input, in a buffer, at the output, and in the next epoch."""
 
 ROW_NBYTES: Final = 256
 """Memory overhead in bytes of a row at each node, for row ids and Python objects."""
@@ -44,7 +44,8 @@ def _(node: op.Batch | PaddedBatch | Window | Rebatch | Bucket) -> int | None:
 
 
 def rows_stacked(node: Node) -> int | None:
-    """Return the maximum number of input rows stacked into one element; None without stacking or without a limit."""
+    """Return the maximum number of input rows in one stacked element; None if the node does not stack rows or has no
+    limit."""
     if isinstance(node, (op.Batch, PaddedBatch)):
         return node.batch_size
     if isinstance(node, Window):
@@ -60,7 +61,8 @@ def _(node: SameElements) -> int | None:
 
 
 def leaf_nbytes(leaf: ArraySpec) -> int | None:
-    """Return the size of a leaf (array) in bytes; None for an unknown shape or dtype, for objects or ragged rows."""
+    """Return the size of a leaf (array) in bytes; None for objects, for ragged rows, and if the shape or dtype is
+    unknown."""
     if leaf.shape is None or leaf.dtype is None or leaf.dtype.hasobject or leaf.ragged:
         return None
     known = [axis for axis in leaf.shape if axis is not None]
@@ -98,7 +100,8 @@ def most_rows(node: Node) -> int | None:
 
 
 def unknown_of(plan: Node) -> str | None:
-    """Name the first node that makes :func:`all_rows_nbytes` return None. Return None if the function has a result."""
+    """Name the first node that makes :func:`all_rows_nbytes` return None. Return None if :func:`all_rows_nbytes`
+    returns a number."""
     for node in walk(plan):
         if cardinality(node) == INFINITE:
             return f"{node.call()} is infinite"

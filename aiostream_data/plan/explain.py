@@ -22,11 +22,11 @@ WIDEST_CALL: Final = 60
 
 
 def explain(plan: Node, memory_limit: int, worst_case: str = "") -> str:
-    """Describe a plan as it will run, and its worst-case memory. :func:`explain` sends no requests to stores.
+    """Describe how a plan will run, and its worst-case memory, without sending requests to stores.
 
     Args:
         memory_limit: Memory limit of the loader in bytes.
-        worst_case: Line about the total memory of the loader; an empty string for no such line.
+        worst_case: Line of text about the total memory of the loader; "" to omit the line.
     """
     running = rewrite(plan)
     lines = ["plan (sources first):"]

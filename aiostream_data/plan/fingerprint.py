@@ -42,10 +42,10 @@ class Description(TypedDict):
     """Description of one node and its inputs, as JSON-compatible data.
 
     Attributes:
-        op: Label of the operator in reports, e.g. ``shuffle`` or ``read_tfrecord``.
+        op: Label of the operator in reports, such as ``shuffle`` or ``read_tfrecord``.
         args: Each argument as text, without arguments that are None or have their default values.
         functions: Identity of each user function, as in :mod:`.functions`.
-        notes: Arguments as text that may change between the saved run and the resumed run.
+        notes: Arguments that may differ between the saved run and the resumed run, as text.
         inputs: Descriptions of the input nodes, in order.
     """
 
@@ -59,7 +59,7 @@ class Description(TypedDict):
 class Fingerprint(TypedDict, total=False):
     """Properties of a pipeline that are compared with a saved state.
 
-    Properties missing on either side are not compared.
+    Properties that are missing in the saved state or the current pipeline are not compared.
 
     Attributes:
         plan: Result of :func:`describe_plan`.
@@ -117,8 +117,8 @@ def _lasting(description: Description) -> dict[str, Any]:
 def arguments(node: Node) -> Arguments | None:
     """Return the arguments of a node that affect rows or their order; None if the node itself affects neither.
 
-    By default, all fields count except inputs, fields with default values, and :data:`UNIMPORTANT` fields. To compare a
-    node class by another rule, register a function for this class.
+    By default, all fields count except inputs, fields with default values, and :data:`UNIMPORTANT` fields. To use a
+    different rule for a node class, register a function for this class.
     """
     return own_arguments(node)
 

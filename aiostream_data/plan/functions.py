@@ -2,13 +2,13 @@
 
 The identity of a function has three parts:
 
-- its name, ``module.qualname``;
-- the code of the function: a hash of the source outline if the source is available, otherwise of the bytecode. Source
-  outlines are equal under all Python versions. Bytecode is equal only within one minor version. The identity records
-  whether the hash covers source or bytecode;
-- the values of the function: defaults, closure variables, arguments of a ``partial``, and attributes of a callable
-  object. Closure variables that the function itself assigns are treated as state and ignored. For lists, dicts and
-  other mutable values, only the class is compared.
+- The name, ``module.qualname``.
+- The code: a hash of the function's outline (:mod:`.source_outline`) if the source is available, otherwise a hash of
+  the bytecode. Source outlines are equal under all Python versions. Bytecode is equal only within one minor version.
+  The identity records whether the hash covers source or bytecode.
+- The values: defaults, closure variables, arguments of a ``partial``, and attributes of a callable object. Closure
+  variables that the function itself assigns are treated as state and ignored. For lists, dicts and other mutable
+  values, only the class is compared.
 
 If a value is itself a function, the code of this function is included. The identity does not include functions that are
 called by global name.
@@ -44,7 +44,7 @@ class FunctionIdentity(NamedTuple):
 
     Attributes:
         name: Module and qualified name.
-        how: Data that the ``code`` hash covers: "src" for source, "py3.11" for bytecode of that version, "-" for none.
+        how: Input of the ``code`` hash: "src" for source code, "py3.11" for bytecode of Python 3.11, "-" for none.
         code: Hash of the code as 8 hex digits, or "-" for built-in and extension functions.
         values: Hash of the values as 8 hex digits, or "-" if the function has none.
     """

@@ -19,8 +19,8 @@ from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.stored import Chain
 
 OWN_INPUTS: Final = {"sample_from": 0, "choose_from": 1}
-"""Number of inputs of a mixture after its row inputs, by label of the mixture. The last input of ``choose_from``
-contains its choices."""
+"""For each mixture label, the number of inputs that follow the row inputs. The last input of ``choose_from`` contains
+its choices."""
 
 
 def gained_inputs(old: Chain, new: Chain) -> list[int] | None:
@@ -37,7 +37,7 @@ def gained_inputs(old: Chain, new: Chain) -> list[int] | None:
 
 
 def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | None) -> dict[Node, int] | None:
-    """Assign numbers to the nodes of a plan. Nodes that a saved state contains keep their numbers.
+    """Assign numbers to the nodes of a plan. Nodes from the saved state keep their numbers.
 
     Args:
         plan: The plan, after rewriting.

@@ -16,7 +16,7 @@ _KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, Mar
 
 
 def made_by(node: Node) -> str | None:
-    """Return a text that names the user function that created a node's input elements, and its source line.
+    """Return a text with the name and source line of the user function that created a node's input elements.
 
     Return None if no user function created the elements.
     """

@@ -85,7 +85,8 @@ class Choose(Node):
 
 
 def _weights(schedule: Schedule) -> object:
-    """Format weights like the user's argument: a set, a list of (first row, weights) or a function; None if equal."""
+    """Return the weights in the form of the user's argument: a set, a list of (first row, weights) or a function.
+    Return None if all weights are equal."""
     if [set(weights) for _, weights in schedule.steps] == [{1.0}]:
         return None
     if schedule.function is not None:

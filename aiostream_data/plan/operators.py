@@ -170,8 +170,9 @@ class Shuffle(SameElements):
 
     The node draws each row uniformly from a buffer of ``buffer_size`` rows.
 
-    With buffer size AUTO, a rewrite replaces the buffer by a permutation of all rows, if the source supports
-    permutations. Without such support, the shuffle buffer already emits rows while the buffer still grows.
+    With buffer size AUTO, a rewrite replaces the buffer with a permutation of all rows, if the source supports
+    permutations. If the source does not support permutations, the shuffle buffer emits rows while the buffer still
+    grows.
 
     Attributes:
         spill: True to allow writing rows to a file in the temporary folder, or the path of another folder.
@@ -217,9 +218,9 @@ class Batch(Operator):
     """Node that stacks ``batch_size`` consecutive elements into a batch.
 
     Attributes:
-        parts_from: Minimum chunk size in bytes. A rewrite sets this option if batches are later copied into other
-            memory, such as a device slot. Rows of chunks with at least this many bytes then stay in their chunks until
-            that copy.
+        parts_from: Minimum size in bytes of a chunk whose rows are not copied during batching. A rewrite sets
+            ``parts_from`` if batches are later copied into other memory, such as a device slot. Rows of large chunks
+            stay in their chunks until they are copied to that memory.
     """
 
     batch_size: int

@@ -1,6 +1,6 @@
 """Nodes in the plan of a single rank.
 
-These nodes select the rank's rows, and make the row counts of all ranks equal.
+The nodes of this module select the rank's rows, and give all ranks the same number of rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EqualRows(SameElements):
     """The first ``rows`` elements. If the input has fewer than ``rows`` elements, the node repeats the last elements.
 
     Attributes:
-        own: Minimum number of elements of this rank's input, according to the user's ``counts``.
+        own: Minimum number of input elements of this rank, according to the user's ``counts``.
     """
 
     rows: int

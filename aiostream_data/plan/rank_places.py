@@ -4,10 +4,10 @@ All operators before this position run on every rank, and must emit the same row
 position should be close to the source, so that ranks repeat little work. Two rules determine the position:
 
 - *Steps*: If a plan ends in batches, followed only by operators in :data:`ON_STEPS`, ranks share the rows that form the
-  batches. Each rank applies the later operators to its own batches: ``batch(8).take(100)`` is 100 steps on every rank,
-  and ``batch(8).repeat(2)`` shares the rows of every epoch.
-- *Rows*: From the batching, or from the end of a plan without batches, the position moves toward the source, past all
-  operators in :data:`ON_ROWS`.
+  batches. Each rank applies the later operators to its own batches. For example, ``batch(8).take(100)`` makes 100 steps
+  on every rank, and ``batch(8).repeat(2)`` shares the rows of every epoch.
+- *Rows*: The position starts at the batching, or at the end of a plan without batches. The position then moves toward
+  the source, past all operators in :data:`ON_ROWS`.
 
 The position never moves past an operator that drops rows on errors, because all ranks must drop the same rows.
 Operators whose batch sizes depend on the rows must receive all rows. With buckets, the ranks share the rows of each

@@ -1,8 +1,8 @@
 """Build the plan for one of several ranks.
 
-With policy "row", rank r of W ranks takes every W-th row of the order in which a single process would read all rows.
-The global row order does not depend on the number of ranks. With policy "file", each rank reads every W-th file of the
-epoch's file order. With policy "file", each rank has its own row order.
+With policy "row", rank r of W ranks takes every W-th row, in the row order of a single process. The global row order
+does not depend on the number of ranks. With policy "file", each rank reads every W-th file of the epoch's file order.
+With policy "file", each rank has its own row order.
 """
 
 from __future__ import annotations

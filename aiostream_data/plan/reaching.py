@@ -1,4 +1,4 @@
-"""Check whether a function can be sent to another process. If the function cannot be sent, find the reason."""
+"""Check whether a function can be sent to another process. If a function cannot be sent, explain why."""
 
 from __future__ import annotations
 

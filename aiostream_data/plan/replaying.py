@@ -100,7 +100,7 @@ def _stage_of(plan: Node, entry: Mapping[str, Any]) -> Node:
 
 
 def _over(node: Node, at: Mapping[Node, list[Mapping[str, Any]]], seed: int) -> Node:
-    """Return the plan of a node. Logged rows are inserted before the stages where the rows failed."""
+    """Return the plan that ends with a node, with logged rows inserted before the stages where the rows failed."""
     below = any(lower in at for child in node.inputs for lower in walk(child))
     if node in at:
         assert isinstance(node, Operator)

@@ -1,6 +1,6 @@
 """Rewrite a plan so that it runs faster. The elements of the plan, their order and the errors do not change.
 
-One exception is ``shuffle()`` without a buffer size: the rewritten plan defines its order.
+One exception is the order of ``shuffle()`` without a buffer size, which the rewrite defines.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _with_times(node: Node, count: int | None) -> Node | None:
 
     Return None if the source is not in memory.
 
-    An in-memory source need not restart in every epoch. The search for the source skips nodes that do not affect rows:
-    states and random keys do not depend on such nodes.
+    An in-memory source need not restart in every epoch. The search for the source skips nodes that do not affect rows,
+    because states and random keys do not depend on these nodes.
     """
     if isinstance(node, (Tensors, TensorSlices)):
         return replace(node, times=_times(node.times, count))

@@ -28,7 +28,7 @@ class ShardSummary(TypedDict):
         count: Number of shards.
         digest: Hash of the shard URLs in order, as 16 hex digits.
         versions: Hash of the shard versions in order, as 16 hex digits; missing if a version is unknown.
-        by: Name of the property that serves as the version, if it is not "version".
+        by: Property that serves as the version of a shard; missing if it is "version".
         marks: Short hashes of the URLs in order, 4 bytes each, as Base64; only for up to :data:`MAX_MARKED` shards.
         version_marks: Short hashes of the versions in order, 2 bytes each, as Base64; only for up to :data:`MAX_MARKED`
             shards.

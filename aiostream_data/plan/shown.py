@@ -49,9 +49,9 @@ def steps_of(plan: Node, depth: int = 0) -> Iterator[ShownStep]:
 
 
 def on_one_line(plan: Node) -> str:
-    """Return the user's calls that made a plan as a chain, e.g.
+    """Return the user's calls that made a plan as a chain of calls on one line.
 
-    ``range(10).shuffle().batch(2)``. Long chains are shortened.
+    An example is ``range(10).shuffle().batch(2)``. Long chains are shortened.
     """
     return shortened(_chain(plan))
 
@@ -62,7 +62,7 @@ def shortened(text: str) -> str:
 
 
 def elements_of(plan: Node) -> str:
-    """Describe the elements that a plan emits, e.g. ``{x: float32[10, 8], y: int64}``."""
+    """Describe the elements that a plan emits, such as ``{x: float32[10, 8], y: int64}``."""
     structure, leaves = spec_of(plan)
     if leaves == (UNKNOWN_SPEC,):
         return "known when the first one is made"
@@ -84,7 +84,7 @@ def count_of(number: int) -> str:
 
 
 def subject_of(node: Node) -> str:
-    """Return the name of an operator's function or files with a source line, e.g. ``decode (train.py:12)``.
+    """Return the name of an operator's function or files with a source line, such as ``decode (train.py:12)``.
 
     The source line is the first line of the function. If the operator has no function, the source line is the line of
     the call. Return "" if neither name nor line is known.

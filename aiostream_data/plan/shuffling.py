@@ -39,7 +39,7 @@ def _source_below(node: Node) -> Node:
 
 
 def _on(source: Node, node: Node) -> Node:
-    """Return a copy of the plan that ends with ``node``, with another source."""
+    """Return a copy of the plan that ends with ``node``, with a different source."""
     if isinstance(node, Operator) and isinstance(node, EACH_ROW_BY_ITSELF):
         return replace(node, input=_on(source, node.input))
     return source

@@ -150,7 +150,7 @@ class ListFiles(Node):
     The ``repr`` omits fields that may contain secrets. The result of :meth:`detail` replaces secrets in these fields.
 
     Attributes:
-        patterns: URLs and glob patterns. The tuple is empty to emit all URLs of the index file.
+        patterns: URLs and glob patterns. An empty tuple emits all URLs of the index file.
         share: Pair (number, count) if ranks share the URLs. Each rank emits every ``count``-th URL, in order.
         index_url: URL of an index file that replaces listing the store, or None.
     """
@@ -177,7 +177,7 @@ class ReadFiles(Node):
     """Source that emits the records of all matching files, interleaved.
 
     Attributes:
-        patterns: URLs and glob patterns. The tuple is empty if ``files`` is set, or to read all shards of
+        patterns: URLs and glob patterns. The tuple is empty if ``files`` is set, or if the source reads all shards of
             ``index_url``.
         files: Node that emits the URLs of the files to read, or None.
         format: File format that splits the files into records.
@@ -187,8 +187,8 @@ class ReadFiles(Node):
         shuffle_shards: If True, read the files in a random order that depends on ``seed``.
         read_ahead: Number of files to open in addition to the files being read; AUTO lets the engine choose.
         reshuffle: True to use a new order of files in every epoch.
-        spread: True if a shuffle follows. In this case, read ranges are small, and the chosen order and cycle let the
-            last files end together.
+        spread: True if a ``shuffle()`` follows the source. With ``spread=True``, the source reads small ranges, and
+            chooses the file order and cycle so that the last files end together.
         decoders: Row-wise parsing steps that a rewrite moved into the reading stage.
         share: Pair (number, count) if ranks share the files. Each rank reads every ``count``-th file of the epoch's
             order.
@@ -247,7 +247,7 @@ class ReadFiles(Node):
 
 
 _DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = {"fixed_length": ("", AUTO), "whole_file": ("", 16)}
-"""Default values of ``compression`` and ``read_ahead`` by format name, for formats whose defaults differ from ("auto",
+"""Default values of ``compression`` and ``read_ahead`` by format name. Other formats use the defaults ("auto",
 AUTO)."""
 
 

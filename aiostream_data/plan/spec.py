@@ -22,8 +22,8 @@ class ArraySpec:
     """Shape and dtype of one leaf (array) of an element.
 
     Attributes:
-        shape: Tuple with the length of each axis, or None for axes of varying length. If the shape is unknown,
-            ``shape`` is None instead of a tuple.
+        shape: Tuple with one length per axis. The length is None for axes of varying length. If the whole shape is
+            unknown, ``shape`` itself is None.
         dtype: NumPy dtype; ``object`` for bytes and str; None if unknown.
         ragged: True if the rows of a batch have different lengths (a RaggedArray).
 
@@ -182,7 +182,7 @@ def _(node: op.Concatenate) -> Spec:
 
 
 def graft(outer: Structure, inner: list[Structure]) -> Structure:
-    """Replace each leaf of the structure ``outer`` by the next structure in ``inner``."""
+    """Replace each leaf of the structure ``outer`` with the next structure in ``inner``."""
     parts = iter(inner)
 
     def put(level: Structure) -> Structure:

@@ -3,7 +3,7 @@
 A plan is stored as a *chain*: its nodes from source to end, with their arguments. If the chain exceeds the size limit,
 it is shortened in steps. First, hashes replace long values. Next, a single hash replaces all arguments of a node,
 starting with the nodes that have the longest arguments. The last step stores only a digest (hash) of the complete plan.
-The last step also stores the last batch size, and a digest without this size, because it may change with the number of
+The last step also stores the last batch size and a digest that ignores it, because the size may depend on the number of
 ranks. Shortened and unshortened forms of a plan can be compared.
 """
 
@@ -103,7 +103,7 @@ def short(text: str) -> str:
 
 
 def short_name(identity: str) -> str:
-    """Replace the function name in a function's identity by a hash."""
+    """Replace the function name in a function's identity with a hash."""
     found = parse_identity(identity)
     return short(identity) if found is None else str(found._replace(name=short(found.name)))
 

@@ -22,7 +22,7 @@ of the memory limit."""
 
 
 MOST_WORKERS: Final = 1024
-"""Maximum number of worker processes. Larger numbers are rejected as typing errors."""
+"""Maximum number of worker processes. Larger numbers are assumed to be typos and rejected."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,13 +40,14 @@ class InSubprocess(Operator):
 
     @property
     def processes(self) -> str:
-        """Number of processes as text, e.g. "4 processes"."""
+        """Number of processes as text, such as "4 processes"."""
         return "1 process" if self.workers == 1 else f"{self.workers} processes"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WorkerShard(SameElements):
-    """Node that emits some blocks of rows: block ``index`` of each ``workers`` consecutive blocks of ``block`` rows.
+    """Node that divides its input into blocks of ``block`` rows, and emits every ``workers``-th block, starting with
+    block ``index``.
 
     The last block may contain fewer rows.
     """
