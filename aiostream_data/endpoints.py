@@ -13,7 +13,10 @@ _ENDPOINTS: Final = {
 
 
 def endpoint_of(scheme: str, options: Mapping[str, Any]) -> str:
-    """Return the custom endpoint of a URL scheme, from options or environment variables, or "" for the default one."""
+    """Return the custom endpoint for a URL scheme from options or environment variables.
+
+    Return "" for the default endpoint.
+    """
     clients: Any = options.get("client_kwargs")
     given = options.get("endpoint_url") or (clients.get("endpoint_url") if isinstance(clients, Mapping) else None)
     for name in _ENDPOINTS.get(scheme, ()):

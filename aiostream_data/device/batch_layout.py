@@ -1,7 +1,6 @@
-"""Data classes for the layout of a batch in a memory slot, and for converting (casting) images on copy from the slot.
+"""Data classes for the positions of a batch's arrays in a memory slot, and for converting (casting) images.
 
-All offsets are in bytes. :mod:`.layout` computes the offsets of arrays in a slot; :mod:`.cast_plan` plans the casts
-(image conversions).
+All offsets are in bytes. The module :mod:`.layout` computes the offsets, and :mod:`.cast_plan` plans the image casts.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class BatchLayout:
     """Positions of a batch's arrays in a memory block, and the structure for rebuilding the batch.
 
     Attributes:
-        structure: Structure of the batch.
+        structure: Nested structure of the batch's leaves.
         kinds: Kind of each leaf: "dense", "ragged" or "object".
-        arrays: One entry per dense leaf and two entries per ragged leaf (values, row splits), in leaf order. The arrays
-            for the image cast come last.
-        nbytes: Size in bytes that a slot must have for the batch; at least 1, so that every batch has a memory block.
+        arrays: One entry per dense leaf and two entries per ragged leaf (values, row splits), in leaf order. The
+            parameter arrays of the image cast come last.
+        nbytes: Size in bytes that the batch needs in a slot; at least 1, even for a batch without arrays.
         cast: Plan for casting (converting) the images; None if all arrays are copied unchanged.
     """
 
@@ -60,11 +59,11 @@ class BatchLayout:
 
     @property
     def outside(self) -> BatchLayout:
-        """Layout of the consumer's memory block. The batch is copied or cast into this block."""
+        """Layout of the consumer's memory block, which receives the copied or cast batch."""
         return self if self.cast is None else self.cast.target
 
     def rebuild(self, arrays: Iterable[Any], kept: Iterable[Any]) -> Any:
-        """Rebuild a batch from ``arrays`` (in layout order) and ``kept`` (object leaves of :func:`take_apart`)."""
+        """Rebuild a batch from its arrays in layout order and from the leaves that are not arrays (``kept``)."""
         arrays, kept = iter(arrays), iter(kept)
         leaves: list[Any] = []
         for kind in self.kinds:
@@ -82,8 +81,8 @@ class Copy:
     """Consecutive bytes of a slot that are copied unchanged to the consumer's memory block.
 
     Attributes:
-        source: Offset in bytes of the copied bytes in the slot.
-        target: Offset in bytes of the copied bytes in the consumer's block.
+        source: Byte offset in the slot at which the copy starts reading.
+        target: Byte offset in the consumer's block at which the copy starts writing.
         nbytes: Number of bytes.
     """
 
@@ -97,10 +96,10 @@ class Cast:
     """Images that are cast (converted) while they are copied from the slot to the consumer's memory block.
 
     Attributes:
-        images: Input images in the slot: uint8 array of shape (rows, height, width, channels).
+        images: Input images in the slot, as a uint8 array of shape (rows, height, width, channels).
         factors: float32 array of shape (2, channels) in the slot, with the gain and the bias of each channel.
-        places: int32 array of shape (rows, 3) in the slot: top line of the crop, left column of the crop, and 1 if the
-            image is mirrored.
+        places: int32 array of shape (rows, 3) in the slot. The columns are the crop's top line, the crop's left column,
+            and the mirror flag (0 or 1).
         target: Array of the converted images, in the consumer's memory block.
         planar: True if the result has the shape (rows, channels, height, width), False for (rows, height, width,
             channels).
@@ -121,10 +120,10 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class CastPlan:
-    """Copies and casts (image conversions) that transfer one batch from its slot to the consumer.
+    """Copies and image casts (conversions) that transfer one batch from its slot to the consumer.
 
     Attributes:
-        copies, casts: The copies and the casts. They write to disjoint bytes, so they can run in any order.
+        copies, casts: Steps of the transfer. The steps write to different bytes, so any order of the steps is possible.
         target: Layout of the batch in the consumer's memory block.
     """
 
@@ -133,7 +132,7 @@ class CastPlan:
     target: BatchLayout
 
     def alone(self, number: int) -> CastPlan:
-        """Return a plan that copies or casts only array ``number``, to the start of a separate memory block."""
+        """Return a plan that transfers only array ``number``, to the start of a separate memory block."""
         array = self.target.arrays[number]
         target = replace(self.target, arrays=(replace(array, offset=0),), nbytes=max(array.nbytes, 1))
         casts = tuple(replace(cast, target=target.arrays[0]) for cast in self.casts if cast.target is array)

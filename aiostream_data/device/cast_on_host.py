@@ -1,12 +1,12 @@
 """Cast (convert) images with NumPy.
 
-This module implements casts on ``cpu``, and is the reference in tests of the CUDA kernel.
+This module implements image casts on the ``cpu`` device. Tests compare the CUDA kernel with this module.
 
 A pixel has 256 possible values, so one lookup table per channel contains the result for each value. The table is
-computed in float32 with the rounding steps of the CUDA kernel. The results of this module and of the kernel are
-therefore identical in every bit. Tests compare the results with those of the kernel compiled for the host;
-``tests/gpu`` compares the results on a GPU. The module looks up the pixels of one channel of one image at a time,
-because in NumPy a float16 lookup is faster than a float16 computation.
+computed in float32 and rounded like the results of the CUDA kernel. The results of this module and of the kernel are
+therefore bit-for-bit identical. Tests compile the kernel for the host, and ``tests/gpu`` runs the kernel on a GPU. Both
+compare the results with this module. In NumPy, a float16 lookup is faster than a float16 computation. The module
+processes one channel of one image at a time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from aiostream_data.device.cast_plan import MIRRORED
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[Memory, Memory], None]
-"""Function that copies or casts data. Its arguments are the consumer's memory block and the slot."""
+"""Function that copies or casts data into the consumer's memory block (first argument) from the slot (second argument).
+"""
 
 
 def cast_batch(target: Memory, slot: Memory, plan: CastPlan) -> None:
     """Copy and cast a batch from ``slot`` to ``target``.
 
-    ``slot`` and ``target`` must be at least as large as their layouts.
+    Both arguments must be large enough for all reads and writes of ``plan``.
     """
     for work in pieces(plan, lambda count: ()):
         work(target, slot)
@@ -39,7 +40,8 @@ def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Wor
     """Yield the copies and casts of ``plan``, split into pieces that may run in any order.
 
     Args:
-        cuts: Function that receives a number of bytes or rows, and returns the ascending positions at which to split.
+        cuts: Function that receives a number of bytes or rows and returns the positions at which to split, in ascending
+            order.
     """
     for copy in plan.copies:
         for start, stop in _spans(copy.nbytes, cuts):
@@ -52,7 +54,7 @@ def pieces(plan: CastPlan, cuts: Callable[[int], Sequence[int]]) -> Iterator[Wor
 def reads_within(plan: CastPlan, slot: Memory) -> bool:
     """Return True if every crop is inside its image.
 
-    A crop can be outside its image if the slot does not contain the batch.
+    A crop outside its image means that the slot does not contain the batch of this plan.
     """
     return all(_reads_within(cast, _array(slot, cast.places)) for cast in plan.casts)
 

@@ -1,10 +1,10 @@
 """Plan the cast (conversion) of a batch of images: array offsets before and after the cast, random crops and flips.
 
-A batch of cast images has one layout in its slot and another layout in the consumer's memory block. Each array of
-images needs one **cast** (conversion). Arrays that are not images are copied unchanged, with one **copy** per sequence
-of consecutive arrays. The slot stores two small arrays after the batch's arrays: crop positions and flips per row, and
-gain and bias per channel. One copy to the device therefore transfers the batch and all parameters, and only the
-consumer's memory block must be allocated. This module does not access a device.
+If the images of a batch are cast, the slot and the consumer's memory block have different layouts. Each image array
+needs one **cast**. All other arrays are copied unchanged, with one **copy** for each group of consecutive arrays. After
+the batch's arrays, the slot stores two small arrays with parameters. The first contains the gain and bias per channel,
+the second the crop position and flip per row. Therefore one copy to the device transfers both the batch and the
+parameters. Only the consumer's memory block must be allocated. This module does not access a device.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from aiostream_data.device.layout import TakenApart, place
 from aiostream_data.errors import ImageCastError
 
 RowKeys: TypeAlias = NDArray[np.uint64]
-"""Random keys: one uint64 per row. A row has the same key in every run with the same source and epoch."""
+"""Random keys of rows, one uint64 number per row.
+
+The key of a row is the same in every run with the same source and epoch.
+"""
 
 TOP, LEFT, MIRRORED = range(3)
-"""Column numbers of the ``places`` array: top line of the crop, left column of the crop, and mirror flag."""
+"""Columns of the ``places`` array: top line of the crop, left column of the crop, and mirror flag."""
 
 _DRAW_TOP, _DRAW_LEFT, _DRAW_MIRRORED = range(3)
 _MOST: Final = 2**30
 
 
 def with_cast(parts: TakenApart, cast: ImageCast, keys: RowKeys | None) -> TakenApart:
-    """Add the arrays and the cast plan that ``cast`` needs to a batch. The returned layout contains the cast plan.
+    """Add the parameter arrays of ``cast`` to a batch, and the cast plan to the layout of the batch.
 
     Args:
         keys: Random keys of the batch's rows; required if ``cast.draws`` is True. If the number of keys differs from
-            the number of rows (unbatched elements), the row keys are computed from the first key and the row numbers.
+            the number of rows, all row keys are computed from the first key.
 
     Raises:
         ImageCastError: The batch has no images, or its images do not match the cast.
@@ -106,7 +109,7 @@ def places(cast: ImageCast, keys: RowKeys | None, rows: int, room: tuple[int, in
 
     Args:
         keys: As for :func:`with_cast`.
-        room: Number of pixels that the crop removes, as (height, width).
+        room: Height and width of the image minus height and width of the crop, in pixels.
     """
     found = np.zeros((rows, 3), np.int32)
     found[:, TOP], found[:, LEFT] = room[0] // 2, room[1] // 2
@@ -123,13 +126,13 @@ def places(cast: ImageCast, keys: RowKeys | None, rows: int, room: tuple[int, in
 
 
 def _words_of(keys: RowKeys, rows: int) -> RowKeys:
-    """Compute one key per row from the first key, for an element that was not batched."""
+    """Compute one key per row from the first key, for an unbatched element."""
     first = int(keys[0]) if len(keys) else 0
     return np.arange(rows, dtype=np.uint64) * np.uint64(WEYL) + np.uint64(first)
 
 
 def _below(keys: RowKeys, draw: int, bound: int) -> NDArray[np.int64]:
-    """Return one uniform random number per key, from 0 to ``bound`` (excluded). ``bound`` must be below 2**32."""
+    """Return one uniform random integer per key, at least 0 and less than ``bound``. ``bound`` must be below 2**32."""
     words = mixed(mixed(keys.copy()) + np.uint64((draw + 1) * WEYL % 2**64))
     return ((words >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32)).astype(np.int64)
 

@@ -1,8 +1,8 @@
 """Plan the copies of a batch to its device slot. This module only computes offsets and never calls a device.
 
-A batch that was written entirely into a host slot (a buffer in host memory) needs one copy. Arrays in memory that the
-device can read directly (:mod:`.shared_slots`) are not written into the host slot. One copy transfers all arrays that
-are adjacent both in the source memory and in the device slot.
+If the host slot (a buffer in host memory) contains the complete batch, the batch needs one copy. Arrays in shared
+memory (:mod:`.shared_slots`) are not written into the host slot, because the device can read shared memory directly.
+Arrays that are adjacent both in the source memory and in the device slot share one copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiostream_data.device.layout import place
 
 @dataclass(frozen=True, slots=True)
 class ArrayPlace:
-    """Position of an array in memory from which the device can copy directly.
+    """Location of an array in memory that the device can read directly.
 
     Attributes:
         block: The memory.
@@ -30,7 +30,7 @@ class ArrayPlace:
 
 @dataclass(frozen=True, slots=True)
 class SlotCopy:
-    """One copy of consecutive bytes to a device slot.
+    """One copy of a contiguous range of bytes to a device slot.
 
     Attributes:
         block: Source memory; None for the batch's host slot.
@@ -64,7 +64,7 @@ class CopyPlan:
 
 
 def whole(layout: BatchLayout) -> tuple[SlotCopy, ...]:
-    """Return the single copy for a batch that lies entirely in the host slot."""
+    """Return the single copy for a batch that is stored completely in the host slot."""
     return (SlotCopy(None, 0, 0, layout.nbytes),)
 
 
@@ -72,7 +72,7 @@ def plan_copies(layout: BatchLayout, places: Sequence[ArrayPlace | None]) -> Cop
     """Plan the copies of a batch's arrays to the device slot.
 
     Args:
-        places: For each array of ``layout.arrays``, its position; None for an array copied through the host slot.
+        places: Location of each array of ``layout.arrays``, or None for an array that is copied through the host slot.
     """
     through_slot = [array for array, own in zip(layout.arrays, places, strict=True) if own is None]
     staged, nbytes = place((array.path, array.shape, array.dtype) for array in through_slot)

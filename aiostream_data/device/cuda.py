@@ -1,20 +1,19 @@
 """CUDA devices through CuPy. Only this file imports CuPy, and only when a GPU is requested.
 
 The backend calls only CUDA's runtime functions for memory, streams, events and copies. Only ``ImageCast`` compiles a
-kernel, so no other feature needs NVRTC, CUDA's run-time compiler. The CUDA backend follows four rules, each after a
-failure observed in practice:
+kernel, so no other feature needs NVRTC, CUDA's run-time compiler. The CUDA backend follows four rules. Each rule
+prevents a failure that occurred in practice:
 
-* Memory blocks are raw ``PinnedMemory`` and ``Memory`` objects of CuPy. CuPy's pools round sizes up and reuse memory
-  while copies still run.
-* Every copy, event and wait specifies a CUDA stream and never relies on the current stream. New CUDA events and stream
-  0 depend on the current *device*, so :mod:`.cuda_context` sets the device around all calls.
-* CUDA events block instead of spinning, are reused, and record timings only for a profile.
-* The backend passes no Python callbacks to CUDA, because such callbacks deadlock with the GIL. The backend does not use
-  CuPy's ``Event.done``, because this attribute hides errors.
+* Memory blocks are raw ``PinnedMemory`` and ``Memory`` objects of CuPy. CuPy's memory pools are not used, because they
+  round sizes up and reuse memory while copies still run.
+* Every copy, event and wait names its CUDA stream and never relies on the current stream. Creating events and using
+  stream 0 depend on the current *device*. Therefore :mod:`.cuda_context` sets the device around all calls.
+* CUDA events are reused. Waiting for an event blocks the thread instead of spinning, and only profiles record timings.
+* The backend passes no Python callbacks to CUDA, because a callback that waits for the GIL can cause a deadlock. The
+  backend does not use CuPy's ``Event.done``, because ``Event.done`` hides errors.
 
-Tests without a GPU verify error handling and the CuPy calls that the backend makes. **Only a run on a GPU verifies**
-the effect of the CuPy calls, waiting on the legacy stream by its handle, and all timings. ``tests/gpu`` holds the
-checks.
+Tests without a GPU check the error handling and which CuPy calls the backend makes. **Only a run on a GPU** can check
+the effects of CuPy calls, waiting on the legacy stream, and all timings. ``tests/gpu`` holds the checks.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ PER_THREAD_STREAM = 2
 
 
 def _unregister_all(runtime: Any, context: CudaContext, registered: dict[int, NDArray[np.uint8]], pid: int) -> None:
-    """Remove the page lock of shared memory before the memory is unmapped, if the backend was never closed."""
+    """Unlock the page-locked shared memory of a backend that was not closed, before the memory is unmapped."""
     if os.getpid() == pid:
         for address in registered:
             with suppress(*context.errors), context.current():  # a finalizer has no caller that could handle the error
@@ -309,7 +308,7 @@ class CupyBackend:
 
     @contextmanager
     def _calling(self, what: str, nbytes: int | None = None) -> Iterator[None]:
-        """Run a code block with this GPU current, and convert CUDA errors; see :meth:`_telling`."""
+        """Make this GPU current while a ``with`` block runs, and convert CUDA errors; see :meth:`_telling`."""
         with self._telling(what, nbytes), self._context.current():
             yield
 
@@ -321,7 +320,7 @@ class CupyBackend:
 
         Args:
             what: Name of the attempted operation, for error messages.
-            nbytes: Bytes of device memory that the operation allocates; None if it allocates none.
+            nbytes: Bytes of device memory that the operation allocates; None if the operation allocates no memory.
         """
         try:
             yield
@@ -334,7 +333,7 @@ class CupyBackend:
     def _pinning(self, nbytes: int, what: str) -> Iterator[None]:
         """Run a code block that page-locks memory.
 
-        Raise PinningError if the system refuses to page-lock memory, but DeviceError if the device failed.
+        Raise DeviceError if the device failed, and PinningError if the system refused to page-lock the memory.
         """
         try:
             with self._calling(f"page-lock {nbytes} bytes of {what}"):
@@ -353,7 +352,7 @@ class CupyBackend:
         return DeviceError(message, status=status)
 
     def _free_nbytes(self) -> int | None:
-        """Return the free memory of the device in bytes, after the memory use of all programs.
+        """Return the free memory of the device in bytes. Memory that other programs use is not free.
 
         Call this function only after a failure, because it holds the GIL.
         """

@@ -1,13 +1,13 @@
 """Make one GPU current around a call, and restore the calling thread's CUDA state afterwards.
 
-CUDA keeps a current GPU per thread, initially GPU 0. Almost any CUDA call of a thread creates a CUDA *context* of
-hundreds of megabytes on the thread's current GPU. At the end of a ``with cupy.cuda.Device(1)`` block, CuPy selects GPU
-0 again and creates a context on GPU 0. An extra CUDA context wastes memory in every process. In exclusive mode, the
-creation of an extra context fails.
+CUDA stores a current GPU for each thread; the initial value is GPU 0. Almost every CUDA call creates a CUDA *context*
+of hundreds of megabytes on the thread's current GPU. After a ``with cupy.cuda.Device(1)`` block, CuPy selects GPU 0
+again and therefore creates a context on GPU 0. An extra CUDA context wastes memory in every process. If a GPU is in
+exclusive mode, creating an extra context fails.
 
 This module creates the GPU's context once, in a short-lived thread. Other threads make this CUDA context current by
-driver calls, and restore the previous context afterwards. No further CUDA context is created. :class:`Freed` also uses
-this context when it frees CUDA objects.
+driver calls, and restore their previous context afterwards. Thus no extra context is created. The class :class:`Freed`
+uses the same context to free CUDA objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CudaContext:
     def __init__(self, cuda: Any, index: int) -> None:
         """Create the context.
 
-        Opening the GPU takes hundreds of milliseconds, and part of this time the thread holds the GIL.
+        Opening the GPU takes hundreds of milliseconds. The thread holds the GIL for part of this time.
 
         Args:
             cuda: The module ``cupy.cuda``.
@@ -70,10 +70,10 @@ class CudaContext:
 
 
 class Freed:
-    """Owner of CuPy memory, a stream or an event, which makes the GPU current before freeing the object.
+    """Owner of a CUDA object (memory, stream or event) that makes the GPU current before it frees the object.
 
-    Any thread may drop the last reference to the CUDA object. Without this class, freeing the object would create a
-    CUDA context on the current GPU of that thread.
+    Any thread may release the last reference to the CUDA object. Without this class, releasing the last reference could
+    create a CUDA context on the current GPU of that thread.
 
     Attributes:
         ptr: Handle or address of the CUDA object.

@@ -1,10 +1,9 @@
 """Record CUDA events with the GIL released, including in CuPy versions that hold the GIL.
 
-A CUDA driver call may wait for a lock of another thread that runs a Python host function, e.g. by
-``cupy.cuda.Stream.launch_host_func``. The Python host function waits for the GIL. A thread that holds the GIL in a
-driver call can therefore deadlock with the host function. CuPy 14 releases the GIL while it records an event. CuPy 13
-holds the GIL while it records an event, so this module calls the CUDA driver directly. Rare calls still go through
-CuPy: creating events, and querying events when a device stage closes.
+A CUDA driver call may wait for a driver lock while another thread runs a Python host function. The host function (see
+``cupy.cuda.Stream.launch_host_func``) waits for the GIL. If the driver call holds the GIL, both threads deadlock. CuPy
+14 releases the GIL while it records an event. CuPy 13 holds the GIL while it records an event, so this module calls the
+CUDA driver directly. CuPy still creates the events, and queries events when a device stage closes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 RecordEvent = Callable[[int, int], object]
 """Function that records a CUDA event on a stream.
 
-The arguments are the handles of the event and the stream. Raises CuPy's errors.
+The arguments are the handle of the event and the handle of the stream. Raises CuPy's errors.
 """
 
 _FIRST_THAT_RELEASES: Final = 14

@@ -1,8 +1,8 @@
 """Check whether this process can use a GPU, and open a GPU. Errors of this module name the cause and the remedy.
 
-Counting GPUs initializes CUDA, and opening a GPU creates its context. Counting GPUs and opening a GPU take hundreds of
-milliseconds, partly with the GIL held. Call the functions of this module outside the event loop, and only after forking
-worker processes.
+Counting GPUs initializes CUDA. Opening a GPU creates a CUDA context on the GPU. Both operations take hundreds of
+milliseconds and hold the GIL for part of this time. Call the functions of this module outside the event loop, and only
+after forking worker processes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from aiostream_data.device.forks import check_cuda_may_start, note_cuda_started
 from aiostream_data.errors import AiostreamError, DeviceError, DeviceUnavailableError
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
-"""Environment variable that limits the GPUs that CUDA shows to a process."""
+"""Environment variable that selects the GPUs that a process can use."""
 
 
 def device_count(device: str) -> int:
-    """Return the number of GPUs that CUDA shows to this process. Initializes CUDA.
+    """Return the number of GPUs that this process can use. Initializes CUDA.
 
     Args:
         device: Device name that the user requested, for error messages.
@@ -83,7 +83,7 @@ def open_cuda(index: int | None, asked: str, *, or_only: bool = False) -> CupyBa
     Raises:
         MissingExtraError: CuPy is not installed.
         DeviceUnavailableError: No driver is usable, the GPU does not exist, or the GPU cannot be used.
-        DeviceMemoryError: The GPU has not enough memory for a context.
+        DeviceMemoryError: The GPU does not have enough memory for a context.
         ForkedPipelineError: This process was forked from a process that had started CUDA.
     """
     count = device_count(asked)

@@ -1,6 +1,6 @@
 """Cause and remedy for each CUDA error status.
 
-CuPy does not name CUDA's status numbers. The explanations of CUDA errors address users who train models, not authors of
+CuPy has no names for CUDA's status numbers. The explanations are written for users who train models, not for authors of
 CUDA kernels. Explanations have no period at the end, because each explanation becomes part of an error message.
 """
 
@@ -16,13 +16,13 @@ NOT_READY: Final = 600
 
 _OLDEST_CUPY: Final = 12
 _NEWEST_CUPY: Final = 13
-"""Oldest and newest major CUDA version for which this package has an installation extra with CuPy."""
+"""Oldest and newest major CUDA version for which this package defines an extra that installs CuPy."""
 
 CAPTURE_ADVICE: Final = (
     "Request batches outside the capture, write them into fixed arrays (handoff='into'), and capture with "
     "capture_error_mode='thread_local'"
 )
-"""Advice for users who use batches while they capture a stream into a CUDA graph."""
+"""Advice for users who receive batches while a stream is being captured into a CUDA graph."""
 
 _KERNEL = (
     "a kernel of this process, not necessarily of this library, {}. Find the kernel with compute-sanitizer, or with "
@@ -96,7 +96,7 @@ def of_capture(status: int) -> bool:
 
 
 def mismatch(driver: int | None, runtime: int | None) -> str:
-    """Explain why a CUDA driver does not support the installed CuPy, and what to install.
+    """Explain why the CUDA driver is too old for the installed CuPy, and what to install.
 
     Args:
         driver: Newest CUDA version that the driver supports, as 1000 * major + 10 * minor. The value is 0 without a
@@ -114,7 +114,7 @@ def mismatch(driver: int | None, runtime: int | None) -> str:
 
 
 def _may_serve(driver: int, runtime: int) -> bool:
-    """Return True if the driver supports a CuPy that was built for an older CUDA version."""
+    """Return True if the driver supports an older CUDA version for which this package can install CuPy."""
     return _OLDEST_CUPY <= driver // 1000 < runtime // 1000
 
 

@@ -1,4 +1,4 @@
-"""Batches in device slots. The consumer receives a copy, or uses the batch in its slot and then releases the batch."""
+"""Batches in device slots. The consumer receives a copy of the batch, or leases the batch in its slot."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class DeviceBatch:
     """A batch in a device slot, or a batch that is being copied to its slot.
 
     A loader returns these batches for ``to_device(handoff="lease")`` and ``handoff="into"``. The consumer owns the
-    device slot until the batch is released: at the end of a ``with`` block, or by :meth:`release`, :meth:`into` or
-    :meth:`jax`. Methods of the batch enqueue work on the current stream of the arrays' library and do not wait for the
-    device. Work that the caller enqueues on this stream after the method call reads the complete batch. Any thread may
-    call the methods of a ``DeviceBatch``. A batch may outlive its loader::
+    device slot until the batch is released. The end of a ``with`` block and the methods :meth:`release`, :meth:`into`
+    and :meth:`jax` release the batch. Methods of the batch enqueue work on the current stream of the array library and
+    do not wait for the device. Work that the caller enqueues on the same stream after the call can read the complete
+    batch. Any thread may call the methods of a ``DeviceBatch``. A batch may outlive its loader::
 
         for batch in loader:
             with batch:
@@ -58,7 +58,7 @@ class DeviceBatch:
     # -- for loaders
 
     def hand_over(self) -> Any:
-        """Return the batch as arrays that the consumer owns, or return this batch as a lease of its slot.
+        """Return the batch as arrays that the consumer owns, or return this object, which leases its slot.
 
         The consumer's thread must call this method.
 
@@ -82,12 +82,12 @@ class DeviceBatch:
         this method.
 
         Returns:
-            The batch, as arrays in device memory. The caller owns the arrays. All arrays are views of one allocation: a
-            reference to one leaf keeps the memory of all leaves.
+            The batch, as arrays in device memory that the caller owns. All arrays share one allocation, so a reference
+            to one leaf keeps the memory of all leaves allocated.
 
         Raises:
             BatchReleasedError: The batch was already copied out, leased or discarded.
-            DeviceMemoryError: The device has not enough memory for the copy; the batch stays in its slot.
+            DeviceMemoryError: The device does not have enough memory for the copy. The batch stays in its slot.
             GraphCaptureError: The current stream is being captured into a CUDA graph; the batch stays in its slot.
             DeviceError, LoaderClosedError, ForkedPipelineError: The device stage can no longer be used.
         """
@@ -96,9 +96,9 @@ class DeviceBatch:
         return self.layout.outside.rebuild(arrays, kept)
 
     def _cast_for_jax(self) -> Any:
-        """Return copies of a cast batch as JAX arrays, and wait until the copies are ready.
+        """Return a batch of cast images as JAX arrays, and wait until the arrays are ready.
 
-        The image cast runs on the stream of the device's own library.
+        On a GPU, the image cast runs on CuPy's current stream before JAX copies the result.
         """
         if self._cast is None:  # the cast exists if JAX ran out of memory in an earlier call
             own = self._slots.take_out(self, self._slots.receivers.default)
@@ -130,19 +130,19 @@ class DeviceBatch:
     # -- for consumers
 
     def arrays(self) -> Any:
-        """Return the batch as arrays of the library ``to_device(framework=)``, for use on the current stream.
+        """Return the batch as arrays of the library in ``to_device(framework=)``, for use on the current stream.
 
         The caller may read and write the arrays until the caller releases the batch. To use the batch on another
-        stream, call this method again while that stream is current. The slot is reused only after the work on all
-        streams that used the batch.
+        stream, make that stream current and call this method again. The slot is reused only after all streams have
+        finished their work on the batch.
 
         Returns:
             The batch, as NumPy arrays on ``cpu``, CuPy arrays on a GPU, or PyTorch tensors. For "jax", see :meth:`jax`.
 
         Raises:
             BatchReleasedError: The batch was already released.
-            GraphCaptureError: The current stream is being captured. Before capturing a stream, copy the batch with
-                :meth:`into` into fixed arrays.
+            GraphCaptureError: The current stream is being captured. To use the batch in a CUDA graph, copy it into
+                fixed arrays with :meth:`into` before the capture.
             DeviceError, ForkedPipelineError: The device can no longer be used by this process.
         """
         return self.jax() if self._slots.hand_over.framework == "jax" else self._borrowed(self._slots.receivers.default)
@@ -168,7 +168,7 @@ class DeviceBatch:
 
         JAX arrays are immutable, so they must not refer to a device slot, which is overwritten later. On a GPU, the JAX
         arrays are committed to that GPU. A thread of the device stage waits for the JAX copies and then frees the slot.
-        Unless ``jax_enable_x64`` is set, JAX converts 64-bit numbers to 32 bits.
+        JAX converts 64-bit numbers to 32 bits unless ``jax_enable_x64`` is set.
 
         Raises:
             BatchReleasedError: The batch was already released.
@@ -185,11 +185,12 @@ class DeviceBatch:
         return self._rebuilt(copies)
 
     def dlpack(self) -> Any:
-        """Return the batch as objects that ``from_dlpack`` of any library except JAX can import.
+        """Return the batch as objects that ``from_dlpack`` can import in every library except JAX.
 
         Work that the importing library enqueues on its stream afterwards reads the complete batch.
 
-        Importing into JAX raises an error, because JAX does not name the stream that reads the array: use :meth:`jax`.
+        JAX must use :meth:`jax` instead. An import into JAX raises an error, because JAX does not name its reading
+        stream.
 
         Raises:
             BatchReleasedError: The batch was already released.
@@ -199,21 +200,21 @@ class DeviceBatch:
         return self._rebuilt([self._slots.exported(lease, native) for native in self._natives()])
 
     def into(self, targets: Any) -> Any:
-        """Copy the batch into the caller's own arrays, e.g. the fixed arrays of a CUDA graph, and release the batch.
+        """Copy the batch into existing arrays, such as the fixed arrays of a CUDA graph, and release the batch.
 
         The copies are enqueued on the current stream of the targets' library, without allocating memory.
 
         Args:
-            targets: C-ordered arrays on the batch's device, with the batch's structure, shapes and dtypes. All target
-                arrays must be NumPy arrays, all CuPy arrays, or all PyTorch tensors. A last batch with fewer rows does
-                not fit the target arrays: use ``drop_remainder``.
+            targets: C-ordered arrays on the batch's device, with the batch's structure, shapes and dtypes. All targets
+                must be NumPy arrays, all must be CuPy arrays, or all must be PyTorch tensors. A smaller last batch does
+                not fit the target arrays; set ``drop_remainder`` to omit it.
 
         Returns:
             The targets.
 
         Raises:
-            DeviceTargetError: A target array does not fit the batch. No target was written, and the batch is still
-                leased.
+            DeviceTargetError: A target array does not fit the batch. No target was written, and the consumer still owns
+                the slot.
             BatchReleasedError: The batch was already released.
             GraphCaptureError: The current stream is being captured into a CUDA graph; the batch is still leased.
             DeviceError, ForkedPipelineError: The device can no longer be used by this process.
@@ -279,5 +280,8 @@ class DeviceBatch:
         return self.layout.rebuild(arrays, self._kept)
 
     def _drop(self) -> None:
-        """Drop the batch's reference to the memory of its slot. Arrays that refer to the slot keep its memory alive."""
+        """Remove the batch's reference to the memory of its slot.
+
+        Existing arrays in the slot still keep the memory alive.
+        """
         self._leased = None

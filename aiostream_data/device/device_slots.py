@@ -1,6 +1,6 @@
 """The device slots (buffers in device memory) of a ring.
 
-A copy fills a slot, one consumer reads the batch in the slot, and then the slot is reused.
+A copy writes a batch into a slot, one consumer reads the batch, and then the slot is reused.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class DeviceSlots:
     """Collection of all device slots of a ring. Any thread may call the methods of ``DeviceSlots``.
 
     Attributes:
-        all: The slots. Slots that did not fit into device memory are removed from the list.
+        all: The slots. A slot that does not fit into device memory is removed from this list.
         hand_over: Settings for delivering batches to consumers.
         receivers: The array libraries in which consumers receive batches.
-        leases: Leases of the slots that consumers use at present.
+        leases: Registry of the leases of the slots that consumers use.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class DeviceSlots:
 
     @property
     def any_free(self) -> bool:
-        """True if a device slot is free, or will be free when leaked leases are ended."""
+        """True if a device slot is free, or if ending the leaked leases will free a slot."""
         return bool(self._free) or self.leases.any_leaked
 
     @property
@@ -157,7 +157,7 @@ class DeviceSlots:
             return self.leases.lend(self._claim(batch, DeviceState.LEASED))
 
     def views(self, block: DeviceBlock, layout: BatchLayout) -> list[NativeArray]:
-        """Return the arrays of a batch layout as views of a memory block."""
+        """Return one view of ``block`` for each array of the layout."""
         return [self._backend.view(block, array.offset, array.shape, array.dtype) for array in layout.arrays]
 
     def exported(self, lease: Lease, native: NativeArray, *, copied: bool = False) -> ExportedArray:
@@ -165,7 +165,7 @@ class DeviceSlots:
         return ExportedArray(native, lease, self.leases, self._backend, copied=copied)
 
     def owned(self, arrays: list[NativeArray]) -> list[OwnArray]:
-        """Wrap arrays that :meth:`take_out` returned for DLPack import, although a stream may still fill them."""
+        """Wrap arrays from :meth:`take_out` for DLPack. The importer waits for the stream that fills the arrays."""
         stream = self._backend.current_stream()
         return [OwnArray(array, self._backend, stream) for array in arrays]
 
@@ -185,7 +185,7 @@ class DeviceSlots:
     def copy_into(
         self, lease: Lease, source: DeviceBlock, layout: BatchLayout, blocks: list[DeviceBlock], stream: StreamRef
     ) -> None:
-        """Copy or cast each array of a leased batch into the block of its target array, and end the lease."""
+        """Copy or cast every array of a leased batch into its target array, and end the lease."""
         with self.leases.using(lease, stream):
             for number, (array, block) in enumerate(zip(layout.outside.arrays, blocks, strict=True)):
                 if not array.nbytes:
@@ -201,7 +201,7 @@ class DeviceSlots:
     def discard(self, batch: HeldBatch) -> None:
         """Free the device slot of an unread batch.
 
-        The slot is reused only after the end of the copy that filled the slot.
+        The slot is reused only after the copy into the slot has finished.
         """
         if self._state.forked:
             return

@@ -19,10 +19,10 @@ from aiostream_data.rows.parts import Parts
 
 
 class _FillPhase(Enum):
-    """State that determines the current owner of the host slot."""
+    """State of a host slot; determines who owns the slot."""
 
     WAITING = auto()
-    """The ``Filling`` object owns the host slot, and no thread uses the slot."""
+    """The ``Filling`` object owns the host slot, and no thread accesses the slot."""
     BUSY = auto()
     """A thread is writing or submitting the host slot."""
     OVER = auto()
@@ -30,10 +30,10 @@ class _FillPhase(Enum):
 
 
 class Filling:
-    """Owner of a host slot from the acquisition until the slot is submitted or dropped. One object per batch.
+    """Owner of one host slot from its acquisition until its submission or return. One object per batch.
 
-    A thread calls ``write``, and then the same or another thread calls ``submit``. Any thread may call ``drop`` at any
-    time. If ``drop`` is called while a thread writes the slot, the writing thread returns the slot after the write.
+    A thread calls ``write``, and then the same thread or another thread calls ``submit``. Any thread may call ``drop``
+    at any time. If a thread is writing the slot when ``drop`` is called, this thread returns the slot after the write.
 
     Attributes:
         sent: The submitted batch; None before ``submit`` and after :meth:`take`.
@@ -42,7 +42,7 @@ class Filling:
     def __init__(
         self, ring: SlotRing, backend: DeviceBackend, slot: HostSlot, batch: Any, lease: object = None
     ) -> None:
-        """Take ownership of ``slot``. Keep ``batch`` and ``lease`` alive until the slot is written."""
+        """Take ownership of ``slot``. ``batch`` and ``lease`` stay alive until the slot is written."""
         self._ring = ring
         self._backend = backend
         self._slot = slot
@@ -64,7 +64,8 @@ class Filling:
                 :func:`~.cast_plan.with_cast`.
 
         Raises:
-            DeviceLeafError, SlotTooSmallError, DeviceMemoryError: The batch cannot be written. The slot is free again.
+            DeviceLeafError, SlotTooSmallError, DeviceMemoryError: The batch cannot be written. The ring can reuse the
+                slot.
             DeviceError, LoaderClosedError, ForkedPipelineError: The ring of slots can no longer be used.
         """
         if not self._begin():
@@ -92,12 +93,12 @@ class Filling:
     def submit(self) -> bool:
         """Enqueue the copy of the host slot to the device.
 
-        Return False if no device slot is free; the caller may then call this method again.
+        Return False if no device slot is free. The caller can then retry.
 
         The copies of several batches run in the order of the ``submit`` calls. Returns True after :meth:`drop`.
 
         Raises:
-            DeviceMemoryError: The device memory is too small for even one slot. The host slot is free again.
+            DeviceMemoryError: The device memory is too small for even one slot. The ring can reuse the host slot.
             DeviceError, LoaderClosedError, ForkedPipelineError: The ring of slots can no longer be used.
         """
         if not self._begin():
@@ -122,7 +123,7 @@ class Filling:
     def drop(self) -> None:
         """Return the host slot to the ring, and discard a submitted batch that was not taken.
 
-        Repeated calls have no effect, nor does a call after :meth:`take`.
+        The method does nothing if it was already called, or after :meth:`take`.
         """
         with self._lock:
             self._dropped = True

@@ -1,8 +1,8 @@
 """Detect forked children: a child process cannot use the GPU memory of its parent.
 
-A child process that was forked before its parent started CUDA may start CUDA itself. In a child process that was forked
-later, every CUDA call fails, often with an unrelated error. This module therefore records the process that started
-CUDA.
+A child process that was forked before its parent started CUDA may start CUDA itself. A child that was forked after its
+parent started CUDA cannot use CUDA: every CUDA call fails, often with a misleading error. Therefore this module records
+which process started CUDA.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aiostream_data.errors import ForkedPipelineError
 
 
 class _History:
-    """Fork history of this process.
+    """Counts the forks that led to this process, and stores which process started CUDA.
 
     Attributes:
         forks: Number of forks between the process that imported this module and this process.
@@ -35,10 +35,9 @@ if hasattr(os, "register_at_fork"):  # not on every platform
 
 
 def this_process() -> tuple[int, int]:
-    """Return the process id and the number of forks, which together identify this process among its forked children.
+    """Return the process id and the fork count, which identify this process.
 
-    The process id alone is not enough, because the operating system may reuse it. Native code can fork without being
-    counted.
+    The fork count is needed because the operating system may reuse a process id. Forks by native code are not counted.
     """
     return os.getpid(), _HISTORY.forks
 

@@ -1,10 +1,9 @@
 """Settings for delivering batches to consumers, and DLPack exports of the batches.
 
-:class:`ExportedArray` exports arrays that refer to a leased slot. The importer's stream waits for *that batch* first.
-CuPy arrays do not record the stream that fills them, so CuPy's own export can make the importer wait for a wrong
-stream. CuPy's export uses the current stream of the current *device*, which may be another GPU. :class:`OwnArray` names
-the correct stream. Exported arrays have no ``__cuda_array_interface__``, because importers ignore the stream named in
-this interface.
+:class:`ExportedArray` exports arrays that refer to a leased slot. The importer's stream waits until the batch is
+complete. CuPy arrays do not record the stream that fills them. CuPy's own export therefore uses the current stream of
+the current *device*, which may be another GPU. Without :class:`OwnArray`, importers could wait for the wrong stream.
+Exported arrays do not define ``__cuda_array_interface__``, because importers ignore the stream in this interface.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HAND_OFFS: Final = ("copy", "lease", "into")
 FRAMEWORKS: Final = ("cupy", "torch", "jax")
 
 LEGACY_STREAM: Final = 1
-"""Handle by which CUDA identifies the legacy stream; DLPack importers pass None or 0 instead."""
+"""CUDA's handle for the legacy stream. DLPack importers pass None or 0 instead of this handle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +34,9 @@ class HandOver:
     """Settings for delivering batches to consumers.
 
     Attributes:
-        handoff: "copy": the consumer receives arrays that it owns. "lease": the consumer receives the batch in its
-            slot, until the consumer releases the batch. "into": the consumer receives a leased batch and copies the
-            batch into its own arrays.
+        handoff: "copy": The consumer receives arrays that it owns. "lease": The consumer receives the batch in its slot
+            and later releases the batch. "into": The consumer receives a leased batch and copies the batch into
+            existing arrays.
         framework: Array library; None means NumPy on ``cpu`` and CuPy on a GPU.
 
     Raises:
@@ -58,7 +57,7 @@ class HandOver:
     def copies_out(self) -> bool:
         """True if batches are copied into memory that the consumer's library allocates.
 
-        False for JAX, because JAX does not expose its allocator.
+        For JAX, the value is False, because JAX does not expose its allocator.
         """
         return self.handoff == "copy" and self.framework != "jax"
 
@@ -97,10 +96,10 @@ class _Exported:
 
 
 class ExportedArray(_Exported):
-    """One array of a leased batch, for any library that imports by DLPack. Any thread may use an exported array.
+    """One array of a leased batch, which other libraries can import by DLPack. Any thread may use an exported array.
 
-    An import makes the importer's stream wait for the batch. After the release of the batch, the slot is reused only
-    after the work on the importer's stream. The imported array is valid until the batch is released.
+    Importing the array makes the importer's stream wait for the batch. After the batch is released, the slot is reused
+    only when the importer's stream has finished its work. The imported array is valid until the batch is released.
     """
 
     __slots__ = ("_copied", "_lease", "_leases")
@@ -123,9 +122,10 @@ class ExportedArray(_Exported):
         """Return a DLPack capsule that refers to the slot.
 
         Args:
-            stream: CUDA stream of the importer, by handle. None and 0 are CUDA's legacy stream. With -1 (no stream),
-                this call waits for the batch. In this case the caller must finish reading before releasing the batch.
-            asked: Further keyword arguments of the DLPack protocol.
+            stream: Handle of the importer's CUDA stream. None and 0 stand for CUDA's legacy stream. With -1 (no
+                stream), this call blocks until the batch is on the device. A caller that passes -1 must finish reading
+                before it releases the batch.
+            asked: Other keyword arguments of the DLPack protocol.
 
         Raises:
             BatchReleasedError: The batch was already released.
@@ -151,7 +151,7 @@ class ExportedArray(_Exported):
 class OwnArray(_Exported):
     """An array that the consumer owns.
 
-    Libraries can import the array by DLPack before the stream that fills the array has finished.
+    Other libraries can import the array by DLPack while a stream still fills the array.
     """
 
     __slots__ = ("_filled_on",)
@@ -161,7 +161,7 @@ class OwnArray(_Exported):
         self._filled_on = filled_on
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
-        """Return a DLPack capsule of the array. The importer's stream waits for the stream that fills the array.
+        """Return a DLPack capsule of the array. The importer's stream then waits for the stream that fills the array.
 
         Args:
             stream: As for :class:`ExportedArray`.
@@ -179,5 +179,5 @@ class OwnArray(_Exported):
 
 
 def _importer() -> str:
-    """Return the name of the package that called the caller's ``__dlpack__``, or "" if C code called it."""
+    """Return the package name of the library that called ``__dlpack__``, or "" if C code called ``__dlpack__``."""
     return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0]

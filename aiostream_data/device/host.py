@@ -124,16 +124,16 @@ class HostBackend:
         return float(then.event - first.event)
 
     def order_after(self, stream: StreamRef, mark: Mark) -> None:
-        """Return at once: enqueued work on the host has already run."""
+        """Return immediately, because enqueued work on the host has already run."""
 
     def join(self, mark: Mark) -> None:
-        """Return at once: enqueued work on the host has already run."""
+        """Return immediately, because enqueued work on the host has already run."""
 
     def finished(self, mark: Mark) -> bool:
         return True
 
     def retire(self, mark: Mark) -> None:
-        """Do nothing: the host uses one shared object for all marks without times."""
+        """Do nothing, because marks on the host hold no resources."""
 
     def view(self, block: DeviceBlock, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.ndarray(shape, dtype, buffer=block.memory, offset=offset)
@@ -156,4 +156,4 @@ class HostBackend:
         return array.__dlpack__(stream=None, **asked)
 
     def close(self) -> None:
-        """Do nothing: host memory is freed with its last reference."""
+        """Do nothing, because Python frees host memory automatically."""

@@ -1,4 +1,7 @@
-"""The host slots of a ring. A producer fills a slot, the device copies it, and then the slot is reused."""
+"""The host slots of a ring.
+
+A producer fills a slot, the device copies the batch from the slot, and then the slot is reused.
+"""
 
 from __future__ import annotations
 
@@ -61,20 +64,20 @@ class HostSlots:
                 self._set_free(slot)
 
     def copying(self, slot: HostSlot, mark: Mark, begun: Mark | None, arrival: Arrival) -> None:
-        """Record that ``mark``, a recorded point in the device stream, follows the copy that reads ``slot``.
+        """Record ``mark``, a point in the device stream after the copy that reads ``slot``.
 
         The caller must hold the ring's lock.
 
         Args:
             begun: Timed mark before the copy of the slot; None if copies are not timed.
-            arrival: Record that is updated when the batch reaches the device.
+            arrival: Object that records when the batch reaches the device.
         """
         slot.mark, slot.begun, slot.arrival = mark, begun, arrival
         self._copying.append(slot)
         self._state.announce()  # wakes threads that wait to call join_oldest
 
     def join_oldest(self) -> bool:
-        """Wait until the oldest copy to the device has run, and free its host slot.
+        """Wait until the oldest copy to the device has finished, and free its host slot.
 
         Return False if no copy to the device is pending.
         """

@@ -1,6 +1,6 @@
-"""``ImageCast`` transfers uint8 images to the device unchanged, and then casts, normalizes and transposes them there.
+"""``ImageCast`` casts, normalizes and transposes uint8 images on the device, after the transfer to the device.
 
-This module only describes and validates a cast of images. The description of a cast is immutable, small and picklable.
+This module only describes and validates a cast of images. The description is immutable, small and picklable. The module
 :mod:`.cast_plan` applies the description to a batch, and the backends run the cast.
 """
 
@@ -31,7 +31,7 @@ class LeafFacts:
 
     Attributes:
         path: Name of the leaf.
-        shape: Size of each axis, with None for an unknown size; None if even the number of axes is unknown.
+        shape: Length of each axis (None if unknown), or None if the number of axes is unknown.
         dtype: Dtype of the leaf; None if unknown.
         dense: False if the leaf is ragged or is not an array.
     """
@@ -43,7 +43,7 @@ class LeafFacts:
 
     @property
     def may_be_images(self) -> bool:
-        """True if the leaf can be uint8 images according to its known properties."""
+        """True if the known properties do not exclude that the leaf contains uint8 images."""
         fits = self.shape is None or len(self.shape) == 4
         return self.dense and fits and (self.dtype is None or self.dtype == np.uint8)
 
@@ -56,26 +56,27 @@ class ImageCast:
     std``, computed in float32 and rounded to float16 if requested. On a GPU, one kernel on the consumer's stream casts
     the images while it copies them out of the slot. On ``cpu``, NumPy performs the same operations.
 
-    Random flips and crops depend only on the seed, the epoch, and the row's position in its source. Random flips and
-    crops do not change with the number of workers or after resuming, and differ between epochs. All leaves of a row get
-    the same flip; leaves of the same size get the same crop.
+    Random flips and crops are determined by the seed, the epoch, and the row's position in its source. Flips and crops
+    differ between epochs, but stay the same after resuming or with another number of workers. All images of a row get
+    the same flip, and images of the same size get the same crop.
 
     Attributes:
         dtype: Dtype of the result, "float16" or "float32". NumPy has no bfloat16: for bfloat16, use float32 here and
             cast the result in the framework.
         layout: Layout of the result: "NCHW" or "NHWC".
-        mean, std: One number for all channels, or one number per channel, applied after scaling; ``std`` must be above
-            0.
+        mean, std: One number for all channels, or one number per channel. Each pixel is scaled before ``mean`` and
+            ``std`` apply. ``std`` must be above 0.
         scale: Factor applied to each pixel before ``mean`` and ``std``; 1/255 maps pixels to the range 0 to 1.
-        flip: Mirror images horizontally: False for no row, True for every row, "random" for each row with probability
-            1/2.
+        flip: False to mirror no images, True to mirror all images horizontally, "random" to mirror each row with
+            probability 1/2.
         crop: Size of the crop as (height, width), in pixels; None keeps the size.
         crop_at: Position of the crop: "middle" or "random".
-        leaves: Paths of the leaves to cast, such as "image" or "box.left"; None for every uint8 leaf with four axes.
-        seed: Seed of random flips and crops; None for the seed with which the data set is opened.
+        leaves: Paths of the leaves to cast, such as "image" or "box.left"; None to cast every uint8 leaf with four
+            axes.
+        seed: Seed of random flips and crops; None to use the seed of the open data set.
 
     Raises:
-        PlanError: An argument is invalid, or results of the cast can exceed the float16 range.
+        PlanError: An argument is invalid, or a result of the cast could exceed the float16 range.
     """
 
     dtype: str = "float32"
@@ -138,7 +139,7 @@ class ImageCast:
     def itemsize(self) -> int:
         """Size in bytes of one number of the cast result.
 
-        The cast enlarges images by at most this factor, because each input number has one byte.
+        An input number has one byte, so this value is also the maximum factor by which the cast enlarges images.
         """
         return np.dtype(self.dtype).itemsize
 
@@ -151,9 +152,11 @@ class ImageCast:
             return np.stack([self.scale / std, -mean / std]).astype(np.float32)
 
     def results(self, leaves: Sequence[LeafFacts]) -> list[LeafFacts]:
-        """Compute the leaves of a batch after the cast. Leaves that contain no images are returned as the same objects.
+        """Compute the properties of a batch's leaves after the cast.
 
-        The leaves may be incomplete specs, known before any data is read, or may describe the arrays of a batch.
+        A leaf without images is returned as the same object.
+
+        ``leaves`` describes either the arrays of a batch or specs with unknown sizes, before any data is read.
 
         Raises:
             ImageCastError: A leaf named in ``leaves`` is missing or not an image, or no leaf contains images. The error

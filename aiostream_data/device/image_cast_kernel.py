@@ -1,14 +1,14 @@
-"""CUDA source code of the kernel that casts images, and the launch parameters of the kernel.
+"""CUDA source code and launch parameters of the kernel that casts images.
 
-Each GPU thread casts **groups** of four neighboring pixels of one line. Four pixels of a group are adjacent in the
-uint8 image and in the result, so neighboring threads access neighboring memory. A GPU thread reads whole words and
-writes four numbers together if result lines have a multiple of four pixels, images have one or three channels, and the
-result is aligned to four numbers. Otherwise the kernel uses a plain loop.
+Each GPU thread casts **groups** of four neighboring pixels of one line. The four pixels are adjacent in the uint8 image
+and in the result. Neighboring threads therefore access neighboring memory. If possible, a GPU thread reads whole words
+and writes four numbers together. This requires images with one or three channels, result lines of a multiple of four
+pixels, and a result aligned to four numbers. In all other cases, the kernel processes single pixels in a loop.
 
 The kernel's body is ``__host__ __device__`` and includes no header, so NVRTC compiles it without a CUDA toolkit. The
-compiler nvcc and plain C++ compilers can also compile the source. For tests without a GPU, a C++ compiler builds host
-functions with the same names and arguments. Builds by a C++ compiler need ``-ffp-contract=off``, because the kernel
-rounds product and sum separately, as :mod:`.cast_on_host` does.
+compiler nvcc and plain C++ compilers can also compile the source. For tests without a GPU, a C++ compiler builds the
+kernels as host functions with the same names and arguments. This build needs ``-ffp-contract=off``, because the kernel
+rounds the product and the sum separately.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _THREADS: Final = 128
 _GROUP: Final = 4
 _MOST_BLOCKS: Final = 1024
 _MOST_IMAGES_AT_ONCE: Final = 65_535
-"""Largest second dimension of a kernel's grid that CUDA allows.
+"""Maximum size of the second grid dimension in CUDA.
 
-If a batch has more images, the kernel loops over the remaining images.
+If a batch has more images, the kernel processes the other images in a loop.
 """
 
 

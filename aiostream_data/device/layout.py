@@ -2,10 +2,10 @@
 
 This module only computes positions and copies arrays; it never calls a device.
 
-All arrays of a batch are stored in one memory block, in leaf order, so that one copy transfers the batch. Each array
-starts on a 256-byte boundary. A ragged leaf is stored as two arrays (values, row splits). Non-numeric leaves (bytes,
-str, objects, dates) cannot be stored in device memory. On ``cpu``, non-numeric leaves stay outside the slot; other
-devices reject these leaves.
+One memory block contains all arrays of a batch in leaf order, so that one copy transfers the batch. Each array starts
+on a 256-byte boundary. A ragged leaf is stored as two arrays (values, row splits). Non-numeric leaves (bytes, str,
+objects, dates) cannot be stored in device memory. On ``cpu``, non-numeric leaves stay outside the slot; other devices
+reject these leaves.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from aiostream_data.rows.structure import flatten
 
 @dataclass(frozen=True, slots=True)
 class TakenApart:
-    """A batch that was split into a layout, arrays and object leaves.
+    """A batch that is separated into a layout, its arrays, and its other leaves.
 
     Attributes:
-        sources: The arrays of the batch, not copied; one for each entry of ``layout.arrays``.
+        sources: The batch's own arrays (no copies), one for each entry of ``layout.arrays``.
         kept: The leaves that are not arrays, in leaf order.
     """
 
@@ -73,7 +73,7 @@ def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
 
 
 def place(specs: Iterable[tuple[str, tuple[int, ...], np.dtype[Any]]]) -> tuple[tuple[SlotArray, ...], int]:
-    """Compute the slot positions of arrays given as (path, shape, dtype), and the slot size in bytes."""
+    """Compute the position of each array in a slot, and the size of the slot in bytes."""
     placed: list[SlotArray] = []
     end = 0
     for path, shape, dtype in specs:
@@ -84,7 +84,10 @@ def place(specs: Iterable[tuple[str, tuple[int, ...], np.dtype[Any]]]) -> tuple[
 
 
 def views(block: NDArray[np.uint8], layout: BatchLayout) -> list[NDArray[Any]]:
-    """Return the arrays of ``layout`` as writable views of ``block``, which must hold ``layout.nbytes`` bytes."""
+    """Return the arrays of ``layout`` as writable views of ``block``.
+
+    The size of ``block`` must be at least ``layout.nbytes``.
+    """
     return [np.ndarray(array.shape, array.dtype, buffer=block, offset=array.offset) for array in layout.arrays]
 
 

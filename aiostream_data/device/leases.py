@@ -1,14 +1,16 @@
-"""Leases of device slots. A consumer uses a leased slot on its own streams, without a copy, and then releases the slot.
+"""Leases of device slots.
 
-A :class:`Lease` records every device stream on which its batch was used. Each device stream that uses a batch first
-waits for the copy that fills the slot. When the lease ends, the ring records a mark on each stream, and reuses the slot
-only after these marks.
+A consumer can use the batch in a leased slot directly, on its own streams, and then releases the slot.
 
-Arrays that refer to the slot, including arrays of other libraries, keep the slot's *holder* alive, not the lease. If a
-batch is never released, a finalizer runs when the last of its arrays is garbage-collected. The finalizer can run in any
-thread during garbage collection, so it must neither take a lock nor call the device. Therefore the finalizer only
-appends the lease to a deque. The next call of a ring method ends the leases in the deque and counts these leases as
-leaked.
+A :class:`Lease` records every device stream on which its batch was used. Before using a batch, each device stream waits
+for the copy that fills the slot. When the lease ends, the ring records a mark (a point in the stream) on each of these
+streams. The slot is reused only after all marks are reached.
+
+Arrays in the slot, including arrays of other libraries, keep a *holder* object alive. The holder keeps the slot's
+memory alive, but not the lease. If a batch is never released, a finalizer runs when the last of its arrays is
+garbage-collected. The finalizer can run in any thread during garbage collection, so it must neither take a lock nor
+call the device. Therefore the finalizer only appends the lease to a deque. The next call of a ring method ends all
+leases in the deque, and counts them as leaked.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from aiostream_data.interrupts import interrupts_after
 
 
 class _Holder:
-    """Object that keeps the memory of a leased slot alive. All arrays over the slot refer to the holder object.
+    """Object that keeps the memory of a leased slot alive. All arrays in the slot refer to this object.
 
     Attributes:
         block: Memory block of the slot.
@@ -55,9 +57,9 @@ class Lease:
     Attributes:
         slot: The leased slot.
         arrived: Mark (a point in the device stream) after the copy that fills the slot.
-        streams: Device streams on which the slot was used, by handle. The lease keeps each stream alive until a mark is
+        streams: Device streams that used the slot, by handle. The lease keeps each stream alive until a mark is
             recorded on the stream.
-        finalizer: Finalizer that runs when the last array over the slot is garbage-collected.
+        finalizer: Finalizer that runs when the last array in the slot is garbage-collected.
         ended: True after the lease has ended.
     """
 
@@ -80,10 +82,10 @@ class Leases:
     """
 
     def __init__(self, backend: DeviceBackend, state: RingState, set_free: Callable[[DeviceSlot], None]) -> None:
-        """Create the registry of leases without any lease.
+        """Create an empty registry.
 
         Args:
-            set_free: Function that is called with each freed slot, with the lock held.
+            set_free: Function that the registry calls with each freed slot while it holds the lock.
         """
         self._backend = backend
         self._state = state
@@ -94,11 +96,12 @@ class Leases:
         self.leaked = 0
 
     def lend(self, slot: DeviceSlot) -> tuple[Lease, DeviceBlock]:
-        """Begin the lease of a slot that holds a batch and is in state LEASED. The caller must hold the ring's lock.
+        """Begin the lease of a slot that contains a batch.
+
+        The state of the slot must be LEASED. The caller must hold the ring's lock.
 
         Returns:
-            The lease, and the memory block of the slot. While a view of the block exists, the lease does not count as
-            leaked.
+            The lease, and the memory block of the slot. The lease is not leaked while a view of the block exists.
         """
         assert slot.block is not None
         lease, holder = Lease(slot), _Holder(slot.block)
@@ -118,10 +121,10 @@ class Leases:
             raise BatchReleasedError("this device batch was already released: its slot may hold another batch")
 
     def stream(self, current: Callable[[], StreamRef], *, lent: bool = False) -> StreamRef:
-        """Return the current stream of the consumer's library, and check that the stream runs enqueued work at once.
+        """Return the current stream of the consumer's library, and check that no CUDA graph is capturing the stream.
 
         Args:
-            lent: True if the batch stays in its slot and is released later.
+            lent: True if the consumer uses the batch in its slot and releases it later.
 
         Raises:
             PlanError: ``lent`` is true, and :meth:`check_lendable` rejects the stream.
@@ -134,7 +137,7 @@ class Leases:
         return stream
 
     def named(self, handle: int) -> StreamRef:
-        """Return the stream that an importer passed as a handle, and check that this stream may use a lease.
+        """Return the stream for a handle that an importer passed, and check that the stream may use a leased batch.
 
         Raises:
             PlanError: The handle identifies a per-thread stream.
@@ -146,10 +149,10 @@ class Leases:
         return stream
 
     def check_lendable(self, stream: StreamRef) -> None:
-        """Check that a lease can be used on ``stream`` and released by any thread.
+        """Check that ``stream`` may use a leased batch, and that any thread could release the batch.
 
         Raises:
-            PlanError: The handle identifies a per-thread stream, and other threads cannot wait for such a stream.
+            PlanError: ``stream`` is a per-thread stream, and other threads cannot wait for such a stream.
             GraphCaptureError, DeviceError: Same conditions as for :meth:`check_stream`.
         """
         if not self._backend.same_in_all_threads(stream):
@@ -162,7 +165,7 @@ class Leases:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Mark the ring as failed if a query in the ``with`` block shows that the device has failed."""
+        """Mark the ring as failed if the ``with`` block raises DeviceError."""
         try:
             yield
         except DeviceError as error:
@@ -171,11 +174,11 @@ class Leases:
             raise
 
     def check_stream(self, stream: StreamRef) -> None:
-        """Check that ``stream`` runs enqueued work instead of recording it into a CUDA graph.
+        """Check that ``stream`` runs enqueued work, and does not record the work into a CUDA graph.
 
         Raises:
-            GraphCaptureError: The stream is being captured into a CUDA graph. Each replay of the CUDA graph would
-                repeat work that is meant for a single batch.
+            GraphCaptureError: The stream is being captured into a CUDA graph. Each replay of the graph would repeat
+                work that is valid for one batch only.
         """
         with self._asking():
             capturing = self._backend.capturing(stream)
@@ -189,7 +192,7 @@ class Leases:
     def using(self, lease: Lease, stream: StreamRef) -> Iterator[None]:
         """Make ``stream`` wait for the batch, and record that the stream uses the slot.
 
-        The lock is held while the ``with`` block runs, so no other thread can end the lease before the block has
+        The method holds the lock while the ``with`` block runs. No other thread can end the lease before the block has
         enqueued its work. The ``with`` block must not wait.
 
         Raises:
@@ -205,7 +208,9 @@ class Leases:
 
     @interrupts_after()
     def arrive(self, lease: Lease) -> None:
-        """Block the calling thread until the batch is on the device, for consumers that read it without a stream.
+        """Block the calling thread until the batch is on the device.
+
+        Consumers that read without a stream need this call.
 
         Raises:
             BatchReleasedError, DeviceError, ForkedPipelineError: Same conditions as for :meth:`check`.
@@ -220,8 +225,8 @@ class Leases:
 
         If the ring is open, the method never waits.
 
-        If the ring is closed, the method waits for the lease's streams, because the slot's memory is freed next. After
-        a device failure and in a forked child process, the method only marks the lease as ended.
+        If the ring is closed, the method waits for all streams of the lease, because the slot's memory is freed
+        afterwards. After a device failure and in a forked child process, the method only marks the lease as ended.
 
         Raises:
             BatchReleasedError: The batch was already released.
@@ -241,7 +246,7 @@ class Leases:
 
     @interrupts_after()
     def end_when(self, lease: Lease, reached: Callable[[], object]) -> None:
-        """End the lease after the blocking function ``reached`` has returned.
+        """End the lease when the function ``reached``, which may block, has returned.
 
         The waiter thread of the device stage calls ``reached``.
 
@@ -259,15 +264,15 @@ class Leases:
 
     @interrupts_after()
     def end_oldest_owed(self) -> bool:
-        """Wait for the function ``reached`` of the oldest lease passed to :meth:`end_when`, and end this lease.
+        """End the oldest lease that was passed to :meth:`end_when`, after calling its blocking function ``reached``.
 
         Return False if no such lease exists.
 
-        If the copy of a batch ran out of memory, no work reads the slot, so the slot is freed and a warning is issued.
-        The consumer's library reports the out-of-memory error when the consumer first uses the copied arrays.
+        If ``reached`` raises DeviceMemoryError, the copy of the batch failed. The slot is freed and a warning is
+        issued. The consumer's library also reports the error when the consumer first uses the copied arrays.
 
         Raises:
-            DeviceError: The device operation that ``reached`` waits for has failed.
+            DeviceError: The device operations for which ``reached`` waits have failed.
         """
         with self._state.lock:
             if not self._owed:
@@ -305,11 +310,11 @@ class Leases:
                 self._end(lease)
 
     def mark_leaked(self, timeout_s: float) -> None:
-        """Record marks for leaked leases, so that closing the ring can wait for the streams of these leases.
+        """Record marks for all leaked leases. Closing the ring can then wait for the streams of these leases.
 
         Args:
-            timeout_s: Maximum time in seconds to wait for the lock. A thread that is blocked in a call of the GPU
-                driver may hold the lock.
+            timeout_s: Maximum time in seconds to wait for the lock. The lock can be held by a thread that is blocked in
+                a call of the GPU driver.
         """
         if not self._state.lock.acquire(timeout=timeout_s):
             return
@@ -330,7 +335,7 @@ class Leases:
 
     @property
     def any_leaked(self) -> bool:
-        """True if leaked leases wait for :meth:`end_leaked`. Takes no lock."""
+        """True if :meth:`end_leaked` has to end a leaked lease. Takes no lock."""
         return bool(self._let_go)
 
     def held(self, slots: list[DeviceSlot]) -> int:

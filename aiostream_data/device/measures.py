@@ -1,9 +1,9 @@
 """Counters of a ring of slots, collected without querying the device.
 
 The clock of the host measures how long a consumer waited for the copy of its batch. The measured wait begins when the
-batch is delivered, and ends when the waiter thread frees the batch's host slot. The actual wait was shorter than the
-measured wait if the consumer's stream ran other work during the wait. Copy times come from timed marks on the device,
-which are recorded only for profiles.
+consumer receives the batch, and ends when the waiter thread frees the batch's host slot. If the consumer's stream ran
+other work during this time, the actual wait was shorter. Marks with timestamps on the device measure the time of
+copies. These marks are recorded only for profiles.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ class Arrival:
 
     Attributes:
         nbytes: Number of bytes copied to the device for the batch.
-        asked_at, arrived_at: ``time.perf_counter()`` when the batch was delivered and when its copy ended; None before.
+        asked_at, arrived_at: ``time.perf_counter()`` at the delivery of the batch and at the end of its copy; None
+            before that time.
     """
 
     __slots__ = ("arrived_at", "asked_at", "nbytes")
@@ -35,13 +36,13 @@ class Measures:
         launches: Number of copies and kernels enqueued, both for copies to the device and for copies out of device
             slots.
         written_nbytes: Number of bytes written into host slots.
-        rewritten_nbytes: Part of ``written_nbytes`` that had been assembled in other memory before, and was thus copied
-            twice.
-        timed_nbytes: Number of bytes whose copies were timed.
+        rewritten_nbytes: Number of bytes in ``written_nbytes`` that were first assembled in other memory, and thus
+            copied twice.
+        timed_nbytes: Total size of all timed copies, in bytes.
         copy_s: Total device time of timed copies, in seconds.
-        late: Number of batches that were delivered before their copy to the device ended.
-        exposed_s: Total time in seconds between delivery and arrival of late batches, an upper bound on the consumers'
-            waiting time.
+        late: Number of batches that the consumer received before their copy to the device had finished.
+        exposed_s: Total time in seconds from delivery to arrival of late batches. The consumers waited no longer than
+            this total.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class Measures:
             self.rewritten_nbytes += rewritten
 
     def asked(self, arrival: Arrival) -> None:
-        """Record that a batch is delivered to the consumer. Only the first call for each batch counts."""
+        """Record that a batch is delivered to the consumer. Later calls for the same batch have no effect."""
         if arrival.asked_at is None:
             arrival.asked_at = perf_counter()
             self.late += arrival.arrived_at is None

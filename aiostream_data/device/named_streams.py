@@ -1,8 +1,8 @@
 """Find the stream object for a DLPack handle, and keep the stream alive.
 
-DLPack importers pass only the handle of their stream. When the importing library destroys its stream, the handle
-becomes invalid and must not be passed to CUDA. Importers pass the current stream of their own library, so this module
-searches the current streams of the supported libraries.
+DLPack importers pass only the handle of their stream. The handle becomes invalid when its library destroys the stream.
+An invalid handle must not be passed to CUDA. Because importers pass the current stream of their library, this module
+searches the current streams of all supported libraries.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Raise an error if a consumer waits too long for a batch while the consumer itself uses all device slots.
+"""Raise an error if a consumer waits too long for a batch while all device slots are leased to the consumer.
 
-The error is raised after a delay, because another thread may be about to release a batch. Garbage collection frees
-device slots without a notification. Therefore the slots are polled, but only if batches are leased and the consumer
-waits.
+The error is raised after a delay, because another thread may be about to release a batch. Garbage collection can also
+free device slots, and sends no notification. Therefore the slots are polled while the consumer waits and batches are
+leased.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import LeasesHeldError
 
 LIMIT_S: Final = 10.0
-"""Maximum time in seconds that a consumer may wait for another batch while the consumer itself uses all slots."""
+"""Maximum time in seconds that a consumer may wait for another batch while this consumer uses all slots."""
 
 LOOK_AGAIN_S: Final = 0.1
 
 
 class Patience:
-    """Time limit for one wait of a consumer for a batch.
+    """Limits the time for which a consumer waits for a batch.
 
     Args:
         devices: Device stages that may deliver the batch.
@@ -34,7 +34,7 @@ class Patience:
     def next_look_s(self) -> float | None:
         """Free leaked slots.
 
-        Return the seconds to wait before the next call of this method, or None if no batch is leased.
+        Return the number of seconds until the next call of this method, or None if consumers never lease batches.
 
         Raises:
             LeasesHeldError: The consumer has used every slot for :data:`LIMIT_S` seconds.

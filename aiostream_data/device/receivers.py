@@ -1,9 +1,9 @@
 """Adapters for the array libraries in which consumers receive batches.
 
 Every array library has a current stream per thread, an allocator, and its own array type. Memory for copies comes from
-the allocator of the consumer's library, so the library itself orders allocation, use and release. The package
-:mod:`aiostream_data.integrations` implements the adapters of all libraries except the device's own. Each integration
-module is imported on first use.
+the allocator of the consumer's library. The library itself therefore knows when the memory can be reused. The package
+:mod:`aiostream_data.integrations` contains the adapters for PyTorch and JAX. Each integration module is imported on
+first use.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from aiostream_data.errors import ArgumentTypeError, DeviceUnavailableError, Mis
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """An array that the consumer passes and that receives a batch.
+    """An existing array of the consumer that receives a batch.
 
     Attributes:
         block: Memory block of the array.
-        shape, dtype: Shape and dtype of the array, which is C-ordered.
+        shape, dtype: Shape and dtype of the C-ordered array.
     """
 
     block: DeviceBlock
@@ -36,18 +36,18 @@ class WriteTarget:
 
 
 class FrameworkReceiver(Protocol):
-    """Adapter for one array library on one device. Threads of the consumer call the methods of the adapter."""
+    """Adapter for one array library on one device. The consumer's threads call the methods of the adapter."""
 
     def current_stream(self) -> StreamRef:
-        """Return the device stream on which this library runs the calling thread's work."""
+        """Return the device stream on which the library currently runs the work of the calling thread."""
 
     def memory(self, nbytes: int) -> tuple[DeviceBlock, Any]:
-        """Allocate memory from the library's allocator, for use on the current stream.
+        """Allocate memory from the library's allocator for use on the current stream.
 
         Return a memory block, and an object to pass to :meth:`view`.
 
         Raises:
-            DeviceMemoryError: The device has not enough free memory.
+            DeviceMemoryError: The device does not have enough free memory.
         """
 
     def view(self, memory: Any, array: SlotArray) -> Any:
@@ -56,7 +56,7 @@ class FrameworkReceiver(Protocol):
     def borrowed(self, native: NativeArray, exported: ExportedArray) -> Any:
         """Return an array that refers to a slot, for use on the current stream.
 
-        Before the call, the caller makes the current stream wait for the batch.
+        The caller must first make the current stream wait for the batch.
         """
 
     def target(self, array: Any) -> WriteTarget:
@@ -68,17 +68,19 @@ class FrameworkReceiver(Protocol):
 
 
 class Copier(Protocol):
-    """Adapter for a library with immutable arrays, which always receives copies."""
+    """Adapter for a library with immutable arrays. The consumer of such a library always receives copies."""
 
     def copies(
         self, natives: Sequence[NativeArray], exported: Sequence[Any], arrive: Callable[[], None]
     ) -> tuple[list[Any], Callable[[], object] | None]:
-        """Return copies of a batch's arrays, and a function that waits for the copies, or None if they are ready.
+        """Return copies of a batch's arrays.
+
+        Also return a function that waits for the copies, or None if the copies are ready.
 
         Args:
-            natives: Arrays of the device's own library that refer to the slot.
-            exported: The arrays ``natives`` as objects with ``__dlpack__``, which makes the importer's stream wait for
-                the batch.
+            natives: Arrays of CuPy or NumPy that refer to the slot.
+            exported: The arrays of ``natives`` as objects with a ``__dlpack__`` method. Importing these objects makes
+                the importer's stream wait for the batch.
             arrive: Function that blocks until the arrays are on the device. Call ``arrive`` before reading the arrays
                 without a stream.
         """
@@ -114,7 +116,7 @@ class Receivers:
     """The array libraries available for batches of one backend. Each array library is loaded on first use.
 
     Attributes:
-        default: Array library selected by the ``framework`` argument.
+        default: Array library that the ``framework`` argument selects.
     """
 
     def __init__(self, backend: DeviceBackend, framework: FrameworkName | None = None) -> None:
@@ -135,7 +137,7 @@ class Receivers:
             self.default = self.of(framework)
 
     def of(self, framework: str | None) -> FrameworkReceiver:
-        """Return the adapter for "torch", "cupy", or the device's own library (None).
+        """Return the adapter for "torch", for "cupy", or (for None) for the device's own library.
 
         Raises:
             MissingExtraError: The array library is not installed.

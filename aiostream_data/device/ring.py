@@ -1,23 +1,22 @@
 """Move batches through slots (reusable buffers) in host memory and in device memory.
 
-No copy reads or writes a slot while another operation uses the slot.
+A copy has exclusive access to its slots: no other operation uses these slots until the copy has finished.
 
 A producer acquires a host slot, writes a batch into the slot and submits the slot. ``submit`` enqueues the copy to a
-device slot on the ring's own stream and returns at once. The consumer copies the batch out of the device slot on *its
-own* stream, or uses the batch in the slot until the release. Only the thread that frees host slots (by ``join_oldest``)
-waits for the device. Four rules prevent overwritten data. For each rule, a test disables the rule and detects the
-damage:
+device slot on the ring's own stream, and does not wait for the copy. The consumer either copies the batch out of the
+device slot on *its own* stream, or uses the batch in the slot and then releases the slot. Only the thread that calls
+``join_oldest``, which frees host slots, waits for the device. Four rules prevent the ring from overwriting data that is
+still in use. For each rule, a test disables the rule and detects overwritten data:
 
-* A host slot is reused only after ``join`` of its mark (a point in the copy stream after the copy that read the slot).
-  Memory that another process lent for the batch is also reused only after ``join`` of the host slot's mark
-  (:mod:`.shared_slots`).
-* A device slot is overwritten only by copies that wait for a mark on *every* stream that used the slot.
-* A batch is read only on a stream that waits for the mark after *this* batch's copy.
-* When a larger slot replaces a slot, the old memory is freed only after ``join`` of the mark of its last use.
+* A host slot is reused only after ``join`` has waited for the copy that reads the slot. Memory that another process
+  lent for a batch (:mod:`.shared_slots`) is also reused only after ``join`` has waited for the batch's copies.
+* A copy overwrites a device slot only after *every* stream that used the slot has finished its work on the slot.
+* A stream reads a batch only after waiting for the copy of *this* batch.
+* If a slot is replaced by a larger slot, the old memory is freed only after ``join`` has waited for its last use.
 
-A slot owns its marks and retires an old mark when a new mark replaces it. The ring fails permanently if the device
-fails, or if a call is interrupted between enqueueing a copy and recording its mark. After such a failure every call
-raises, and memory that a copy might still access is never freed.
+A mark is a recorded point in a stream. Each slot owns its marks, and retires an old mark when a new mark replaces it.
+The ring fails permanently if the device fails, or if a call is interrupted after enqueueing a copy and before recording
+its mark. After a failure, every call raises an error, and memory that a copy might still access is never freed.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from aiostream_data.interrupts import interrupts_after
 _ABANDONED: list[object] = []
 """Memory blocks that a copy might still access.
 
-Blocks in this list are never freed, because the device could write into freed memory.
+Blocks in this list are never freed, because the device could otherwise write into freed memory.
 """
 
 _CLOSING_STEP_S = 0.001
@@ -101,8 +100,8 @@ class SlotRing:
 
     Any thread may call the methods of a ``SlotRing``.
 
-    All methods except :meth:`close` raise ``DeviceError`` after a device failure, ``LoaderClosedError`` after the ring
-    was closed, and ``ForkedPipelineError`` in a forked child.
+    After a device failure, all methods except :meth:`close` raise ``DeviceError``. The same methods raise
+    ``LoaderClosedError`` after the ring was closed, and ``ForkedPipelineError`` in a forked child.
     """
 
     def __init__(
@@ -121,15 +120,15 @@ class SlotRing:
 
         Args:
             backend: The device. The caller closes the backend after the ring.
-            host_slots, device_slots: Number of host and device slots. The ring can contain at most as many batches as
-                it has host and device slots.
+            host_slots, device_slots: Number of host and device slots. The number of batches in the ring never exceeds
+                the total number of host and device slots.
             slot_nbytes: Size of every slot in bytes; None to choose the size from the sizes of the batches.
-            hand_over: Settings for delivering batches to consumers; None to deliver copies in the device's own library.
+            hand_over: Settings for delivering batches to consumers; None to deliver copies as NumPy or CuPy arrays.
             allow_pageable: True to use pageable host memory, with a warning, if the system refuses to page-lock the
                 memory.
             profile: True to measure the time of every copy to the device.
-            shared: Object that copies batches directly from memory that other processes wrote; closed with the ring.
-                If ``shared`` is None, all batches are copied through host slots.
+            shared: Object that copies batches directly from shared memory that other processes wrote. The ring closes
+                this object. If ``shared`` is None, all batches are copied through host slots.
 
         Raises:
             PlanError: The number of host or device slots is below 1.
@@ -161,7 +160,7 @@ class SlotRing:
         return self._host.acquire()
 
     def arrays(self, slot: HostSlot, layout: BatchLayout) -> list[NDArray[Any]]:
-        """Return the arrays of ``layout`` in an acquired slot, for writing in place.
+        """Return the arrays of ``layout`` in an acquired slot. The caller writes the batch into these arrays.
 
         Raises:
             SlotTooSmallError: The layout needs more than ``slot_nbytes`` bytes.
@@ -193,11 +192,10 @@ class SlotRing:
     def submit(
         self, slot: HostSlot, layout: BatchLayout, kept: list[Any], copies: Sequence[SlotCopy] | None = None
     ) -> DeviceBatch | None:
-        """Enqueue the copies of a batch to the device, and return at once.
+        """Enqueue the copies of a batch to the device, and do not wait for the copies.
 
         Args:
-            slot: Acquired slot, written through :meth:`arrays` with this layout or with the layout of its
-                :meth:`transfer`.
+            slot: Acquired slot whose arrays were written through :meth:`arrays`.
             layout: Layout of the batch in the device slot.
             kept: Leaves that are not arrays, as returned by :func:`~aiostream_data.device.layout.take_apart`.
             copies: Copies that :meth:`transfer` planned; None if the host slot holds the complete batch.
@@ -246,7 +244,7 @@ class SlotRing:
     def has_device_slot(self) -> bool:
         """Return True if a device slot is free.
 
-        The method never waits and takes no lock, so an event loop may call it.
+        An event loop may call this method, because the method never waits and takes no lock.
         """
         self.state.check()
         return self._device.any_free
@@ -260,11 +258,11 @@ class SlotRing:
     def join_oldest(self) -> bool:
         """Wait, with the GIL released, until the oldest copy to the device has ended, and free its host slot.
 
-        If no copy is pending, wait instead for the oldest batch that JAX copies, and free the device slot of this
-        batch.
+        If no copy is pending, wait for the oldest batch that JAX is copying, and free the device slot of that batch.
 
         Returns:
-            False, without waiting, if no copy is pending or other threads already wait for all pending copies.
+            False if the method did not wait, because no copy is pending or other threads already wait for all pending
+            copies.
         """
         self.state.check()
         self.reclaim()
@@ -359,7 +357,7 @@ class SlotRing:
         self._abandoned_nbytes += block.nbytes
 
     def _anyone_inside(self) -> bool:
-        """True while another thread waits for a copy to the device, or enqueues a copy out of a device slot."""
+        """True while another thread waits for a copy to the device, or is enqueueing a copy out of a device slot."""
         joining = any(slot.state is HostState.JOINING for slot in self._host.all)
         return joining or any(slot.state is DeviceState.READING for slot in self._device.all)
 

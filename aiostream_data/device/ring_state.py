@@ -1,4 +1,4 @@
-"""State of a ring of slots (open, failed, closed or forked), and the lock and notifications that its parts share."""
+"""State of a ring of slots (open, failed, closed or forked), its lock, and its notifications."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class RingState:
     """State of a ring of slots: open, failed, closed or forked. A failed or closed ring never changes its state again.
 
     Attributes:
-        lock: Lock that protects the state of every slot. No thread waits for the device while it owns the lock, except
-            to enlarge a slot.
+        lock: Lock that protects the state of every slot. A thread that holds the lock does not wait for the device,
+            except to enlarge a slot.
         measures: Counters that all parts of the ring update.
-        on_change: Function called after every change of a slot, or None. Any thread may call ``on_change``, with the
-            lock held, so the function must return at once.
+        on_change: Function called after every change of a slot, or None. Any thread may call ``on_change`` while it
+            holds the lock, so the function must not block.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class RingState:
     def forked(self) -> bool:
         """True in a forked child process.
 
-        In a forked child process, the lock may stay locked forever by a thread that exists only in the parent.
+        In a forked child process, the lock may stay locked forever, because its owner exists only in the parent.
         """
         return this_process() != self._process
 
@@ -90,8 +90,7 @@ class RingState:
     def fail(self, error: BaseException) -> None:
         """Mark the ring as failed permanently.
 
-        If this method is called several times, later errors report the first cause. The caller must hold the ring's
-        lock.
+        If the method is called several times, errors report only the first cause. The caller must hold the ring's lock.
         """
         self._failure = self._failure or error
         self.announce()
@@ -99,9 +98,10 @@ class RingState:
     def close(self, timeout_s: float) -> bool:
         """Close the ring and wake all waiting threads.
 
-        Return False if the ring was already closed, and in a forked child process.
+        Return False if the ring was already closed, or if this process is a forked child.
 
-        If a thread holds the lock for ``timeout_s`` seconds because a driver call does not return, the ring fails.
+        The ring fails if another thread keeps the lock for more than ``timeout_s`` seconds, because a driver call does
+        not return.
         """
         if self.forked:
             return False
@@ -117,7 +117,7 @@ class RingState:
         return was_open
 
     def announce(self) -> None:
-        """Wake all waiting threads and call ``on_change``, after a change of a slot.
+        """Wake all waiting threads and call ``on_change``. Call this method after every change of a slot.
 
         The caller must hold the ring's lock.
         """
@@ -137,15 +137,15 @@ class RingState:
 
         Return False if the wait exceeds ``timeout_s`` seconds.
 
-        Read the counter :attr:`changes`, try the operation, and call this method only if the operation failed. Reading
-        the counter first ensures that no change between the attempt and the wait is missed.
+        Read :attr:`changes` first, then try the operation, and call this method only if the operation failed. This
+        order ensures that the caller does not miss a change between the attempt and the wait.
         """
         return self.wait_until(lambda: self._changes > changes, timeout_s)
 
     def wait_until(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Block until ``reached()`` returns true.
+        """Block until the function ``reached`` returns true.
 
-        The function is called after every slot change. Return False if the wait exceeds ``timeout_s`` seconds.
+        The method calls ``reached`` after every slot change. Return False if the wait exceeds ``timeout_s`` seconds.
         """
         with self.lock:
             return self.lock.wait_for(reached, timeout_s)

@@ -15,13 +15,13 @@ from aiostream_data.errors import DeviceUnavailableError, MissingExtraError, Pla
 _NAME = re.compile(r"cpu|auto|cuda(:(?P<index>0|[1-9][0-9]{0,3}))?")
 
 RANK_VARIABLE = "LOCAL_RANK"
-"""Environment variable in which torchrun and other launchers store the rank of the process on its machine."""
+"""Environment variable in which launchers such as torchrun store the rank of the process on its machine."""
 
 
 def check_device(name: str) -> str:
     """Return ``name`` if it is a valid device name.
 
-    A plan may call this function, because the function does not use any device.
+    This check does not use any device, so it may run before any device is opened.
 
     Raises:
         PlanError: ``name`` is not a valid device name.
@@ -34,8 +34,8 @@ def check_device(name: str) -> str:
 def current_gpu() -> int | None:
     """Return the calling thread's current GPU, or None if this process has not chosen a GPU.
 
-    CUDA has a current GPU per thread, so call this function in the thread that opens a loader. The function queries
-    PyTorch and CuPy for the current GPU, but only if the process has already imported the library.
+    CUDA stores a current GPU for each thread. Call this function in the thread that opens a loader. The function asks
+    PyTorch and CuPy for the current GPU, but never imports these libraries itself.
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and torch.cuda.is_initialized():
@@ -51,12 +51,13 @@ def current_gpu() -> int | None:
 def open_backend(name: str, current: int | None = None) -> DeviceBackend:
     """Open the device called ``name``.
 
-    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable, else ``current``, else CUDA's
-    current device. If ``LOCAL_RANK`` is set and the process sees only one GPU, ``cuda`` selects that GPU.
+    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable. Otherwise ``cuda`` selects
+    ``current``, or CUDA's current device if ``current`` is None. If ``LOCAL_RANK`` is set and the process sees only one
+    GPU, ``cuda`` selects that GPU.
 
     ``auto`` selects ``cuda`` if CuPy and a driver with a GPU are found, else ``cpu``. If a GPU exists but cannot be
-    used, ``auto`` also raises an error. Opening a GPU initializes CUDA, which can take hundreds of milliseconds and
-    must not precede a fork.
+    used, ``auto`` raises an error, and does not fall back to ``cpu``. Opening a GPU initializes CUDA, which can take
+    hundreds of milliseconds. Do not fork the process afterwards.
 
     Args:
         current: Result of :func:`current_gpu` in the thread that opens the loader.
@@ -65,7 +66,7 @@ def open_backend(name: str, current: int | None = None) -> DeviceBackend:
         PlanError: ``name`` is not a valid device name.
         MissingExtraError: A GPU was requested and CuPy is not installed.
         DeviceUnavailableError: A GPU was requested, but the driver or the GPU is missing, or the GPU cannot be used.
-        DeviceMemoryError: The GPU has not enough memory to be opened.
+        DeviceMemoryError: The GPU does not have enough memory for a CUDA context.
         ForkedPipelineError: This process was forked from a process that had opened a GPU.
     """
     check_device(name)

@@ -1,18 +1,18 @@
 """Copy batches to the device directly from memory that another process has written.
 
 A worker process of ``in_subprocess()`` writes its batches into blocks of shared memory. After use, each block returns
-to the worker process, which reuses the block. When a block first arrives, the block is *adopted*: the system page-locks
-its memory. Each block is page-locked only once. The device then copies large arrays directly from the block. Only the
-small arrays of the batch are written into a host slot.
+to the worker process for reuse. When a block first arrives, this process *adopts* the block, which means that the
+system page-locks the block's memory. Each block is page-locked only once. The device then copies large arrays directly
+from the block. Only the small arrays of the batch are written into a host slot.
 
-A block returns to its worker process when the last array over the block dies. The host slot of a batch keeps the
-batch's arrays, in a :class:`Lent` object, until the copies of the batch have ended. A block is *disowned* (its page
-lock is removed) when its owner no longer writes into the block and no copy reads the block. Closing the stage also
-disowns all blocks. A block stays mapped while the block is adopted, so disowning always precedes unmapping.
+A block returns to its worker process when the last array in the block is garbage-collected. The host slot of a batch
+keeps the batch's arrays alive in a :class:`Lent` object until the copies of the batch have finished. A block is
+*disowned* (unlocked) when the worker process no longer writes into the block, and no copy reads the block. Closing the
+stage also disowns all blocks. An adopted block stays mapped, so a block is always disowned before it is unmapped.
 
-Batches in blocks that cannot be adopted are copied through host slots and are counted. The number and total size of
-adopted blocks have upper limits. After the system has refused to page-lock one block, no further block is adopted, and
-a warning is issued.
+If a block cannot be adopted, its batches are copied through host slots. The statistics count these copies. The number
+of adopted blocks and their total size are limited. If the system refuses to page-lock a block, a warning is issued, and
+no more blocks are adopted.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Smaller arrays are copied through a host slot, which is faster for small sizes.
 """
 
 MAX_BLOCKS = 256
-"""Maximum number of blocks of shared memory that are adopted (page-locked) at once."""
+"""Maximum number of blocks of shared memory that can be adopted (page-locked) at the same time."""
 
 MAX_NBYTES = 1 << 30
-"""Default maximum number of bytes of shared memory that are adopted (page-locked) at once."""
+"""Default maximum number of bytes of shared memory that can be adopted (page-locked) at the same time."""
 
 
 class SharedMemory(Protocol):
@@ -72,7 +72,7 @@ FindShared: TypeAlias = Callable[[NDArray[Any]], SharedMemory | None]
 
 
 def nothing_shared(array: NDArray[Any]) -> None:
-    """Return None for every array: no array is treated as shared memory."""
+    """Return None for every array, so that no array is treated as shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class SharedStats:
         blocks, nbytes: Number and total bytes of blocks adopted at present.
         adopted: Number of blocks adopted so far. A value far above ``blocks`` means that blocks are not reused.
         in_place_nbytes: Number of bytes copied to the device directly from shared memory.
-        host_copies: Number of large arrays in shared memory that still had to be copied into a host slot.
+        host_copies: Number of large arrays in shared memory that could not be copied directly and were copied through a
+            host slot.
         refused: True after the system has refused to page-lock a block.
     """
 
@@ -96,11 +97,12 @@ class SharedStats:
 
 
 class _Adopted:
-    """A block of shared memory that the device may copy from.
+    """A page-locked block of shared memory, from which the device may copy.
 
     Attributes:
-        readers: One entry for each batch whose copies may read the block. Threads can change a deque without a lock.
-        abandoned: True if the block must stay in use forever, because no thread waits for a copy that reads the block.
+        readers: One entry for each batch with copies that may read the block. A deque is used because threads can
+            change it without a lock.
+        abandoned: True if the block is never unlocked, because the end of a copy that reads the block is unknown.
     """
 
     __slots__ = ("abandoned", "block", "memory", "readers")
@@ -113,13 +115,13 @@ class _Adopted:
 
 
 class Lent:
-    """Memory of other processes that the copies of one batch read.
+    """Shared memory of other processes from which one batch is copied.
 
-    The host slot returns the memory to its owner after the copies.
+    The host slot returns this memory to its owner after the copies.
 
     Attributes:
         nbytes: Number of bytes of lent memory.
-        lease: Object that counts the lent bytes against a memory limit, or None.
+        lease: Object that counts the lent bytes against a memory limit, or None if no limit applies.
     """
 
     __slots__ = ("_adopted", "_arrays", "lease", "nbytes")
@@ -138,12 +140,12 @@ class Lent:
         self.nbytes += array.nbytes
 
     def abandon(self) -> None:
-        """Mark the lent blocks as in use forever, because the time when their copies end is unknown."""
+        """Mark the lent blocks as permanently in use, because the end of their copies is unknown."""
         for adopted in self._adopted:
             adopted.abandoned = True
 
     def end(self) -> None:
-        """Return the lent blocks to the process that owns the blocks.
+        """Return the lent blocks to the process that lent the blocks.
 
         Repeated calls have no effect. The method takes no lock and does not call the device.
         """
@@ -160,7 +162,7 @@ class Transfer:
 
     Attributes:
         staged: Layout of the arrays to write into the host slot; may be empty.
-        sources: The arrays to write into the host slot, one per ``staged.arrays``.
+        sources: The arrays to write into the host slot, one for each entry of ``staged.arrays``.
         copies: Copies that transfer the batch to the device slot.
         lent: Memory of other processes that the copies read; the host slot owns this object.
     """
@@ -178,7 +180,8 @@ class SharedSlots:
 
     Args:
         find: Function that returns the shared memory that an array refers to, or None.
-        max_nbytes, max_blocks: Maximum number of bytes and of blocks that are adopted (page-locked) at once.
+        max_nbytes, max_blocks: Maximum number of bytes and maximum number of blocks that may be adopted (page-locked)
+            at the same time.
     """
 
     def __init__(
@@ -205,7 +208,7 @@ class SharedSlots:
         The call waits while the system page-locks a new block, which happens only once per block.
 
         Args:
-            lease: Object to keep alive as long as the batch's arrays.
+            lease: Object to keep alive until the batch's arrays are released.
 
         Raises:
             DeviceError: The device failed.
@@ -240,7 +243,7 @@ class SharedSlots:
         return ArrayPlace(adopted.block, source.ctypes.data - adopted.block.bytes.ctypes.data)
 
     def _adopt(self, memory: SharedMemory) -> _Adopted | None:
-        """Return the adopted form of a block, or None if the block cannot be adopted.
+        """Adopt (page-lock) a block. Return None if the block cannot be adopted.
 
         The caller must hold the lock.
         """
@@ -301,7 +304,7 @@ class SharedSlots:
     def stop(self, timeout_s: float) -> bool:
         """Stop lending memory.
 
-        Return False if a block is still being adopted (page-locked) after ``timeout_s`` seconds.
+        Return False if a thread is still adopting a block after ``timeout_s`` seconds.
         """
         self._closed = True
         stopped = self._lock.acquire(timeout=timeout_s)
@@ -311,21 +314,21 @@ class SharedSlots:
 
     @property
     def idle(self) -> bool:
-        """True if no unfinished copy reads a block, not counting abandoned copies."""
+        """True if no block is being read by an unfinished copy. Abandoned copies do not count."""
         return all(adopted.abandoned or not adopted.readers for adopted in list(self._adopted.values()))
 
     def close(self, keep_all: bool = False) -> list[HostBlock]:
         """Disown (stop page-locking) all blocks that no copy reads.
 
-        Repeated calls have no effect, nor does a call in a forked child process.
+        The method does nothing if it was already called, or in a forked child process.
 
         Call this method after :meth:`stop`, when every loan of memory has ended or was abandoned.
 
         Args:
-            keep_all: True to disown no block, because the device has failed or does not respond.
+            keep_all: True to keep all blocks page-locked, because the device has failed or does not respond.
 
         Returns:
-            The blocks that a copy may still read, or that stay page-locked. The caller must never free the returned
+            The blocks that are still page-locked. A copy may still read these blocks. The caller must never free the
             blocks.
         """
         if os.getpid() != self._pid:

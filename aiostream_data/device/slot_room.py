@@ -1,7 +1,7 @@
-"""Continue with fewer device slots if not all slots fit into device memory; the minimum is two.
+"""Reduce the number of device slots if not all slots fit into device memory. The minimum is two slots.
 
 With two device slots, one batch is copied to the device while the consumer uses the other batch. With one device slot,
-copying and training would alternate, so one slot is used only on request.
+copying and training could not overlap. Therefore a single slot is used only on request.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from aiostream_data.device.slots import DeviceSlot
 from aiostream_data.errors import DeviceMemoryError
 
 LEAST_SLOTS = 2
-"""Minimum number of device slots with which a stage continues, unless the user requested fewer."""
+"""Minimum number of device slots after a reduction, unless the user requested fewer slots."""
 
 
 class SlotRoom:
-    """Decides whether a ring can continue with one device slot less. The caller must hold the lock of the ring."""
+    """Decides whether a ring can continue with one device slot fewer. The caller must hold the lock of the ring."""
 
     def __init__(self, device: str, asked: int) -> None:
-        """Store the device name, for error messages, and the requested number of slots."""
+        """Store the number of requested slots, and the device name for error messages."""
         self._device = device
         self._asked = asked
         self._warned = False
 
     def give_up_one(self, slots: Sequence[DeviceSlot], need: int, error: DeviceMemoryError) -> None:
-        """Return normally if the stage can continue without one of ``slots``; otherwise raise. Warn the first time.
+        """Check that the stage can continue without one of ``slots``. Warn the first time.
 
         Args:
             slots: Current slots, including the slot that does not fit into device memory.

@@ -1,7 +1,7 @@
 """The two kinds of slots (buffers) through which batches reach a device, and the sizes of the slots.
 
-A **host slot** is page-locked host memory into which a producer writes a batch. A **device slot** is device memory that
-the copy writes. Slots live as long as the stage and cycle through these states::
+A **host slot** is page-locked host memory into which a producer writes a batch. A **device slot** is device memory into
+which the device copies the batch. Slots live as long as the stage and cycle through these states::
 
     host slot     FREE -> FILLING -> COPYING -> JOINING -> FREE
     device slot   FREE -> HOLDING -> READING -> FREE    (copied out)
@@ -19,29 +19,29 @@ from aiostream_data.errors import PlanError, SlotTooSmallError
 
 
 class HostState(Enum):
-    """State of a host slot, which determines the thread or device that may access the slot."""
+    """State of a host slot; determines which thread or device may access the slot."""
 
     FREE = auto()
     FILLING = auto()
     """One producer thread writes a batch into the slot."""
     COPYING = auto()
-    """The device copies from the slot, until the device has passed the slot's mark."""
+    """The device copies from the slot until it reaches the slot's mark."""
     JOINING = auto()
-    """The device copies from the slot, and one thread waits for the slot's mark."""
+    """The device copies from the slot, and one thread waits for the end of the copy."""
 
 
 class DeviceState(Enum):
-    """State of a device slot, which determines the thread or stream that may access the slot."""
+    """State of a device slot; determines which thread or stream may access the slot."""
 
     FREE = auto()
     """The slot is free for a new batch.
 
-    Earlier work may still use the slot until the device has passed the slot's marks.
+    Earlier work may still use the slot until the device reaches the slot's marks.
     """
     HOLDING = auto()
-    """The slot holds a batch, or will hold a batch when the device has passed the slot's mark."""
+    """The slot contains a batch, or is about to receive a batch from a running copy."""
     READING = auto()
-    """A thread of the consumer is enqueueing the copy that moves the batch out of the slot."""
+    """One of the consumer's threads is enqueueing the copy that moves the batch out of the slot."""
     LEASED = auto()
     """The consumer's streams may read and write the slot until the lease ends."""
 
@@ -52,7 +52,7 @@ class HostSlot:
     Attributes:
         state: State of the slot, such as FREE.
         block: Memory of the slot; None before the first use of the slot.
-        mark: Mark after the copy that reads the slot, while the state is COPYING or JOINING.
+        mark: Mark (point in the stream) after the copy that reads the slot, in the states COPYING and JOINING.
         begun: Timed mark before the copy of the slot; None if copies are not timed.
         arrival: Times of the batch that is being copied to the device.
         lent: Memory of other processes that the batch's copies also read.
@@ -69,9 +69,9 @@ class HostSlot:
         self.lent: Lent | None = None
 
     def end_loan(self) -> None:
-        """Return the memory that other processes lent to the batch.
+        """Return the lent memory to the processes that lent it.
 
-        Before the call, all copies that read the lent memory must have ended.
+        Call this method only after all copies from the lent memory have finished.
         """
         lent, self.lent = self.lent, None
         if lent is not None:
@@ -79,7 +79,7 @@ class HostSlot:
 
     @property
     def marks(self) -> list[Mark]:
-        """Marks that the device must pass before the slot's memory is freed."""
+        """Marks that the device must reach before the slot's memory may be freed."""
         return [] if self.mark is None else [self.mark]
 
     def drop(self) -> None:
@@ -93,9 +93,9 @@ class DeviceSlot:
     Attributes:
         state: State of the slot, such as FREE.
         block: Memory of the slot; None before the first use of the slot.
-        marks: Marks that the device must pass before the slot may be overwritten. While the slot holds a batch, the
-            only mark is the mark after the copy that filled the slot. After the use of the batch, the list has one mark
-            for each stream that used the batch.
+        marks: Marks (points in streams) that the device must reach before the slot may be overwritten. While the slot
+            contains a batch, the list has one mark, after the copy that filled the slot. After the batch was used, the
+            list has one mark for each stream that used the batch.
         arrival: Times of the transfer of the batch in the slot.
     """
 
@@ -109,9 +109,9 @@ class DeviceSlot:
 
     @property
     def arrived(self) -> Mark:
-        """The mark after the copy that fills the slot.
+        """Mark (point in the stream) after the copy that fills the slot.
 
-        The property ``arrived`` is valid only while the slot contains a batch.
+        This property is valid only while the slot contains a batch.
         """
         (mark,) = self.marks
         return mark
@@ -122,14 +122,14 @@ class DeviceSlot:
 
 
 class SlotSize:
-    """Size policy for slots. Slots grow rarely, because a memory allocation stalls a device.
+    """Size policy for slots. Slots grow rarely, because memory allocations stall the device.
 
     Attributes:
         regrows: Number of slots that were replaced because a batch did not fit.
     """
 
     def __init__(self, max_nbytes: int | None = None) -> None:
-        """Set the size of all slots to ``max_nbytes`` bytes, or to the sizes of the batches if ``max_nbytes`` is None.
+        """Set a fixed size of ``max_nbytes`` bytes for all slots, or None to choose the size from the batches.
 
         Raises:
             PlanError: ``max_nbytes`` is below 1.
@@ -155,7 +155,7 @@ class SlotSize:
     def wanted(self, have: int, need: int) -> int:
         """Return the new size of a slot that has ``have`` bytes (0: not allocated) and must hold ``need`` bytes.
 
-        A slot grows by at least half of its size, so that slowly growing batches cause few reallocations.
+        A slot grows by at least half of its size, so that slow growth of the batches causes few reallocations.
         """
         self.check(need)
         if need <= have:

@@ -1,4 +1,4 @@
-"""The device stage for worker threads: accepts batches in host memory and returns batches in device memory."""
+"""The device stage for worker threads. It accepts batches in host memory and returns batches in device memory."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class DeviceStats:
 
     Attributes:
         ring: Statistics of the ring of slots.
-        host_waits: Number and duration of producers' waits for a free host slot. Many waits for host slots mean that
-            copies limit the speed.
-        device_waits: Number and duration of waits of filled host slots for a free device slot. Many waits for device
-            slots mean that the consumer limits the speed.
+        host_waits: How many times and for how long producers waited for a free host slot. Many waits for host slots
+            mean that the copies to the device limit the speed.
+        device_waits: How many times and for how long filled host slots waited for a free device slot. Many waits for
+            device slots mean that the consumer limits the speed.
     """
 
     ring: RingStats
@@ -41,13 +41,13 @@ class DeviceStats:
 
 
 class DeviceStage:
-    """Device stage: writes batches into page-locked host slots and copies the batches to a device.
+    """Device stage, which writes batches into page-locked host slots and copies the batches to a device.
 
     Any thread may use a ``DeviceStage``.
 
-    :meth:`put` sends one batch at a time. A caller with several threads can fill several slots at the same time. For
-    each slot, call :meth:`try_fill`, write the slot on a thread, and submit the slots in the desired order. Batches
-    reach the device in submission order. Use the stage in a ``with`` block, or call :meth:`close`.
+    :meth:`put` sends one batch at a time. To fill several slots at the same time, use several threads. Call
+    :meth:`try_fill` for each slot, write each slot on its own thread, and submit the slots in the desired order.
+    Batches reach the device in the order of the submissions. Use the stage in a ``with`` block, or call :meth:`close`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class DeviceStage:
 
     @property
     def state(self) -> RingState:
-        """State of the ring of slots, which notifies of every change of a slot."""
+        """State of the ring of slots, which reports every change of a slot."""
         return self._ring.state
 
     @property
@@ -110,7 +110,7 @@ class DeviceStage:
     def start_waiter(self) -> None:
         """Start a thread that frees host slots.
 
-        Without a waiter thread, each thread that needs a slot waits for a copy itself.
+        Without a waiter thread, each thread that needs a slot must wait for a copy itself.
         """
         if self._waiter is None:
             self._waiter = Waiter(self._ring)
@@ -126,7 +126,7 @@ class DeviceStage:
         The method never waits if the stage's waiter thread runs.
 
         Args:
-            lease: Object to keep alive until the batch is written.
+            lease: Object to keep alive until the batch has been written.
 
         Raises:
             DeviceError, LoaderClosedError, ForkedPipelineError: Same conditions as for :meth:`put`.
@@ -148,7 +148,7 @@ class DeviceStage:
 
     @property
     def lends(self) -> bool:
-        """True if consumers use batches in their slots, without a copy."""
+        """True if consumers use batches directly in their slots."""
         return self._hand_over.handoff != "copy"
 
     def reclaim(self) -> None:
@@ -172,13 +172,13 @@ class DeviceStage:
 
         Args:
             batch: Structure of arrays, ragged arrays and numbers. On ``cpu``, other objects are also allowed.
-            timeout_s: Maximum time in seconds to wait for slots; None to wait until :meth:`close`. The timeout does not
-                interrupt a wait for a running copy.
+            timeout_s: Maximum time in seconds to wait for slots; None to wait until the stage is closed. The timeout
+                does not interrupt a wait for a running copy.
             prepare: As for :meth:`~.filling.Filling.write`.
 
         Returns:
-            The batch, or None after ``timeout_s`` seconds. The receiver must materialize or discard the batch to free
-            its slot. If the result is None, no data was copied to the device.
+            The batch, or None if no slot became free within ``timeout_s`` seconds. The receiver must copy the batch out
+            of its slot or discard the batch, to free the slot. None means that no data was copied to the device.
 
         Raises:
             DeviceLeafError: A leaf is not numeric, and the device is not ``cpu``.
@@ -200,7 +200,10 @@ class DeviceStage:
             filling.drop()
 
     def _retry(self, attempt: Callable[[], T | None], waits: Waits, deadline: float | None) -> T | None:
-        """Call ``attempt`` after every slot change until the function returns a result. Return None at ``deadline``."""
+        """Call ``attempt`` again after every slot change until ``attempt`` returns a result.
+
+        Return None at ``deadline``.
+        """
         state = self._ring.state
         changes, found = state.changes, attempt()
         if found is not None:
@@ -223,7 +226,7 @@ class DeviceStage:
             return DeviceStats(self._ring.stats(), self.host_waits.copy(), self.device_waits.copy())
 
     def copies(self) -> DeviceCopies:
-        """Return the statistics of the device stage for reports. Any thread may request the statistics."""
+        """Return the statistics in the form that reports use. Any thread may call this method."""
         ring, measures = self._ring.stats(), self._ring.state.measures
         runs_at_once = self.device == "cpu"  # copies finish in the call that starts them, so no batch is late
         return DeviceCopies(
@@ -266,7 +269,7 @@ class DeviceStage:
         Idempotent.
 
         Batches still in slots are lost; arrays that were copied out of a slot stay valid. If a driver call does not
-        return, the waiter thread and its slots are abandoned, with a ``ResourceWarning``.
+        return, the stage abandons the waiter thread and its slots, and issues a ``ResourceWarning``.
         """
         deadline = time.monotonic() + timeout_s
         self._ring.close(timeout_s)

@@ -13,10 +13,10 @@ from aiostream_data.rows.structure import StructureError
 
 
 def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple[FrameworkReceiver, list[DeviceBlock]]:
-    """Return the memory of the target arrays, one block per array of the layout, and the adapter of their library.
+    """Return one target memory block for each array of the layout, and the adapter for the library of the targets.
 
     Raises:
-        DeviceTargetError: A target array does not fit, or the targets belong to several libraries.
+        DeviceTargetError: A target array does not fit, or the targets belong to different libraries.
     """
     named = _named(targets, layout)
     tensors = [_is_tensor(target) for _, target in named]
@@ -29,7 +29,7 @@ def targets_of(targets: Any, layout: BatchLayout, receivers: Receivers) -> tuple
 
 
 def _named(targets: Any, layout: BatchLayout) -> list[tuple[str, Any]]:
-    """Return the path and the target array of every array of the layout."""
+    """Return the path and the target array for each array of the layout."""
     try:
         leaves = layout.structure.flatten(targets)
     except StructureError as error:

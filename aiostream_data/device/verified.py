@@ -1,7 +1,7 @@
 """Check whether the installed device code is the code that last passed its tests on a GPU.
 
 Only ``benchmarks/gpu/run.py`` writes the file ``gpu_verified.json``, after all tests and measurements passed on a GPU.
-The file contains a hash of the device code that ran. If the installed code has a different hash, the test results do
+The file contains a hash of the device code that passed. If the installed code has a different hash, the test results do
 not apply to the installed code.
 """
 
@@ -20,7 +20,7 @@ Status = Literal["never", "changed", "verified"]
 RECORD = "gpu_verified.json"
 
 FRAMEWORKS = ("torch.py", "jax.py")
-"""Files of ``integrations`` that pass device batches to a framework.
+"""Files in the folder ``integrations`` that pass device batches to a framework.
 
 The other files of ``integrations`` do not use devices.
 """
@@ -36,8 +36,8 @@ class GpuRun:
     Attributes:
         sha256: Hash of the device code that ran; see :func:`device_code_sha256`.
         gpu: Name of the GPU, as reported by its driver.
-        machine: Descriptions of the driver, the link to the GPU and the processor, by name.
-        versions: Versions of Python, CuPy, the frameworks and other packages, by name.
+        machine: Descriptions of the driver, the GPU link and the processor, each under its name.
+        versions: Versions of Python, CuPy, the frameworks and other packages, by package name.
         date: Date of the run, as YYYY-MM-DD in UTC.
         results: File with all measurements, relative to the root of the repository.
     """
@@ -55,7 +55,8 @@ class Verification:
     """Verification status of the device code.
 
     Attributes:
-        status: ``never`` run on a GPU, ``changed`` since the last run, or ``verified``.
+        status: "never" if the code never ran on a GPU, "changed" if the code changed since the last run, else
+            "verified".
         run: The last run that passed; None if the code never ran on a GPU.
     """
 
@@ -80,15 +81,15 @@ def verification() -> Verification:
 
 
 def read_run(text: str) -> GpuRun | None:
-    """Return the run stored in the text of ``gpu_verified.json``, or None if the text stores no run."""
+    """Parse the text of ``gpu_verified.json``. Return None if the text does not describe a run."""
     last: dict[str, Any] | None = json.loads(text)["last_run"]
     return None if last is None else GpuRun(**last)
 
 
 def device_code_sha256() -> str:
-    """Return a hash of all files that run on a GPU or call a GPU, as hexadecimal digits.
+    """Return a hash of all files that run on a GPU or call a GPU, as a hexadecimal string.
 
-    A checkout and a package installed from it have the same hash on any operating system.
+    A checkout and the package installed from this checkout have the same hash on every operating system.
     """
     return hash_of((name, file.read_bytes()) for name, file in device_files())
 
@@ -106,7 +107,7 @@ def device_files() -> Iterator[tuple[str, Traversable]]:
 def hash_of(named: Iterator[tuple[str, bytes]]) -> str:
     """Return the SHA-256 of the names and contents of files.
 
-    A Windows line end (two characters) counts as one character.
+    Windows line endings have no effect on the hash.
     """
     digest = hashlib.sha256()
     for name, content in named:

@@ -1,4 +1,4 @@
-"""A thread per device stage that waits for copies in order and frees their host slots.
+"""A thread per device stage that waits for the copies in order and frees the host slots of finished copies.
 
 In a stage with a waiter thread, no other thread waits for copies to the device. Other threads enqueue copies and
 deliver batches. Copies of one device stream end in order, so waiting for the oldest copy is enough.

@@ -1,4 +1,4 @@
-"""Measure how often and for how long threads wait."""
+"""Count waits of threads and measure their duration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Self
 class Waits:
     """Number and duration of waits for one resource.
 
-    Only one thread may change the values, unless the callers hold a lock.
+    If several threads change the values, the threads must hold a lock.
 
     Attributes:
         count: Number of waits that have begun.
@@ -38,7 +38,7 @@ class Waits:
 
     @contextmanager
     def beside(self, other: Waits) -> Iterator[None]:
-        """Count the time of the ``with`` block as a wait, without the seconds in which ``other`` also waits."""
+        """Measure the duration of the ``with`` block as one wait, minus the time in which ``other`` also waits."""
         began, before = monotonic(), other.so_far
         try:
             yield
@@ -52,7 +52,7 @@ class Waits:
     def __enter__(self) -> Self:
         """Begin a wait that ends when the ``with`` block ends.
 
-        Only one wait that was begun by a ``with`` block may be in progress.
+        Only one ``with`` block at a time may measure a wait.
         """
         self.count += 1
         self.since = monotonic()
