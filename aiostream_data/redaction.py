@@ -1,9 +1,9 @@
 """Remove passwords, tokens and other secrets of the user from errors.
 
 Strings in ``storage_options`` are secret unless they are known to be harmless. User names, passwords and query values
-in URLs are secret. Every occurrence of a secret is removed from the messages of this package. A library's exception in
-the chain of causes is replaced by a :class:`LibraryError` if its text contains a secret or a URL with a query. The
-replacement keeps the traceback and the rest of the text.
+in URLs are secret. Every occurrence of a secret is removed from the messages of this package. If the text of a
+library's exception contains a secret or a URL with a query, a :class:`LibraryError` replaces the exception in the chain
+of causes. The replacement keeps the traceback and the rest of the text.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _url_secrets(url: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield the forms in which a secret can occur: URL-quoted, unquoted, and with the escapes of JSON and ``repr``."""
+    """Yield the forms in which a secret can occur: URL-quoted, unquoted, and escaped as in JSON and ``repr``."""
     for text in {secret, unquote(secret)}:
         escaped = json.dumps(text)[1:-1], repr(text)[1:-1]
         for form in (text, quote(text, safe=""), quote(text), quote_plus(text), *escaped):

@@ -2,8 +2,8 @@
 
 The scheme, host, path and *names* of query parameters stay visible. User names, passwords, query values and fragments
 are replaced by ``***``. Harmless query values stay visible, e.g. numbers in ``part=`` and dates in ``X-Amz-Date=``. The
-rule applies to every URL in a text, including chained URLs (``simplecache::https://...``) and URLs inside queries. In
-malformed URLs, more than the secrets may be replaced.
+rule applies to every URL in a text, including chained URLs (``simplecache::https://...``) and URLs inside queries. In a
+malformed URL, harmless text may also be replaced.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ _HARMLESS_VALUES: Final = {
     "x-amz-signedheaders": re.compile("host"),
     "x-goog-signedheaders": re.compile("host"),
 }
-"""Pattern of the harmless values of each query parameter, which may be shown. The names of parameters are in lower
-case."""
+"""Pattern of the values that may be shown, for each query parameter. The names of parameters are in lower case."""
 
 _IN_PATH: Final = re.compile(
     r"/(hdn[a-z]{2}|token|access_token|signature|sig|sas|hmac|jwt|password|pwd|secret|auth|session|ticket)"
@@ -154,7 +153,8 @@ def links_of(url: str) -> list[str]:
 class UrlParts(NamedTuple):
     """Parts of a URL.
 
-    ``scheme`` keeps its case, ``user`` is None without an ``@``, ``tail`` is the text after the host.
+    ``scheme`` keeps its upper and lower case. ``user`` is None if the URL contains no user. ``tail`` is the text after
+    the host.
     """
 
     scheme: str
@@ -221,7 +221,7 @@ def _safe_user(scheme: str, user: str) -> str:
 
 
 def _split_authority(kind: str, rest: str) -> tuple[str | None, str, str]:
-    """Return the user (None without ``@``), the redacted host, and the text after the host."""
+    """Return the user, the redacted host, and the text after the host. The user is None if missing."""
     found = _AUTHORITY_END.search(rest)
     end = found.start() if found else len(rest)
     authority, tail = rest[:end], rest[end:]
@@ -257,7 +257,7 @@ def _safe_url_in_text(found: re.Match[str]) -> str:
 
 @cache
 def _named_secret() -> re.Pattern[str]:
-    """Compile the pattern of secrets with a name on first use.
+    """On first use, compile the pattern that finds named secrets, such as ``token=...``.
 
     Compiling takes milliseconds, and most programs never print an error.
     """

@@ -39,7 +39,7 @@ class Part:
 
     Attributes:
         value: The value, which is not validated yet.
-        path: Location of the value as a Python expression, e.g. ``state["position"]["input"]``.
+        path: Location of the value as a Python expression, such as ``state["position"]["input"]``.
     """
 
     value: Any
@@ -66,7 +66,7 @@ class Part:
         return Part(self.value[key], f'{self.path}["{key}"]')
 
     def fields(self, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Part]:
-        """Return the values of a dict with all keys in ``names``, possibly keys in ``optional``, and no other keys.
+        """Return the values of a dict that has all keys in ``names``, any keys in ``optional``, and no other keys.
 
         Args:
             optional: Keys that may be missing.
@@ -142,7 +142,8 @@ def seed_in(part: Part) -> int:
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """In errors raised in the block, replace the name "state" by ``name``, such as ``state[2]``."""
+    """In errors raised in the block, use ``name`` instead of the name "state". An example of ``name`` is
+    ``state[2]``."""
     try:
         yield
     except StateMismatchError as error:

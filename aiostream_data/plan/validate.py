@@ -32,7 +32,7 @@ def check_transform(node: Node) -> None:
     """Raise an error if a ``to_device`` transform does not support the element spec of its batches.
 
     Raises:
-        PlanError: The transform does not support elements with this spec.
+        PlanError: The transform does not support this element spec.
     """
     try:
         spec_of(node)
@@ -68,7 +68,7 @@ def check_executor(name: str) -> str:
     """Check the name of an executor, and return the name.
 
     Raises:
-        PlanError: The name is not the name of an executor.
+        PlanError: No executor has this name.
         StageBuildError: This Python version or operating system does not support the executor.
     """
     word("executor", name, EXECUTORS)

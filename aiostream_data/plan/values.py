@@ -1,6 +1,7 @@
 """Describe the content of a value as short text. The text for a value is the same in every process and every run.
 
-``repr`` is unsuitable: sets have no fixed order, many objects show their address, and long arrays are abbreviated.
+``repr`` alone is unsuitable, because sets have no fixed order, many objects show their address, and long arrays are
+abbreviated.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, 
 from aiostream_data.rows.structure import Structure
 
 MAX_TEXT = 400
-"""Maximum length in characters of a text that is not replaced. A longer text is replaced by its length and hash."""
+"""Maximum length of a text in characters. A longer text is replaced by its length and hash."""
 
 MAX_HASHED_NBYTES = 64 << 20
-"""Maximum size in bytes of an array that is hashed completely. Of a larger array, only evenly spaced samples are
+"""Maximum size in bytes of an array that is hashed completely. For a larger array, only evenly spaced samples are
 hashed."""
 
 _SAMPLES = 4096
@@ -35,7 +36,8 @@ _ATOMS = (bool, int, float, complex, range, slice)
 
 
 def hashed(content: str | bytes, nbytes: int = 4) -> str:
-    """Compute the BLAKE2b hash of bytes, or of a string as UTF-8, as ``2 * nbytes`` hex digits."""
+    """Return the BLAKE2b hash of bytes, or of a string encoded as UTF-8, in hex digits. The hash has ``nbytes``
+    bytes."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return blake2b(raw, digest_size=nbytes).hexdigest()
 
@@ -43,7 +45,7 @@ def hashed(content: str | bytes, nbytes: int = 4) -> str:
 def qualified_name(thing: Any) -> str:
     """Return the module and the qualified name of a class or function.
 
-    For objects without a name, return the names of their class.
+    For an object without a name, return the module and name of its class.
     """
     named = thing if hasattr(thing, "__qualname__") or hasattr(thing, "__name__") else type(thing)
     name = getattr(named, "__qualname__", None) or named.__name__
@@ -54,7 +56,8 @@ def qualified_name(thing: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a text that is equal for equal content, and almost certainly different for different content.
+    """Describe a value as text. Equal values have equal texts, and different values almost certainly have different
+    texts.
 
     Containers, dataclasses and NumPy arrays are described by content. Functions are described by name, and other
     objects by class and public attributes. A text of more than :data:`MAX_TEXT` characters is replaced by its hash. The
@@ -137,9 +140,9 @@ def _fields(value: Any, parts: Mapping[str, Any], depth: int) -> str:
 
 
 def dataclass_values(value: Any) -> dict[str, Any]:
-    """Return the compared fields of a dataclass instance in order. Fields with default values are omitted.
+    """Return the fields of a dataclass instance that ``==`` compares, in order. Fields with default values are omitted.
 
-    Without default values, descriptions are short, and do not change when a later release adds a field.
+    Omitting default values keeps descriptions short, and unchanged when a later release adds a field.
     """
     found = {field: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare}
     return {field.name: part for field, part in found.items() if not _is_default(field, part)}

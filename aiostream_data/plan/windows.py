@@ -21,13 +21,15 @@ Axes: TypeAlias = tuple[int | None, ...]
 TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]
 
 SEGMENTS: Final = "segment_ids"
-"""Name of an int32 array in packed rows: 1 for values of the first element, 2 for the second ..., 0 for padding."""
+"""Name of an int32 array in packed rows: the number of the element that each value belongs to, from 1; 0 for
+padding."""
 
 POSITIONS: Final = "positions"
-"""Name of an int32 array in packed rows: position of each value in its element, from 0; also 0 for padding."""
+"""Name of an int32 array in packed rows: the position of each value in its element, from 0. Padding also has position
+0."""
 
 VALUES: Final = "values"
-"""Dict key in a packed row, used if the packed elements are not dicts."""
+"""Key of the packed array in a row if the packed elements are not dicts."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,9 +37,8 @@ class PaddedBatch(Operator):
     """Node that makes batches of ``batch_size`` consecutive elements, padded to equal shapes.
 
     Attributes:
-        padded_shapes, padding_values: Arguments from the user's call.
-        parts_from: See :class:`~.operators.Batch`. ``parts_from`` is None, or 0 if the batches are built in a device
-            slot.
+        padded_shapes, padding_values: Arguments that the user passed to ``padded_batch()``.
+        parts_from: 0 if the batches are built in a device slot, else None. See :class:`~.operators.Batch`.
     """
 
     batch_size: int
@@ -73,7 +74,7 @@ class Rebatch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Window(Operator):
-    """Node that makes windows: ``size`` stacked elements with distance ``stride``.
+    """Node that makes windows of ``size`` stacked elements. The distance between consecutive elements is ``stride``.
 
     A window starts at every ``shift``-th element.
     """
@@ -105,16 +106,15 @@ class Bucket(Operator):
         element_length: Function that returns the length of an element, or name of the leaf that determines the length.
         boundaries: Upper length limit (exclusive) of each bucket except the last, in ascending order.
         batch_sizes: Number of rows per batch, for each bucket.
-        max_cost: Maximum batch cost that determined ``batch_sizes``, or None. If ``max_cost`` is set, an element whose
-            length reaches the last boundary is an error.
-        padded_shapes, padding_values: Arguments from the user's call.
+        max_cost: Maximum cost of a batch, from which ``batch_sizes`` was computed; None if the user passed no maximum.
+            If ``max_cost`` is set, an element whose length reaches the last boundary raises an error.
+        padded_shapes, padding_values: Arguments that the user passed to ``bucket_by_sequence_length()``.
         padding: True to pad short rows.
         pad_to_boundary: If True, pad rows to the bucket's boundary minus 1, not to the longest row of the batch.
-        share: Pair (number, count) if ranks share the rows of each batch. With a share, ``batch_sizes`` count the rows
-            of all ranks together.
-        tail: Way to handle the rows of a last batch if they are fewer than the ranks.
-        parts_from: See :class:`~.operators.Batch`. ``parts_from`` is None, or 0 if the batches are built in a device
-            slot.
+        share: Pair (share index, number of shares) if the rows of each batch are divided among ranks. If ``share`` is
+            set, ``batch_sizes`` count the rows of all ranks together.
+        tail: Rule for a last batch that has fewer rows than there are ranks.
+        parts_from: 0 if the batches are built in a device slot, else None. See :class:`~.operators.Batch`.
     """
 
     element_length: Callable[..., int] | str
@@ -222,7 +222,8 @@ def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
 
 
 def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
-    """Return the spec of batches padded to ``padded_shapes``, with ``rows`` rows each (None: any number)."""
+    """Return the spec of batches with ``rows`` rows, padded to ``padded_shapes``. If ``rows`` is None, batch sizes
+    vary."""
     spec = spec_of(node.input)
     if is_unknown(spec):
         return spec
@@ -232,7 +233,7 @@ def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
 
 
 def stacked_spec(node: Operator, rows: int | None) -> Spec:
-    """Return the spec of batches stacked as by ``batch``, with ``rows`` rows each (None: any number)."""
+    """Return the spec of batches that stack ``rows`` rows, as ``batch`` does. If ``rows`` is None, batch sizes vary."""
     structure, leaves = spec_of(node.input)
     return structure, tuple(
         leaf if leaf.shape is None else ArraySpec((rows, *leaf.shape), leaf.dtype, leaf.ragged) for leaf in leaves

@@ -1,14 +1,14 @@
-"""Find the position in a plan where workers share the rows.
+"""Find the position in a plan at which its rows are divided among the workers.
 
-The overall row order of all workers equals the order of a single process.
+Together, all workers produce the same row order as a single process.
 
 Workers are the processes of ``in_subprocess``, or the worker processes of PyTorch's DataLoader.
 
 Worker k of n workers makes elements k, k + n, k + 2n, ... of the stream. The reader takes elements from the workers in
 turn. Each worker runs the plan from its sources, and drops other workers' rows as early as possible. Rows are dropped
-before batching, and before operators that emit one row per input row. Before batching, each worker takes blocks of rows
-with the size of one batch. Batches therefore contain the same rows as in a single process. All operators before this
-position run in every worker, e.g. reading, shuffling and filtering.
+before batching, and before operators that emit one row per input row. If rows are dropped before batching, each worker
+keeps whole blocks of rows, each as large as one batch. Batches therefore contain the same rows as in a single process.
+All operators before the dividing position, such as reading, shuffling and filtering, run in every worker.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ def for_loader_worker(plan: Node, index: int, workers: int) -> Node:
     """Return the plan for one worker of a DataLoader. The resulting plan makes only the elements of this worker.
 
     Raises:
-        PlanError: A stage before the rows are shared has ``ordered=False``, so that workers would have different
-            orders.
+        PlanError: A stage that runs in every worker has ``ordered=False``, so each worker would have a different order.
     """
     if workers == 1:
         return plan
@@ -99,7 +98,7 @@ def _keeps_rows(node: Node) -> bool:
 
 
 def _gives_each_row_one(node: Node) -> bool:
-    """Return True if a node emits one row per input row, in any order (:func:`_keeps_rows` requires the same order)."""
+    """Return True if a node emits one row per input row, in any order. :func:`_keeps_rows` requires the same order."""
     row_wise = isinstance(node, (Map, ParseRows)) and not may_drop(node.on_error)
     return _keeps_rows(node) or row_wise or isinstance(node, InSubprocess)
 

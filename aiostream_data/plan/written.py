@@ -14,7 +14,8 @@ from aiostream_data.arguments import shown
 _PACKAGE: Final = __name__.partition(".")[0]
 
 _MACHINERY: Final = frozenset({"asyncio", "concurrent", "contextlib", "threading"})
-"""Standard modules that start threads and tasks. Plan nodes created in such threads have no line of user code."""
+"""Standard modules that start threads and tasks. Plan nodes created in threads of these modules have no line of user
+code."""
 
 
 class SourceLine(NamedTuple):

@@ -1,4 +1,5 @@
-"""Detect worker processes of PyTorch's DataLoader. All workers of a rank share the elements of their rank."""
+"""Detect worker processes of PyTorch's DataLoader. The workers of a rank divide the elements of the rank among
+themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class LoaderWorkers:
     seed: int | None = None
 
     def among(self, ranks: Ranks) -> Ranks:
-        """Return the position of this worker among the workers of all ranks, as if each worker were a rank."""
+        """Return the position of this worker among all workers of all ranks. Each worker counts as a rank."""
         if self.count == 1:
             return ranks
         share = ranks.share * self.count + self.number
@@ -65,10 +66,11 @@ def choose_workers(
     Args:
         worker: Pair (number of this worker, count of workers), or None.
         rank, world_size: Arguments of ``open``.
-        shards: (number of parts, part) for every ``shard()`` in the plan.
+        shards: Pair (number of parts, part number) for every ``shard()`` call in the plan.
 
     Raises:
-        PlanError: The numbers are invalid, or rank, world_size or ``shard()`` may already count the workers.
+        PlanError: A number is invalid, or ``rank``, ``world_size`` or ``shard()`` may already divide the rows among the
+            workers.
     """
     found = find_workers()
     if worker is not None:
@@ -93,10 +95,11 @@ def _given(worker: Any, seed: int | None) -> LoaderWorkers:
 
 
 def _besides_shards(found: LoaderWorkers, shards: list[tuple[int, int]]) -> LoaderWorkers:
-    """Return a single worker if a ``shard()`` of the user already distributes rows over the workers; raise otherwise.
+    """Return a single worker if a ``shard()`` call may already divide the rows among the workers; otherwise raise an
+    error.
 
-    If ``shard()`` does not depend on the worker, all workers read the same part. The part number then matches at most
-    one worker, and all other workers raise an error.
+    If ``shard()`` does not depend on the worker, all workers read the same part. The part number then corresponds to at
+    most one worker, and all other workers raise an error.
     """
     if any(_may_count(found, *shard) for shard in shards):
         return LoaderWorkers(seed=found.seed)

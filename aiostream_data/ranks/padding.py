@@ -24,15 +24,15 @@ VALID: Final = "valid"
 
 
 def as_padding(chunk: Chunk, first: int = 0) -> Chunk:
-    """Mark the rows from ``first`` on as padding in their ids.
+    """Mark row ``first`` and all later rows as padding, in their row ids.
 
-    A function with an ``rng`` gets equal random numbers for a padding row and for the row that is repeated.
+    A function with an ``rng`` gets the same random numbers for a padding row as for the row that it repeats.
     """
     return marked(chunk, np.arange(len(chunk)) >= first)
 
 
 def marked(chunk: Chunk, is_padding: NDArray[np.bool_]) -> Chunk:
-    """Mark the rows selected by ``is_padding`` as padding in their ids."""
+    """Mark the rows selected by ``is_padding`` as padding, in their row ids."""
     return chunk.with_ids(_marked(chunk.ids, is_padding))
 
 
@@ -41,12 +41,12 @@ def _marked(ids: RowIds, is_padding: NDArray[np.bool_]) -> RowIds:
 
 
 def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
-    """Return a bool per row: True for padding rows, which are marked in their ids."""
+    """Return one bool per row: True if the row's id marks the row as padding."""
     return ids.ends_with(PADDING)
 
 
 def without_padding(ids: RowIds) -> RowIds:
-    """Remove the mark of padding rows from row ids.
+    """Remove the padding mark from the ids of padding rows.
 
     The id of a padding row becomes equal to the id of the repeated row.
     """
@@ -54,13 +54,13 @@ def without_padding(ids: RowIds) -> RowIds:
 
 
 def batches_without_padding(lineage: Lineage) -> Lineage:
-    """Remove the mark of padding rows from the row ids of batches."""
+    """Remove the padding mark from the row ids of batches."""
     made_of = [_with_ids(entry, without_padding) for entry in lineage.made_of or ()]
     return Lineage(lineage.ids, made_of or None)
 
 
 def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
-    """Mark the rows of recomputed batches that are marked as padding in ``saved``."""
+    """In recomputed batches, mark the same rows as padding as in the lineage ``saved``."""
     if saved.made_of is None or chunk.made_of is None:
         return chunk
     made_of = [
@@ -73,7 +73,7 @@ def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
 def _with_ids(rows: MadeOf | None, change: Callable[[RowIds], RowIds]) -> MadeOf | None:
     """Apply the function ``change`` to the row ids of a batch.
 
-    An entry of an element that is not a batch stays unchanged.
+    If the element is not a batch, return ``rows`` unchanged.
     """
     if rows is None or is_single(rows):
         return rows

@@ -73,12 +73,12 @@ class Sharing:
     """Distribution of a data set over ranks.
 
     Attributes:
-        policy: "row" distributes single rows of the order that one process would read. The order of "row" is equal for
-            any number of ranks. "file" distributes complete files, and each rank has its own order. "split" is an alias
-            of "file".
+        policy: "row" distributes single rows of the order that one process would read. With policy "row", the row order
+            is the same for any number of ranks. "file" distributes complete files, and each rank has its own order.
+            "split" is an alias of "file".
         tail: Rule that makes the number of batches equal on all ranks. None means "drop" with policy "row", and no
             rule with policy "file".
-        counts: Number of rows of each share, if known. Only for policy "file".
+        counts: Number of rows in each share of the data set, if known. Only for policy "file".
         consensus: Function that returns True if all ranks called the function with True. Only for policy "file". Each
             rank calls ``consensus`` once per batch in a loader thread. A rank passes True if it has another batch.
 
@@ -121,7 +121,7 @@ class Sharing:
 
 
 def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
-    """Return the number of rows per rank when ``world_size`` ranks share ``rows``.
+    """Return the number of rows per rank if ``rows`` rows are divided among ``world_size`` ranks.
 
     All ranks have equal numbers of rows.
     """
@@ -129,7 +129,8 @@ def rows_per_rank(rows: int, world_size: int, tail: Tail) -> int:
 
 
 def too_few(things: int, noun: str, world_size: int) -> RankError:
-    """Return the error for fewer rows or files than ranks. Each worker of a DataLoader counts as a rank."""
+    """Return the error to raise if a data set has fewer rows or files than ranks. Each worker of a DataLoader counts as
+    a rank."""
     plural = noun if things == 1 else noun + "s"
     cure = "use fewer ranks or DataLoader workers, or replicate="
     return RankError(f"{things} {plural} cannot be shared by {world_size} ranks; {cure}")

@@ -37,7 +37,7 @@ _EXACT_IN_A_FLOAT: Final = 1 << 53
 
 
 class NoNumpyFormError(TypeError):
-    """Error for a value that cannot be converted to NumPy without loss. The message contains a remedy."""
+    """Error for a value that cannot be converted to NumPy without loss. The message suggests a fix."""
 
 
 class _Foreign(NamedTuple):
@@ -45,9 +45,9 @@ class _Foreign(NamedTuple):
 
     Attributes:
         name: Public name of the class. Arrays with different names cannot be stacked.
-        convert: Converts a value to NumPy, or raises NoNumpyFormError.
-        needs_asking: True if ``__array__`` may be called, at the user's request, for a value that ``convert`` refuses.
-        copy: Copies a value; None for classes whose objects users cannot modify in place.
+        convert: Function that converts a value to NumPy, or raises NoNumpyFormError.
+        needs_asking: True if the user may request a call of ``__array__`` for a value that ``convert`` refuses.
+        copy: Function that copies a value; None for classes whose objects users cannot modify in place.
     """
 
     name: str
@@ -61,11 +61,11 @@ def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
 
     Args:
         value: Any value.
-        explicit: True if the user passed the value as an array. In this case, ``__array__`` of unknown classes is
-            called.
+        explicit: True if the user passed the value as an array. If ``explicit`` is True, ``__array__`` of unknown
+            classes is called.
 
     Returns:
-        The array. None for text and other objects, for lists of such objects, and for an int with more than 64 bits.
+        The array, or None for text, other objects, lists of such objects, and integers with more than 64 bits.
 
     Raises:
         NoNumpyFormError: The value is an array, or a list with numbers or arrays, but cannot be converted without loss.
@@ -94,12 +94,12 @@ def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
 
 
 def are_numbers(kinds: AbstractSet[Any]) -> bool:
-    """Return True if all these classes are classes of Python numbers."""
+    """Return True if all classes in ``kinds`` are Python number types."""
     return kinds <= _PLAIN_NUMBERS or all(map(is_number, kinds))
 
 
 def numbers_array(values: Sequence[Any], kinds: AbstractSet[Any]) -> NDArray[Any] | None:
-    """Convert Python numbers like ``np.asarray``. Return None if the array would contain rounded numbers or objects.
+    """Convert Python numbers as ``np.asarray`` does. Return None if the array would contain rounded numbers or objects.
 
     Args:
         values: The numbers.
@@ -122,12 +122,12 @@ def _is_rounded(value: Any) -> bool:
 
 
 def is_number(kind: Any) -> bool:
-    """Return True if a class is a class of Python numbers, which ``np.asarray`` can stack."""
+    """Return True if a class is a Python number type, whose values ``np.asarray`` can stack."""
     return issubclass(kind, _NUMBERS) and not issubclass(kind, np.generic)
 
 
 def family(kind: Any) -> str:
-    """Return a name that classes share if their arrays can be stacked; "" for NumPy arrays and non-arrays."""
+    """Return a name that is equal for classes whose arrays can be stacked; "" for NumPy arrays and non-arrays."""
     known = _foreign(kind)
     return "" if known is None or issubclass(kind, np.ndarray) else known.name
 
@@ -295,7 +295,7 @@ def _unknown(kind: Any) -> _Foreign:
 def _has(kind: Any, names: Collection[str]) -> bool:
     """Return True if a class defines one of these names.
 
-    Objects are not inspected, because reading a property could do I/O.
+    Only classes are inspected, because reading a property of an object could do I/O.
     """
     return any(name in vars(cls) for cls in kind.__mro__ for name in names)
 
@@ -319,7 +319,7 @@ def _told(ask: Callable[[], Any]) -> Any:
     """Call a function of another array library and return its result.
 
     Raises:
-        NoNumpyFormError: The function raised an error, whose text the message contains.
+        NoNumpyFormError: The function raised an error. The message contains the text of that error.
     """
     try:
         return ask()

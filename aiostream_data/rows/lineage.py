@@ -22,7 +22,7 @@ class Lineage:
 
     Attributes:
         ids: Ids of the rows.
-        made_of: For each row, the rows that were combined to it, or None if the row's id is sufficient. The attribute
+        made_of: For each row, the rows that were combined into it, or None if the row's id is sufficient. The attribute
             is None if no row has an entry.
     """
 
@@ -75,13 +75,14 @@ class CutFrom(Lineage):
 
 
 class Beside(Lineage):
-    """Lineage of a ``zip()`` row: ``ids`` is the id of the first input's row; ``made_of`` has one entry per input."""
+    """Lineage of a ``zip()`` row. ``ids`` is the id of the first input's row, and ``made_of`` has one entry per
+    input."""
 
     __slots__ = ()
 
 
 MadeOf: TypeAlias = RowIds | Lineage
-"""Rows from which an element was made: plain row ids if the ids are sufficient, else a lineage."""
+"""Rows from which an element was made: row ids if they are sufficient, else a :class:`Lineage`."""
 
 
 def is_single(made_of: MadeOf | None) -> bool:
@@ -135,7 +136,8 @@ def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
 
 
 def ids_side_by_side(parts: Sequence[Lineage]) -> tuple[RowIds, list[MadeOf | None] | None]:
-    """Join the ids of corresponding rows of all parts, as ``zip()`` does. Return joined ids and ``made_of`` entries."""
+    """Join the ids of corresponding rows of all parts, as ``zip()`` does. Return the joined ids and the ``made_of``
+    entries."""
     first = ids = parts[0].ids
     for part in parts[1:]:
         ids = ids.join(part.ids)

@@ -1,4 +1,4 @@
-"""Arrays stored in pieces. The pieces are copied directly to memory provided by the consumer."""
+"""Arrays stored in pieces, which are copied directly to memory provided by the consumer."""
 
 from __future__ import annotations
 

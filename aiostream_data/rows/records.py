@@ -77,7 +77,7 @@ class VarColumn:
         values: Array that contains all rows along its first axis. uint8 for ``bytes`` and ``str``.
         starts: Start of each row in ``values``, int64. Rows can overlap, leave gaps and be out of order.
         lengths: Length of each row, int64.
-        kind: Python type of a row: ``bytes``, ``str`` (UTF-8), or an ``array`` slice of ``values``.
+        kind: Python type of a row: ``bytes``, ``str`` (decoded from UTF-8), or ``array`` (a slice of ``values``).
     """
 
     values: NDArray[Any]
@@ -97,7 +97,7 @@ class VarColumn:
         return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
 
     def take(self, rows: NDArray[np.int64]) -> VarColumn:
-        """Return the rows with the numbers ``rows``. The result and this column share the array of values."""
+        """Return the rows at the indices ``rows``. The result and this column share the array of values."""
         return VarColumn(self.values, self.starts[rows], self.lengths[rows], self.kind)
 
     def compact(self) -> VarColumn:
@@ -126,7 +126,8 @@ class VarColumn:
         return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
 
     def _as_one(self) -> bytes | None:
-        """Return the ``bytes`` object that a single row spans completely, to avoid a copy; else None."""
+        """If the column's only row is a complete ``bytes`` object, return this object to avoid a copy; else return
+        None."""
         base: Any = self.values.base
         while isinstance(base, np.ndarray):
             base = base.base
@@ -185,7 +186,7 @@ class Columns:
         return Columns(self.structure, leaves, ids, self.lease, made_of)  # dataclasses.replace() is far slower
 
     def take(self, rows: NDArray[np.int64]) -> Columns:
-        """Return the rows with the numbers ``rows``, in this order.
+        """Return the rows at the indices ``rows``, in this order.
 
         Dense columns are copied. Variable columns are not.
         """
@@ -214,7 +215,7 @@ class Columns:
 class Items:
     """A chunk stored as a list of Python objects.
 
-    The optional ``runs`` contain the row ids of ``made_of`` in fewer and longer arrays.
+    If ``runs`` is set, it contains the row ids of all ``made_of`` entries in fewer and longer arrays.
     """
 
     values: list[Any]
@@ -329,7 +330,7 @@ def _layout(chunk: Columns) -> tuple[Any, ...]:
 
 
 def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
-    """For each i, copy row ``rows[i]`` of ``chunks[which[i]]`` to one new chunk.
+    """For each i, copy row ``rows[i]`` of ``chunks[which[i]]`` into one new chunk.
 
     The result is Columns if all chunks have equal layouts, else Items. Copying dense columns releases the GIL.
     """
@@ -365,7 +366,7 @@ def _gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: ND
 
 
 def concat(chunks: Sequence[Chunk]) -> Chunk:
-    """Concatenate chunks to one chunk. A single chunk is returned without a copy."""
+    """Concatenate chunks into one chunk. A single chunk is returned without a copy."""
     if len(chunks) == 1:
         return chunks[0]
     ids = RowIds.concat([chunk.ids for chunk in chunks])
@@ -380,7 +381,7 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def concat_column(columns: Sequence[Column]) -> Column:
-    """Concatenate columns of equal layout to a new column."""
+    """Concatenate columns of equal layout into a new column."""
     variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])

@@ -50,7 +50,7 @@ class RowIdBuffer:
         return RowIds(_native.take_rows(self._held, slots))
 
     def _as_wide(self, ids: RowIds) -> Numbers:
-        """Pad ids to the width of the buffer in columns. If the ids are wider, first widen the buffer."""
+        """Pad ids to the number of columns of the buffer. If the ids are wider, first widen the buffer."""
         columns = ids.padded(self._held.shape[1])
         if columns.shape[1] > self._held.shape[1]:
             self._held = RowIds(self._held).padded(columns.shape[1])

@@ -5,10 +5,10 @@ row. An operator that derives rows appends one pair: ``enumerate()`` appends the
 row's index in its element. ``zip()`` and ``interleave()`` append the complete id of the other row and a pair with the
 width of this id.
 
-**An id is canonical.** An id depends only on plan, seed and epoch. Chunk size, memory limit, concurrency, debug mode,
-number of workers, and the point of resume do not affect ids. The class :class:`RowIds` stores the ids of many rows in
-one array and pads shorter ids on the right. Padding is not part of an id and is not copied to new ids. ``RowIds``
-supports neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
+**An id is canonical.** An id depends only on plan, seed and epoch. Chunk size, memory limit, concurrency, debug mode
+and number of workers do not affect ids, and resuming a run does not change ids. The class :class:`RowIds` stores the
+ids of many rows in one array and pads shorter ids on the right. Padding is not part of an id and is not copied to new
+ids. ``RowIds`` supports neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Mask = NDArray[np.bool_]
 
 
 class Pairs(NamedTuple):
-    """The n-th pairs of the ids of several rows, for one n.
+    """Id pairs of several rows, all at the same position in their ids.
 
     Attributes:
         splits: First number of each pair, int64 of shape (rows,); undefined where ``exists`` is False.
@@ -108,10 +108,11 @@ class RowIds:
 
     @staticmethod
     def from_padded(columns: Numbers) -> RowIds:
-        """Create ids from the result of :meth:`padded`, possibly of another process.
+        """Create ids from the result of :meth:`padded`, which may come from another process.
 
         Raises:
-            ValueError: The array is not int64 with an even number of columns (2 or more), or an id has a gap.
+            ValueError: The array is not int64 with an even number of columns (2 or more), or an id has padding before a
+                pair.
         """
         if columns.ndim != 2 or columns.shape[1] < 2 or columns.shape[1] % 2 or columns.dtype != np.int64:
             raise ValueError(f"row ids must be int64 of shape (rows, 2 or more), got {columns.dtype}{columns.shape}")
@@ -158,7 +159,7 @@ class RowIds:
         return RowIds(self._pairs[row : row + 1])
 
     def take(self, rows: Numbers | Sequence[int]) -> RowIds:
-        """Return the ids of the rows with the numbers ``rows``, in this order."""
+        """Return the ids of the rows at the indices ``rows``, in this order."""
         return RowIds(_native.take_rows(self._pairs, np.asarray(rows, np.int64)))
 
     def keep(self, mask: Mask) -> RowIds:
@@ -226,7 +227,8 @@ class RowIds:
         return [(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True) if a != _UNUSED]
 
     def source_pairs(self) -> Numbers | None:
-        """Return (split, ordinal) of each row, int64 of shape (rows, 2). Return None if an id has more pairs."""
+        """Return (split, ordinal) of each row, int64 of shape (rows, 2). Return None if an id has more than one
+        pair."""
         return self._pairs if self._pairs.shape[1] == 2 else None
 
     def padded(self, min_width: int = 2) -> Numbers:
@@ -292,7 +294,7 @@ class RowIds:
         return self._pairs[np.arange(len(self)), self._widths() - 1]
 
     def join(self, right: RowIds) -> RowIds:
-        """Combine each id of ``self`` with the corresponding id of ``right`` to one id."""
+        """Combine each id of ``self`` with the corresponding id of ``right`` into one id."""
         if self._is_filled() and right._is_filled():
             return RowIds(_beside(self._pairs, right._pairs, _pair_column(len(self), JOINED, right._pairs.shape[1])))
         left_widths, right_widths = self._widths(), right._widths()

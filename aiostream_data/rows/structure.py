@@ -213,7 +213,7 @@ def structure_of(element: Any, leaf_type: type[Any] | None = None) -> Structure:
 
     Args:
         element: Any element.
-        leaf_type: Class whose objects count as leaves, even if the class is a container.
+        leaf_type: Class whose objects are treated as leaves, even if the class is a container.
     """
     if leaf_type is not None and isinstance(element, leaf_type):
         return LEAF
