@@ -15,7 +15,7 @@ class PieceStore(Protocol):
     """
 
     def pinned(self, key: str) -> AbstractContextManager[None]:
-        """Return a context manager during which this process does not evict the object. Never blocks."""
+        """Return a context manager that protects the object from eviction by this process. Never blocks."""
 
     def read(self, key: str, wanted: ByteSpan, buffer: memoryview) -> Missing:
         """Copy the cached bytes of ``wanted`` into ``buffer`` and return the byte ranges that are not cached.

@@ -48,7 +48,7 @@ class TellsCacheStats(Protocol):
 
 
 class CacheCounters:
-    """Thread-safe cache counters. Also records which kinds of warnings were already logged."""
+    """Thread-safe cache counters, with a record of the kinds of warnings that were already logged."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -42,9 +42,10 @@ def victims(
 
     Args:
         objects: All cached objects.
-        need: Bytes to free. If 0 or less, no piece is chosen.
+        need: Bytes to free. If ``need`` is 0 or less, no piece is chosen.
         pinned: Keys of objects that are being read and must not be evicted.
-        draw: Returns random numbers, uniform in [0, 1). The numbers do not affect rows and need no seed.
+        draw: Function that returns random numbers, uniform in [0, 1). The random numbers do not affect rows, so they
+            need no seed.
     """
     chosen: list[tuple[str, ByteSpan]] = []
     if need <= 0:

@@ -50,8 +50,8 @@ class PieceFolder:
         limit: Maximum total size in bytes of the files that all processes store in the folder. The value None selects a
             quarter of the file system.
         piece_nbytes: Maximum size of one piece in bytes.
-        clock: Returns monotonic seconds.
-        draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
+        clock: Function that returns monotonic seconds.
+        draw: Function that returns random numbers, uniform in [0, 1), to select the objects to evict.
 
     Raises:
         ShardCacheError: The path is not a folder, is not writable, or has another layout version.
@@ -128,7 +128,7 @@ class PieceFolder:
         self._tree.close()
 
     def _fill(self, key: str, wanted: ByteSpan, plan: Cover, buffer: memoryview) -> list[ByteSpan]:
-        """Read the cached pieces that ``plan`` selects into ``buffer``. Return the pieces that could not be read."""
+        """Copy the cached pieces that ``plan`` selects to ``buffer``. Return the pieces that could not be read."""
         unusable = []
         for use in plan.uses:
             into = buffer[use.wanted.start - wanted.start : use.wanted.stop - wanted.start]

@@ -16,16 +16,16 @@ from aiostream_data.storage.cache.pins import Pins
 from aiostream_data.storage.cache.spans import PIECE_NBYTES, ByteSpan, Missing, Pieces, cover, cut
 
 EVICTED_SHARE: Final = 64
-"""A full cache evicts pieces of 1/64 of its limit at once, so that evictions are rare."""
+"""A full cache frees 1/64 of its limit in one step, so that evictions are rare."""
 
 
 class PieceMemory:
-    """Piece storage in memory. The size of a piece counts as the rounded-up size of its file in a disk cache.
+    """Piece storage in memory. Each piece counts with the rounded-up size that its file would have in a disk cache.
 
     Args:
         limit: Maximum total size of all pieces in bytes.
         piece_nbytes: Maximum size of one piece in bytes.
-        draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
+        draw: Function that returns random numbers, uniform in [0, 1), to select the objects to evict.
 
     Attributes:
         peak_nbytes: Largest total size of the pieces so far, in bytes.

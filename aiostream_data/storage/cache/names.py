@@ -5,7 +5,7 @@
 - ``shard-<key>/<start>-<stop>.piece`` stores a byte range of the object (hexadecimal offsets), with checksums.
 - ``shard-<key>/used`` is an empty file whose modification time is the time of the object's last use.
 - ``part-<owner>-<number>`` is a piece that is being written. The complete file is then renamed.
-- ``claim-<owner>-<bytes>`` reserves the number of bytes that one process may still write.
+- ``claim-<owner>-<bytes>`` reserves ``<bytes>`` bytes, which one process may still write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARKER: Final = "aiostream_data-shard-cache.json"
 USED: Final = "used"
 
 MOST_NBYTES: Final = 1 << 40
-"""Maximum bytes of a piece or claim. The cache ignores files whose names contain a larger size."""
+"""Maximum size in bytes of a piece or claim. The cache ignores files whose names contain a larger size."""
 
 _OWNER = r"[0-9a-f]{12}-[0-9]+-[0-9]+-[0-9a-f]{8}"
 _SHARD = re.compile(r"shard-([0-9a-f]{40})")
@@ -82,6 +82,7 @@ def claim_name(owner: str, nbytes: int) -> str:
 
 
 def claim_in(name: str) -> tuple[str, int] | None:
-    """Parse the name of a claim file into owner and bytes. Return None if ``name`` is not the name of a claim."""
+    """Return the owner and the number of bytes in the name of a claim file. Return None if ``name`` is not the name of
+    a claim."""
     found = _CLAIM.fullmatch(name)
     return (found[1], int(found[2])) if found and int(found[2]) <= MOST_NBYTES else None

@@ -24,8 +24,8 @@ class ShardCache:
     """Cache of remote shards on local disk or in memory, for later epochs and other processes.
 
     Pass the cache to ``dataset.open(shard_cache=...)``. Several loaders can share one cache. Any number of processes
-    and hosts can share the folder. Cache keys contain the URL, version and size of an object, so a replaced object is
-    read again from its store.
+    and hosts can share the cache folder. Cache keys contain the URL, version and size of an object, so a replaced
+    object is read again from its store.
 
     Args:
         path: Cache folder, created if missing. Other files in the folder stay unchanged. If None, data is cached in the
@@ -34,7 +34,7 @@ class ShardCache:
         limit: Maximum size of the cache in bytes ("200GB"), for all processes that share the folder. The limit is
             required for a memory cache. The default for a disk cache is a quarter of the file system. Objects that were
             not used for a long time are evicted first.
-        trust: Also cache objects whose store reports no version. The object at such a URL must never be replaced.
+        trust: Also cache objects whose store reports no version. Such objects must never be replaced.
         local: Also cache local files, for example from a slow network file system.
 
     Raises:
@@ -155,7 +155,7 @@ class Shared:
 
 
 class CacheLease:
-    """Registration of one user (a store) of a shared cache. Thread-safe."""
+    """Registration of one store as a user of a shared cache. Thread-safe."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared

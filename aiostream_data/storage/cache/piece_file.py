@@ -51,7 +51,7 @@ def head_of(key: str, span: ByteSpan, data: memoryview) -> bytes:
 
 
 def read_piece(file: int, key: str, piece: ByteSpan, wanted: ByteSpan, into: memoryview) -> None:
-    """Read the byte range ``wanted`` of the object from an open piece file into ``into``, and verify the checksums.
+    """Copy the byte range ``wanted`` from an open piece file to the buffer ``into``, and verify the checksums.
 
     Raises:
         DamagedPieceError: The header, length or a checksum is wrong. After this error, the content of ``into`` is

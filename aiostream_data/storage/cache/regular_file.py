@@ -1,4 +1,4 @@
-"""Open files of a cache folder without blocking. Other entries than regular files are refused, including links.
+"""Open files of a cache folder without blocking. Links and all other entries that are not regular files are refused.
 
 Anyone with write access to the folder can create a pipe, link, device or directory with the name of a cache file.
 Opening a pipe would block until another process opens the other end of the pipe.
@@ -19,7 +19,7 @@ _FOREIGN: Final = frozenset({errno.ENXIO, errno.ELOOP, errno.EISDIR, errno.ENODE
 
 
 class ForeignEntryError(OSError):
-    """Error for a folder entry with the name of a cache file that the cache did not create.
+    """Error for a folder entry that has the name of a cache file but was not created by the cache.
 
     The cache leaves the entry unchanged.
     """

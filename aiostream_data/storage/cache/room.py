@@ -2,9 +2,9 @@
 
 Before a process writes, it creates a *claim*: a file whose name contains the number of bytes to reserve. The process
 then sums the sizes of all pieces and all claims. The process writes only if the sum is within the limit, and evicts
-pieces first if necessary. If two processes create claims at once, the process that scans later finds both claims, so
-the limit holds. A written piece counts twice until its process creates a new claim, so the sum can be too high but
-never too low.
+pieces first if necessary. If two processes create claims at the same time, the process that scans later finds both
+claims, so the limit holds. A written piece counts twice until its process creates a new claim, so the sum can be too
+high but never too low.
 
 One claim covers many pieces, so scans of the folder are rare. A new claim also reserves the bytes of writes in
 progress. Every scan removes the files of killed processes.
@@ -44,12 +44,12 @@ class Room:
     """Budget of bytes that this process may write to the cache folder. Thread-safe; blocking.
 
     Args:
-        tree: Files of the cache folder.
+        tree: Access to the files of the cache folder.
         limit: Maximum total size of all files in the folder, in bytes.
-        pinned: Returns the keys of objects that must not be evicted.
-        counters: Receives the evictions.
-        clock: Returns monotonic seconds.
-        draw: Returns random numbers, uniform in [0, 1), that select the objects to evict.
+        pinned: Function that returns the keys of objects that must not be evicted.
+        counters: Cache counters, to which evictions are added.
+        clock: Function that returns monotonic seconds.
+        draw: Function that returns random numbers, uniform in [0, 1), to select the objects to evict.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class CachingStore:
         inner: Store that serves uncached bytes.
         cache: The shared cache.
         place: Endpoint of the store, which is part of the cache key.
-        run_blocking: Runs blocking calls on a worker thread.
+        run_blocking: Function that runs blocking calls on a worker thread.
         counters: Counters of the store, to which cache hits, misses and evictions are added.
 
     Raises:

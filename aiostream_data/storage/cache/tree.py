@@ -1,4 +1,4 @@
-"""File operations in a cache folder, by cache key and byte range. Blocking; safe to call from several worker threads.
+"""File operations in a cache folder, by cache key and byte range. All operations block and are thread-safe.
 
 All paths are resolved relative to open directories, so symbolic links are never followed.
 """
@@ -76,7 +76,8 @@ class Tree:
         return Pieces(span for span in spans if span is not None)
 
     def lately(self, key: str) -> Pieces:
-        """Return the pieces of an object, from a scan in the last second and later writes of this process.
+        """Return the pieces of an object, from a folder scan at most one second ago. Later writes of this process are
+        included.
 
         Changes that other processes made in the last second can be missing. A missing change only causes an unnecessary
         request or a failed open.
@@ -251,7 +252,7 @@ class Tree:
 
 
 def write_fully(file: int, *parts: bytes | memoryview) -> None:
-    """Write the complete parts to an open file, one after another."""
+    """Write all parts completely to an open file, one after another."""
     for part in parts:
         left = memoryview(part)
         while left:
