@@ -1,9 +1,9 @@
-"""Limit concurrent requests by additive increase and multiplicative decrease (AIMD), based on the store's answers.
+"""Limit concurrent requests by additive increase and multiplicative decrease (AIMD), based on the store's responses.
 
-As in TCP, the limit doubles with every round of answers until its first reduction. Then the limit grows by one per
-round of answers. A throttling answer halves the limit. A store often slows down before it throttles, so slow answers
-reduce the limit by a tenth. The limit is reduced at most once per round of answers. This module does no I/O and reads
-no clock, because callers pass all times.
+As in TCP, the limit doubles with every round of responses until its first reduction. Then the limit grows by one per
+round of responses. A throttling response halves the limit. A store often slows down before it throttles, so slow
+responses reduce the limit by a tenth. The limit is reduced at most once per round of responses. This module does no I/O
+and reads no clock, because callers pass all times.
 
 References: Chiu and Jain (1989), Jacobson (1988).
 """
@@ -20,13 +20,15 @@ MOST: Final = 1024.0
 """Upper bound of the limit on concurrent requests to one host or bucket prefix."""
 
 SLOW: Final = 4.0
-"""Answers are slow if their average latency exceeds the shortest latency by this factor and by `SLOW_S` seconds."""
+"""Responses are slow if their average latency exceeds the shortest latency by this factor, and also by `SLOW_S`
+seconds."""
 
 SLOW_S: Final = 0.050
-"""Minimum extra latency of slow answers, in seconds. Shorter delays can be caused by load in this process."""
+"""Minimum extra latency of slow responses, in seconds. Shorter delays can be caused by load in this process."""
 
 _FORGET: Final = 0.01
-"""Relative growth per answer of the recorded shortest latency, so that the record adapts to a slower network route."""
+"""Relative growth per response of the recorded shortest latency, so that the record adapts to a slower network
+route."""
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Aimd:
     Attributes:
         limit: Maximum number of concurrent requests.
         quiet_until: Time until which no request may be sent, from the Retry-After header.
-        throttled: Number of throttling answers.
+        throttled: Number of throttling responses.
     """
 
     limit: float = FIRST
@@ -49,7 +51,7 @@ class Aimd:
     _usual_s: float = 0.0
 
     def answered(self, now: float, first_byte_s: float, in_flight: int) -> None:
-        """Record the time to the first byte of a successful answer, and the number of requests in flight."""
+        """Record the time to the first byte of a successful response, and the number of requests in flight."""
         self._usual_s += 0.1 * (first_byte_s - self._usual_s) if self._usual_s else first_byte_s
         self._quickest_s = min(self._quickest_s * (1 + _FORGET), first_byte_s) if self._quickest_s else first_byte_s
         self._round_s = max(0.001, self._usual_s)
@@ -60,7 +62,7 @@ class Aimd:
             self.limit = min(MOST, self.limit + (1.0 if self._doubles else 1.0 / self.limit))
 
     def refused(self, now: float, retry_after_s: float | None) -> None:
-        """Record a throttling answer of the store, and reduce the limit."""
+        """Record a throttling response of the store, and reduce the limit."""
         self.throttled += 1
         if retry_after_s is not None:
             self.quiet_until = max(self.quiet_until, now + retry_after_s)

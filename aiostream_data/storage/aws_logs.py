@@ -1,6 +1,6 @@
-"""Redact secrets in the DEBUG logs of S3 and Google libraries. Requests, proxy URLs and answers can contain secrets.
+"""Redact secrets in the DEBUG logs of S3 and Google libraries. Requests, proxy URLs and responses can contain secrets.
 
-For example, error answers of S3 quote invalid signatures and expired tokens.
+For example, error responses of S3 quote invalid signatures and expired tokens.
 """
 
 from __future__ import annotations

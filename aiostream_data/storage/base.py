@@ -15,7 +15,8 @@ StoreOptions: TypeAlias = Mapping[str, Any]
 
 
 class Store(Protocol):
-    """Read access to one kind of object store. Use each instance from one event loop; the owner of a store closes it.
+    """Read access to one kind of object store. Use each instance from one event loop. The owner of a store closes the
+    store.
 
     On failure, every method raises only a :class:`~aiostream_data.errors.StorageError`, which names the URL. A call
     that fails raises its error within the time-outs of the store. After a call is cancelled, the store can still be

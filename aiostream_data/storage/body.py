@@ -1,4 +1,4 @@
-"""Check the answer to a range request, and stream its body into the caller's buffer.
+"""Check the response to a range request, and stream its body into the caller's buffer.
 
 The function :func:`check_range_answer` computes how many bytes of the response body precede the requested range, from
 status and headers. Then :func:`fill_buffer` copies each network chunk once, directly to its position in the buffer.
@@ -50,7 +50,7 @@ class SizedReader(Protocol):
 def ends_there(shard: ShardRef, start: int, nbytes: int) -> bool:
     """Return True if a range ends at the object's last byte.
 
-    In this case, the response body must end with the range.
+    If the range ends at the last byte, the response body must end with the range.
     """
     return start + nbytes == shard.nbytes
 
@@ -118,19 +118,19 @@ def check_range_answer(
 
 
 def check_version(url: str, known: str, found: str) -> None:
-    """Compare the version of the shard with the version in the answer. An unknown version ("") matches all versions.
+    """Compare the version of the shard with the version in the response. An unknown version ("") matches all versions.
 
     Raises:
-        ObjectChangedError: The version of the shard differs from the version in the answer.
+        ObjectChangedError: The version of the shard differs from the version in the response.
     """
     if known and found and known.strip('"') != found.strip('"'):  # some listings contain ETags without quotes
         raise ObjectChangedError(safe_url(url), f"the object was replaced: version {known!r} is now {found!r}")
 
 
 def _check_size(url: str, known_nbytes: int | None, told_nbytes: int | None) -> None:
-    """Raise WrongAnswerError if the answer reports a different object size.
+    """Raise WrongAnswerError if the response reports a different object size.
 
-    In this case, the object was probably replaced.
+    A different size usually means that the object was replaced.
     """
     if known_nbytes is not None and told_nbytes is not None and known_nbytes != told_nbytes:
         raise _other_size(url, known_nbytes, told_nbytes)

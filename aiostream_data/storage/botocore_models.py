@@ -1,6 +1,6 @@
 """Share botocore's parsed service descriptions between all sessions of a process.
 
-Every botocore session parses some megabytes of JSON before it creates its first client. Parsing takes a quarter of a
+Every botocore session parses a few megabytes of JSON before it creates its first client. Parsing takes a quarter of a
 second and would block the event loop for that time. Sessions created by this module share one loader with the parsed
 data. Sharing the data is safe, because clients only read it.
 """

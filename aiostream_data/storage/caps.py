@@ -19,12 +19,12 @@ _CONNECTIONS: Final = "max_connections"
 class Caps:
     """Limits that a user has set for one loader, for each host or bucket. None means no limit.
 
-    Each limit applies to the total load of all loaders of this process that have limits.
+    Each limit applies to the combined load of all loaders in this process that have limits.
 
     Attributes:
-        requests_per_s: Requests of any kind per second.
-        nbytes_per_s: Requested bytes per second.
-        connections: Concurrent requests.
+        requests_per_s: Maximum number of requests of any kind per second.
+        nbytes_per_s: Maximum number of requested bytes per second.
+        connections: Maximum number of concurrent requests.
     """
 
     requests_per_s: float | None = None

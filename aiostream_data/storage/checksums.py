@@ -1,12 +1,12 @@
 """Record checksums of complete objects that stores report, and verify received bytes against these checksums.
 
-Google Cloud Storage reports the checksum of the complete object with every answer. S3 reports the checksum on request,
-in answers to HEAD requests and to GET requests for a complete object. Reported checksums are recorded by URL and
-version. A checksum is verified when its object was read completely, in one piece or range by range from the start.
+Google Cloud Storage reports the checksum of the complete object with every response. S3 reports the checksum on
+request, in responses to HEAD requests and to GET requests for a complete object. Reported checksums are recorded by URL
+and version. A checksum is verified when its object was read completely, in one piece or range by range from the start.
 
 For multipart uploads, S3 also reports composite checksums, which are checksums of the parts' checksums. Composite
-checksums cannot be verified. S3 marks composite checksums in answers for complete objects, but not in answers for
-ranges. So checksums in S3's answers to range requests are ignored.
+checksums cannot be verified. S3 marks composite checksums in responses for complete objects, but not in responses for
+ranges. So checksums in S3's responses to range requests are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.counters import StorageCounters
 
 MAX_KEPT: Final = 4096
-"""Maximum number of objects whose checksums are kept. The oldest checksums are discarded first."""
+"""Maximum number of objects whose checksums are stored. The oldest checksums are discarded first."""
 
 ASK_S3: Final = {"x-amz-checksum-mode": "ENABLED"}
 """Request header that makes S3 report the checksum of an object. The request signature must cover this header."""
@@ -47,7 +47,8 @@ INLINE_NBYTES: Final = {
     "crc64nvme": 256 << 10,
     "crc32": 256 << 10,
 }
-"""Largest input to hash on the event loop in bytes, by algorithm. Larger inputs are hashed on a worker thread."""
+"""Maximum size in bytes of an input that is hashed on the event loop, by algorithm. Larger inputs are hashed on a
+worker thread."""
 
 INLINE_OTHERS_NBYTES: Final = 64 << 10
 
@@ -70,11 +71,11 @@ class StoredChecksum(NamedTuple):
 
 
 def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
-    """Return the checksum of the complete object from the headers of an S3 answer, or None if it is missing or
+    """Return the checksum of the complete object from the headers of an S3 response, or None if it is missing or
     unusable.
 
     Args:
-        headers: Headers of the answer to a request without a range; names in lower case.
+        headers: Headers of the response to a request without a range; names in lower case.
     """
     if headers.get("x-amz-checksum-type", "").upper() == "COMPOSITE":
         return None
@@ -82,12 +83,12 @@ def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
 
 
 def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
-    """Return the checksum of the complete object from the headers of a Google Cloud Storage answer, or None.
+    """Return the checksum of the complete object from the headers of a Google Cloud Storage response, or None.
 
     If the server decompresses the object, return None: the reported checksum covers the compressed bytes.
 
     Args:
-        headers: Headers of any answer about the object; names in lower case.
+        headers: Headers of any response about the object; names in lower case.
     """
     if headers.get("x-goog-stored-content-encoding", "identity") not in ("", "identity"):
         return None
@@ -209,7 +210,7 @@ class RunningCheck:
             _compare(self._shard, self._told, self._sum.value)
 
     def close(self) -> None:
-        """Count the object in the counters as verified or mismatched, if the verification was completed."""
+        """If the verification was completed, count the object as verified or mismatched."""
         self._counters.verified += self._agrees is True
         self._counters.mismatches += self._agrees is False
 

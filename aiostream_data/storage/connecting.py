@@ -86,7 +86,7 @@ def redirect_failure(url: str, error: BaseException) -> StorageError | None:
 
 
 def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
-    """Return the error to raise for an answer sent by a proxy instead of the store.
+    """Return the error to raise for a response sent by a proxy instead of the store.
 
     Args:
         proxy: Host and port of the proxy. If empty, use the proxy from the environment variables.
@@ -103,7 +103,8 @@ def proxy_refusal(url: str, status: int, proxy: str = "") -> StorageError:
 
 
 def is_certificate(error: BaseException) -> bool:
-    """Return True if the error reports a rejected TLS certificate. Compares class names, to avoid importing ``ssl``."""
+    """Return True if the error reports a rejected TLS certificate. The function compares class names, to avoid
+    importing ``ssl``."""
     return any(name.startswith("SSLCert") or name.endswith("CertificateError") for name in _names(error))
 
 

@@ -22,11 +22,12 @@ class StorageCounters:
         requests: Attempts of reads, listings and look-ups.
         nbytes: Bytes returned by reads.
         retries: Read, listing and look-up attempts that followed a failed attempt.
-        failures: Failed calls: errors raised to the caller of the store.
+        failures: Calls that raised an error to the caller of the store.
         gets, heads, lists: GET, HEAD and listing requests sent, including retries, hedged requests and every page of a
             listing.
-        received_nbytes: Object bytes received, including the bytes of interrupted answers and of slower hedged answers.
-        hedges: Hedged requests: second requests for a range, sent because the first answer was late.
+        received_nbytes: Object bytes received, including the bytes of interrupted responses and of slower hedged
+            responses.
+        hedges: Hedged requests: second requests for a range, sent because the first response was late.
         hedges_won: Hedged requests that were answered before the first request for the range.
         hedged_nbytes: Bytes requested a second time by hedged requests.
         throttled: Attempts refused because of the request rate (429, 503, SlowDown).
@@ -37,10 +38,10 @@ class StorageCounters:
             credentials.
         waits: Requests delayed by the store's concurrency limit or the user's limits.
         wait_s: Total delay of the requests counted in ``waits``, in seconds.
-        first_byte_s: Sum of the seconds from each read request to the first byte of its answer. This time is counted
+        first_byte_s: Sum of the seconds from each read request to the first byte of its response. This time is counted
             for S3, GCS and HTTP stores only.
-        body_s: Sum of the seconds from the first to the last byte of each answer. This time is counted for S3, GCS and
-            HTTP stores only.
+        body_s: Sum of the seconds from the first to the last byte of each response. This time is counted for S3, GCS
+            and HTTP stores only.
         disk_wait_s: Total seconds that reads of local files waited for the file system. Reads from the page cache are
             not counted.
         verified: Objects whose bytes matched the store's checksum.

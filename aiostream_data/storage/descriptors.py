@@ -18,7 +18,8 @@ class _OpenFile:
 
 
 class DescriptorCache:
-    """Least-recently-used cache of open files. Thread-safe; no thread holds the lock during a system call.
+    """Least-recently-used cache of open files. The cache is thread-safe, and no thread holds the lock during a system
+    call.
 
     If a file is evicted during use, its last user closes the file.
 
@@ -73,7 +74,7 @@ class DescriptorCache:
         return True
 
     def close(self) -> None:
-        """Close all idle files. Files in use are closed at the end of their use. Idempotent."""
+        """Close all idle files. A file in use is closed when its last use ends. Idempotent."""
         with self._lock:
             self._closed = True
             idle = self._evict_down_to(0)

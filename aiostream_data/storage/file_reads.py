@@ -20,7 +20,8 @@ from aiostream_data.storage.urls import safe_url
 MAX_OPEN_FILES = 128
 
 _LEFT_TO_READ = (OSError, OverflowError)
-"""Errors that optional early reads ignore. If an error persists, :meth:`FileReader.read` raises it later."""
+"""Errors to ignore in attempts to read without waiting. If an error persists, :meth:`FileReader.read` raises it
+later."""
 
 _SLICE_NBYTES = 1 << 30
 """Maximum bytes per ``preadv`` call. One call reads at most 2 GiB minus one page on Linux, and less than 2 GiB on other
@@ -48,7 +49,7 @@ class FileRead:
     buffer: memoryview
 
     def behind(self, nbytes: int) -> FileRead:
-        """Return the part of this read after its first ``nbytes`` bytes."""
+        """Return this read without its first ``nbytes`` bytes."""
         return replace(self, start=self.start + nbytes, buffer=self.buffer[nbytes:]) if nbytes else self
 
 
@@ -75,8 +76,9 @@ class FileReader:
     def read_all(self, reads: list[FileRead]) -> list[Exception | None]:
         """Perform reads one after another. For each read, return its error, or None if the read succeeded.
 
-        Disks are faster with several requests in their queue, so the kernel is informed of all later reads in advance.
-        The kernel is not informed if the first range is in the page cache: the other ranges are then probably cached.
+        Disks are faster with several requests in their queue, so all later reads are announced to the kernel in
+        advance. Later reads are not announced if the first range is in the page cache, because the other ranges are
+        then probably cached.
         """
         if len(reads) > 1 and self._direct is None and not self._ends_in_cache(reads[0]):
             for read in reads[1:]:
@@ -182,7 +184,7 @@ class FileReader:
     def _ends_in_cache(self, read: FileRead) -> bool:
         """Return True if the last byte of a read is in the page cache.
 
-        Return False if the byte is missing or on errors.
+        Return False if the byte is missing or an error occurs.
         """
         if _AT_ONCE is None or not read.buffer:
             return False

@@ -1,8 +1,8 @@
 """Store for Google Cloud Storage. gcsfs finds the credentials and endpoint; this module sends requests and checks
-answers.
+responses.
 
-Only the session, headers and URLs of gcsfs are used. The read methods of gcsfs are not used: they add retries of half a
-minute and hide the HTTP status of most errors.
+Only the session, headers and URLs of gcsfs are used. The read methods of gcsfs are not used, because they add retries
+that take half a minute and hide most HTTP error statuses.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class GcsStore:
     async def _get(
         self, url: str, path: str, params: Mapping[str, str], headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a GET request and yield the successful answer, which is open inside the block.
+        """Send a GET request and yield the successful response, which stays open until the block ends.
 
         Raises:
             StorageError: The server answered with an error status.
@@ -309,7 +309,8 @@ def make_file_system(options: StoreOptions) -> Any:
 def credentials_of(token: Any) -> Any:
     """Convert an access token passed as text to credentials. Return any other value of ``token`` unchanged.
 
-    Otherwise gcsfs would send the token in a URL to query its expiry, and error messages would contain this URL.
+    Without this conversion, gcsfs would send the token in a URL to query its expiry, and error messages would contain
+    this URL.
 
     Raises:
         PlanError: ``token`` is the name of a missing file.
@@ -339,7 +340,7 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 def _refusal(
     url: str, status: int, detail: str, request_id: str, *, is_anonymous: bool, is_listing: bool
 ) -> StorageError:
-    """Return the error to raise for an error answer of Google's JSON API."""
+    """Return the error to raise for an error response of Google's JSON API."""
     bucket = shown_bucket(url)
     told = f"HTTP {status}" + (f", request id {shorten(request_id)}" if request_id else "")
     if status == 404 and (is_listing or "bucket does not exist" in detail):

@@ -17,7 +17,7 @@ _NOT_REFRESHED: Final = frozenset({"RefreshError", "NonRetryableError", "HttpErr
 
 
 def translate_gcs_error(url: str, error: Exception) -> StorageError:
-    """Translate an exception of google-auth, gcsfs or aiohttp. These three libraries are not imported."""
+    """Translate an exception of google-auth, gcsfs or aiohttp, without importing these libraries."""
     where, names = safe_url(url), {kind.__name__ for kind in type(error).__mro__}
     if "TransportError" in names or any(kind.__module__.startswith("requests.") for kind in type(error).__mro__):
         told = f"cannot reach Google's token server ({type(error).__name__}); check the network and proxy settings"

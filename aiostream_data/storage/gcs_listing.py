@@ -16,7 +16,7 @@ _KEYS: Final = frozenset({"kind", "items", "prefixes", "nextPageToken"})
 
 
 def parse_json(url: str, text: bytes) -> dict[str, Any]:
-    """Parse the body of an answer as a JSON object.
+    """Parse the body of a response as a JSON object.
 
     Raises:
         WrongAnswerError: The body is not a JSON object.
@@ -47,7 +47,7 @@ def page_of(url: str, answer: Mapping[str, Any]) -> Page:
     """Parse one page of a Google Cloud Storage listing.
 
     Raises:
-        WrongAnswerError: The answer is not a valid page of a listing.
+        WrongAnswerError: The response is not a valid page of a listing.
     """
     items, prefixes, token = answer.get("items", []), answer.get("prefixes", []), answer.get("nextPageToken") or ""
     is_known = not answer or bool(_KEYS & set(answer))  # the answer may be empty if no object matches

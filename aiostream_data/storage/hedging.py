@@ -2,9 +2,9 @@
 
 Recent latencies are recorded separately for each size class of ranges. A request counts as late when it exceeds both
 the 95th percentile and twice the median of its class. The median condition prevents second requests to stores with
-nearly constant latencies. If latencies are constant, a late answer waits for other answers or for this process.
-Duplicated bytes are limited to a share of all bytes, so that hedging does not double the load on a slow store.
-Reference: Dean and Barroso, "The Tail at Scale".
+nearly constant latencies. If latencies are constant, a response is late only because it waits for other responses or
+for this process. Duplicated bytes are limited to a share of all bytes, so that hedging does not double the load on a
+slow store. Reference: Dean and Barroso, "The Tail at Scale".
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Times:
 
 @dataclass(slots=True)
 class Hedging:
-    """Latencies and counters with which requests to one store are hedged (sent twice if late).
+    """Latencies and counters of one store, from which the requests to hedge (send twice if late) are chosen.
 
     Attributes:
         delivered: Bytes returned to callers.
@@ -80,7 +80,7 @@ class Hedging:
         return True
 
     def answered(self, nbytes: int, seconds: float) -> None:
-        """Record the latency of an answer, measured from the first request for its range."""
+        """Record the latency of a response, measured from the first request for its range."""
         self.delivered += nbytes
         times = self._times.get(nbytes.bit_length())
         if times is None:

@@ -1,4 +1,4 @@
-"""Store wrapper that sends a second request for a late range and uses the first answer."""
+"""Store wrapper that sends a second request for a late range and uses the first response."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HedgingStore:
     is released as soon as one of the two requests is answered.
 
     Attributes:
-        room: Reserves memory for the second buffer. If the reservation fails, no second request is sent.
+        room: Function that reserves memory for the second buffer. If the reservation fails, no second request is sent.
         counters: Counters of the store, to which second requests are added.
     """
 

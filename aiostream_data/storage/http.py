@@ -59,7 +59,8 @@ class HttpStore:
     - ``max_connections``: limit on concurrent requests.
     - ``reader``: ``"plain"`` sends GET requests with the built-in client, ``"library"`` uses aiohttp. ``"auto"`` uses
       the built-in client if it supports the request.
-    - ``client_kwargs``: arguments for ``aiohttp.ClientSession``. With ``"auto"``, this option selects aiohttp.
+    - ``client_kwargs``: arguments for ``aiohttp.ClientSession``. If ``reader`` is ``"auto"``, ``client_kwargs`` selects
+      aiohttp.
     """
 
     def __init__(self, options: StoreOptions) -> None:
@@ -139,7 +140,7 @@ class HttpStore:
             await session.close()
 
     async def _info_by_range(self, url: str) -> ShardRef:
-        """Request the first byte of an object and return the object's size from the answer.
+        """Request the first byte of an object and return the object's size from the response.
 
         This method is used if HEAD reports no size or 0. Some servers report size 0 for content that they generate on
         request.
@@ -164,7 +165,7 @@ class HttpStore:
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request and yield the answer.
+        """Send a request and yield the response.
 
         After the block, close the connection if the body was not read completely.
         """

@@ -1,9 +1,9 @@
 """Plan listings that find all object keys matching a pattern, one directory level after another. Does no I/O.
 
-A store lists keys by prefix, in pages. A folded listing returns keys with another ``/`` after the prefix as directory
-entries. The text before the first wildcard of a pattern becomes the prefix. A wildcard in the last segment needs one
-folded listing. For a wildcard in an earlier segment, the directories are listed, and the search continues in the
-matching directories.
+A store lists keys by prefix, in pages. In a folded listing, keys with another ``/`` after the prefix are replaced by
+their directories. The text before the first wildcard of a pattern becomes the prefix. A wildcard in the last segment
+needs one folded listing. For a wildcard in an earlier segment, the directories are listed, and the search continues in
+the matching directories.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_PREFIXES = 16
 """Maximum number of prefixes into which character sets such as ``[0-9]`` are expanded."""
 
 FLAT_ABOVE = 16
-"""Maximum number of directories in one page of keys for which later listings are folded into directories.
+"""If a page of keys contains more directories than this, the listing is not folded into directories.
 
 If one page contains many directories, each directory has few keys. One flat listing then needs fewer requests than a
 listing of each directory."""
@@ -31,7 +31,8 @@ class LevelStep(NamedTuple):
     Attributes:
         prefixes: Key prefixes to list concurrently. No prefix begins with another prefix.
         directory: Common beginning of the prefixes, up to the last ``/``.
-        segment: First pattern segment with a wildcard; "" without wildcards, in which case the only prefix is a key.
+        segment: First pattern segment with a wildcard, or "" if no segment has a wildcard. Without wildcards, the only
+            prefix is a key.
         rest: Pattern text after ``segment``, without a leading ``/``; "" if ``segment`` is the last segment.
     """
 
@@ -63,7 +64,7 @@ def next_step(directory: str, pattern: str) -> LevelStep:
 
 
 def lists_flat(step: LevelStep, keys: list[str]) -> bool:
-    """Return True if a first page of keys contains so many directories that listing should not fold directories."""
+    """Return True if the first page of keys contains so many directories that a flat listing needs fewer requests."""
     at = len(step.directory)
     return len({key[at:].partition("/")[0] for key in keys}) > FLAT_ABOVE
 

@@ -49,7 +49,7 @@ class PageRequest(NamedTuple):
 class Page(NamedTuple):
     """One page of a listing of object keys.
 
-    The continuation ``token`` requests the next page and is "" in the last page.
+    The continuation ``token`` requests the next page. The token of the last page is "".
     """
 
     entries: list[ListedKey]
@@ -75,7 +75,7 @@ class KeySearch:
         """Return the keys that match a pattern, sorted. Keys that end with ``/`` are directories and are skipped.
 
         Args:
-            url: URL with the complete pattern; identifies the search when it is retried.
+            url: URL with the complete pattern, which identifies the search in a retry.
             key_pattern: Pattern for object keys in the bucket.
             list_page: Coroutine function that requests one page from the bucket.
 

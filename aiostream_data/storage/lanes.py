@@ -1,9 +1,9 @@
 """Lanes: request limiters for one host or bucket prefix each, shared by all loaders of this process.
 
 A lane limits the requests to one host, or to one bucket and the first part of its keys. Stores limit requests per host,
-or per bucket and beginning of the key. Each loader has its own event loop and thread, so a lane is a plain object
-protected by a lock. A request waits for a future on the event loop of its loader. The thread in which another request
-ends resolves the future.
+or per bucket and key prefix. Each loader has its own event loop and thread, so a lane is a plain object protected by a
+lock. A request waits for a future on the event loop of its loader. When a request ends, its thread resolves the future
+of a waiting request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 
 
 class Lane:
-    """Request limiter for one host or bucket prefix, and the range size learned from its answers. Thread-safe.
+    """Request limiter for one host or bucket prefix, and the range size learned from its responses. Thread-safe.
 
     Attributes:
         aimd: Adaptive limit on concurrent requests.
@@ -81,7 +81,7 @@ class Lane:
         Args:
             first_byte_s: Seconds from the request to the first byte.
             body_s: Seconds from the first byte to the last.
-            nbytes: Object bytes in the body; 0 for answers without object data.
+            nbytes: Object bytes in the body; 0 for responses without object data.
         """
         with self._lock:
             self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)

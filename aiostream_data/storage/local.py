@@ -33,7 +33,7 @@ class LocalStore:
     detected.
 
     Args:
-        run_blocking: Runs blocking calls on a worker thread.
+        run_blocking: Function that runs blocking calls on a worker thread.
         direct: Bypass the page cache (O_DIRECT). If a file system does not support O_DIRECT, one warning is logged.
     """
 

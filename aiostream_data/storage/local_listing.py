@@ -16,7 +16,7 @@ from aiostream_data.storage.near_names import nearest_names
 from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
 
 NAMED_FILES: Final = 5
-"""Number of existing files in the folder that the message of a NoMatchError lists."""
+"""Maximum number of files in the folder that the message of a NoMatchError lists."""
 
 LISTED_FILES: Final = 10_000
 """Maximum number of directory entries read for a NoMatchError message. A folder may contain millions of entries."""

@@ -34,7 +34,7 @@ def clear() -> None:
 class MemoryStore:
     """Store that reads objects stored by :func:`put`.
 
-    A read never waits, so a read cannot be interrupted by a cancellation.
+    A read never waits, so a cancellation cannot interrupt it.
     """
 
     async def info(self, url: str) -> ShardRef:

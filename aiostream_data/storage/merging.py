@@ -15,12 +15,12 @@ MAX_WASTE: Final = 0.5
 
 
 class MergedRange(NamedTuple):
-    """Byte range to request, with the numbers of the wanted ranges that it contains.
+    """Byte range to request, with the indices of the wanted ranges that it contains.
 
     Attributes:
         start: Offset of the first byte.
         stop: Offset after the last byte.
-        numbers: Indices of the wanted ranges in the merged range, ordered by the start of the ranges.
+        numbers: Indices of the wanted ranges that the merged range contains, ordered by the start of the ranges.
     """
 
     start: int

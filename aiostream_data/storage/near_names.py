@@ -18,8 +18,8 @@ def nearest_names(wanted: str, names: Collection[str], most: int) -> list[str]:
 
     Names of equal similarity are sorted alphabetically.
 
-    If none of these names is a folder, the last name is replaced by the most similar folder. The user's pattern may
-    lack a folder level.
+    If none of the most similar names is a folder, the most similar folder replaces the last name. A folder helps the
+    user if the pattern lacks a folder level.
 
     Args:
         names: Names in one folder. Names of subfolders end with a slash.

@@ -1,11 +1,11 @@
-"""Choose the size of range requests to one host or bucket, from the latency and throughput of recent answers.
+"""Choose the size of range requests to one host or bucket, from the latency and throughput of recent responses.
 
 Each request has a latency, independent of its size, during which the connection is idle. Range sizes are chosen so that
 the latency is about a quarter of the time of a request. For stores with low latency, ranges are small: small ranges
-arrive quickly and stay in the processor's cache. For distant stores with high throughput, ranges are large. A smaller
-latency share has no benefit: other requests use the bandwidth during the latency, and larger ranges need more memory.
-Range sizes are powers of two, and an answer doubles or halves the size at most, so that memory blocks can be reused.
-This module does no I/O and reads no clock, because callers pass all times.
+arrive quickly and stay in the processor's cache. For distant stores with high throughput, ranges are large. Reducing
+the latency share further has no benefit, because other requests use the bandwidth during the latency, and larger ranges
+need more memory. Range sizes are powers of two, so that memory blocks can be reused. Each response at most doubles or
+halves the size. This module does no I/O and reads no clock, because callers pass all times.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ TELLING_NBYTES: Final = 256 << 10
 
 TOO_SMALL: Final = 1.5
 TOO_LARGE: Final = 1 / 3
-"""The range size changes if the target is above `TOO_SMALL` times or below `TOO_LARGE` times the current size."""
+"""The range size changes if the target size is more than `TOO_SMALL` times or less than `TOO_LARGE` times the current
+size."""
 
 _KEPT: Final = 0.8
-"""Factor by which earlier throughput measurements are multiplied when an answer is added."""
+"""Factor by which earlier throughput measurements are multiplied when a response is added."""
 
 _NEARER: Final = 0.5
 _FARTHER: Final = 0.25
-"""Weight of one answer in the latency estimate: `_NEARER` if the answer lowers the estimate, `_FARTHER` if it raises
-it."""
+"""Weight of one response in the latency estimate: `_NEARER` if the response lowers the estimate, `_FARTHER` if it
+raises it."""
 
 
 @dataclass(slots=True)
@@ -58,8 +59,8 @@ class PartSize:
             nbytes: Size of the response body in bytes.
             first_byte_s: Seconds from the request to the first byte.
             body_s: Seconds from the first byte to the last.
-            in_flight: Number of requests in flight, including this one. With many requests in flight, a late answer has
-                less weight, because this answer also waited for other answers.
+            in_flight: Number of requests in flight, including this one. With many requests in flight, a late response
+                has less weight, because this response also waited for other responses.
         """
         self._learn_wait(first_byte_s, in_flight)
         if nbytes < TELLING_NBYTES:

@@ -1,8 +1,9 @@
 """Await an operation in the caller's task, start a second operation if the first is late, and use the first result.
 
-The first operation nearly always finishes in time. So the first operation runs without its own task, and only an alarm
-is set. If the second operation finishes first, the caller's task is cancelled, as in :func:`asyncio.timeout`. After
-that, this module undoes the cancellation of the caller's task. Cancellations by other code are still raised.
+The first operation nearly always finishes in time. So the first operation runs without its own task, and only a timed
+callback is scheduled. If the second operation finishes first, the caller's task is cancelled, as in
+:func:`asyncio.timeout`. After that, this module undoes the cancellation of the caller's task. Cancellations by other
+code are still raised.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ async def first_of_two(
 
     Args:
         wait_s: Seconds to wait for ``first`` before the second operation is started.
-        make_second: Creates the second operation, or returns None to start no second operation. Called at most once.
+        make_second: Function that creates the second operation, or returns None if no second operation should run.
+            Called at most once.
         alarms: Scheduler of timed callbacks on the running event loop.
 
     Raises:
@@ -93,7 +95,7 @@ async def _succeeds(second: asyncio.Task[None]) -> bool:
 
 
 async def _end(second: asyncio.Task[None]) -> None:
-    """Cancel ``second`` if not done. Wait until ``second`` has ended and no longer writes to its buffer."""
+    """Cancel ``second`` if it is still running. Wait until ``second`` has ended and no longer writes to its buffer."""
     if not second.done():
         second.cancel()
         await asyncio.wait([second])

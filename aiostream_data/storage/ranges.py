@@ -15,7 +15,8 @@ NEXT_NBYTES = 4 << 20
 If the latency is known, :class:`~.part_size.PartSize` provides the size."""
 
 AMONG_MANY_NBYTES = 256 << 10
-"""First range size if rows of many objects are mixed. The size is small, as the first output row needs all objects.
+"""First range size if rows of many objects are mixed. The size is small, because the first output row requires a range
+of every object.
 
 If rows of many objects are mixed, all later ranges have the size `FIRST_NBYTES`."""
 
@@ -31,7 +32,8 @@ OPEN_SHARE = 4
 The rest of the limit stays free, because the output order may require a second range of each object."""
 
 LEFT_SHARE = 4
-"""Ranges exceed `NEXT_NBYTES` only if all ranges in flight are at most 1/4 of the object's remaining bytes."""
+"""Ranges are larger than `NEXT_NBYTES` only if all ranges in flight together are at most 1/4 of the object's remaining
+bytes."""
 
 
 def range_sizes(

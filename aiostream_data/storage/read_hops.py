@@ -1,8 +1,8 @@
-"""Run file reads on worker threads, with several reads per hop (one call on a worker thread).
+"""Run file reads on worker threads, with several reads per call.
 
-A call on a worker thread (a hop) takes as long as copying some hundred kilobytes. So reads requested in one step of the
-event loop, or while all threads are busy, are distributed evenly over one hop per thread. A worker thread performs the
-reads of a hop one after another. Each large read runs in a separate hop.
+A call on a worker thread (a hop) takes as long as copying a few hundred kilobytes. So reads requested in one step of
+the event loop, or while all threads are busy, are distributed evenly over one hop per thread. A worker thread performs
+the reads of a hop one after another. Each large read runs in a separate hop.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ReadHops:
             hop.add_done_callback(partial(self._hop_ended, share))
 
     def _share(self, threads: int) -> list[_Waiting]:
-        """Remove at least one waiting read from the queue: the share of the next worker thread."""
+        """Remove one or more waiting reads from the queue, and return these reads for the next worker thread."""
         most = min(READS_PER_HOP, -(-len(self._waiting) // threads))
         share = [self._waiting.popleft()]
         nbytes = len(share[0].read.buffer)

@@ -2,8 +2,8 @@
 
 The unit of retry is one byte range, including its body. If the transfer of a body is interrupted, the retry requests
 only the missing bytes of the same object version. If the version of the object is unknown, the retry requests the
-complete range. Permanent errors (not found, denied, credentials, short objects) are raised at once. If an attempt is
-still in progress when the total time limit passes, a deadline cancels the attempt.
+complete range. Permanent errors (not found, denied, credentials, short objects) are raised immediately. If an attempt
+is still in progress when the total time limit passes, a deadline cancels the attempt.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _TRANSIENT = (StoreUnreachableError, StoreTimeoutError, StoreBusyError, WrongAns
 _SILENT = (StoreUnreachableError, StoreTimeoutError)
 _LOGGER = logging.getLogger("aiostream_data")
 _TELL_AFTER_S = 10.0
-"""Seconds of failed attempts before the first warning is logged, and minimum seconds between two warnings."""
+"""Seconds of failed attempts before the first warning is logged. Later warnings are at least this many seconds
+apart."""
 _YEAR_S = 365.0 * 86_400
 """Longest deadline in seconds, because event loops do not accept infinity as a time."""
 
@@ -69,8 +70,8 @@ class RetryPolicy:
         base_s: Upper bound of the first pause between attempts, in seconds. The bound doubles with every pause.
         cap_s: Maximum pause between attempts, in seconds.
         attempts: Maximum number of attempts.
-        wrong_attempts: Maximum number of attempts if answers are malformed. The limit is low, because malformed answers
-            usually repeat.
+        wrong_attempts: Maximum number of attempts if responses are malformed. The limit is low, because malformed
+            responses usually repeat.
     """
 
     total_s: float = 300.0

@@ -1,4 +1,4 @@
-"""Parse the Retry-After header of an answer: a number of seconds or a date."""
+"""Parse the Retry-After header of a response: a number of seconds or a date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_RETRY_AFTER_S: Final = 120.0
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait according to the Retry-After header, or None if the header is missing or invalid.
 
-    A date in Retry-After is compared with the Date header of the answer, because the local clock may be wrong.
+    A date in Retry-After is compared with the Date header of the response, because the local clock may be wrong.
 
     Args:
         headers: Response headers; a case-insensitive mapping, or names in lower case.
@@ -32,7 +32,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def with_retry_after(error: StorageError, headers: Mapping[str, str]) -> StorageError:
-    """Set ``retry_after_s`` on a StoreBusyError from the headers of the answer. Return ``error``."""
+    """Set ``retry_after_s`` on a StoreBusyError from the headers of the response. Return ``error``."""
     if isinstance(error, StoreBusyError):
         error.retry_after_s = retry_after_s(headers)
     return error

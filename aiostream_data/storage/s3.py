@@ -1,8 +1,8 @@
 """Store for S3 and compatible services. s3fs finds the credentials and endpoint; this module sends requests and checks
-answers.
+responses.
 
 Only the aiobotocore client of s3fs is used. The read methods of s3fs are not used: they hide error codes, add their own
-retries, and copy every body. Before a complete object, s3fs also sends a HEAD request.
+retries, and copy every body. Before reading a complete object, s3fs also sends a HEAD request.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TABLES = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
 _OPERATIONS = ("get_object", "head_object", "list_objects_v2")
 
 _SILENT_REFUSALS = frozenset({400, 403})
-"""HTTP statuses of HEAD answers that do not reveal the cause of an error, such as expired credentials."""
+"""HTTP statuses of HEAD responses that do not reveal the cause of an error, such as expired credentials."""
 
 
 class _S3Body:
@@ -78,8 +78,8 @@ class S3Store:
 
     All options of ``s3fs.S3FileSystem`` are accepted: ``anon``, ``endpoint_url``, ``key``, ``secret``, ``token``,
     ``profile``, ``client_kwargs``, ``config_kwargs``, ``requester_pays``, ``s3_additional_kwargs`` and others. If plain
-    GET requests do not support an option, such as a customer's encryption key, the library sends the requests. The
-    environment variables of boto are respected. Further options:
+    GET requests do not support an option, such as a customer-provided encryption key, the library sends the requests.
+    The environment variables of boto are respected. Further options:
 
     - ``connect_timeout``, ``first_byte_timeout``, ``total_timeout``: time limits in seconds.
     - ``read_timeout``: longest pause between two received chunks, in seconds.
@@ -255,7 +255,7 @@ class S3Store:
         return client_context(verify=verify if verify is not None else os.environ.get("AWS_CA_BUNDLE"))
 
     async def _with_reason(self, client: Any, url: str, error: Exception) -> Exception:
-        """Send another request to find out why a HEAD failed, because answers to HEAD contain no error code."""
+        """Send another request to find out why a HEAD failed, because responses to HEAD contain no error code."""
         bucket, key = split_bucket(split_url(url).path)
         status = response_status(error)
         if status == 404 and await self._bucket_is_missing(client, bucket):

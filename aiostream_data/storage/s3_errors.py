@@ -55,7 +55,7 @@ class WrongRegion(StorageError):
 
 
 def translate_s3_error(url: str, error: Exception) -> StorageError:
-    """Translate an exception of aiobotocore, botocore or aiohttp. These three libraries are not imported."""
+    """Translate an exception of aiobotocore, botocore or aiohttp, without importing these libraries."""
     answer = getattr(error, "response", None)
     if isinstance(answer, Mapping) and isinstance(answer.get("Error"), Mapping):
         return _translate_answer(url, answer)
@@ -146,7 +146,7 @@ def _translate_answer(url: str, answer: Mapping[str, Any]) -> StorageError:
 
 
 def translate_s3_answer(url: str, status: int, code: str, request_id: str, region: str = "") -> StorageError:
-    """Return the error to raise for an error answer of S3.
+    """Return the error to raise for an error response of S3.
 
     Args:
         code: S3 error code in the body, or "".

@@ -25,7 +25,7 @@ _SHOWN_NBYTES: Final = 60
 
 
 class NotAListing(ValueError):
-    """Error for an answer whose body is not a valid listing. The error message describes the body."""
+    """Error for a response whose body is not a valid listing. The error message describes the body."""
 
 
 def check_listing_body(body: bytes) -> None:
@@ -80,8 +80,8 @@ def _is_no_xml(body: bytes) -> str:
 def check_listings_of(client: Any) -> None:
     """Make an aiobotocore client check the body of each listing before it parses the body.
 
-    botocore's event hooks run too late for this check: if an answer cannot be parsed, the first hook changes its status
-    to 500.
+    botocore's event hooks run too late for this check: if a response cannot be parsed, the first hook changes its
+    status to 500.
     """
     http_session = client._endpoint.http_session
     send = http_session.send

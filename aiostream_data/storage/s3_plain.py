@@ -164,13 +164,13 @@ def is_plain_bucket(name: str) -> bool:
 
 
 def code_of(answer: Refused) -> str:
-    """Return the S3 error code in the body of an answer, or ""."""
+    """Return the S3 error code in the body of a response, or ""."""
     found = _CODE.search(answer.detail)
     return "" if found is None else found[1].decode("ascii")
 
 
 def region_of(answer: Refused) -> str:
-    """Return the bucket region reported by an answer, or "" if the region is missing or malformed."""
+    """Return the bucket region reported by a response, or "" if the region is missing or malformed."""
     told = answer.headers.get("x-amz-bucket-region", "")
     if not told and (found := _TOLD_REGION.search(answer.detail)) is not None:
         told = found[1].decode("ascii")
@@ -189,7 +189,8 @@ def _version_of(headers: Mapping[str, str]) -> str:
 
 
 def _hides_error(headers: Mapping[str, str]) -> bool:
-    """Return True if a successful answer contains an XML error document, which has no ETag, unlike every object."""
+    """Return True if a successful response contains an XML error document. Unlike an object, the error document has no
+    ETag."""
     return "etag" not in headers and headers.get("content-type", "").partition(";")[0].endswith("/xml")
 
 

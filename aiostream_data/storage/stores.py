@@ -39,10 +39,10 @@ class StoreSet:
         options: ``storage_options`` for every store. ``retry_total_s``, ``retry_connect_total_s`` and
             ``retry_attempts`` configure the retries. Options for a single store are nested under its scheme:
             ``{"s3://": {"anon": True}, "https://": {...}}``.
-        run_blocking: Runs blocking calls on a worker thread.
+        run_blocking: Function that runs blocking calls on a worker thread.
         cache: Shard cache, or None for no cache.
-        room: Reserves memory for second requests for late ranges. With the option ``hedge=False``, ``room`` is not
-            used.
+        room: Function that reserves memory for second requests for late ranges. With the option ``hedge=False``,
+            ``room`` is not used.
 
     Raises:
         PlanError: A retry option is invalid.
@@ -96,7 +96,8 @@ class StoreSet:
         return self._verifiers[split_url(shard.url).scheme].running(shard)
 
     async def glob(self, pattern: Url | Sequence[Url]) -> list[ShardRef]:
-        """Return the objects matching one or more patterns, in the order of patterns. Sort matches of a pattern by URL.
+        """Return the objects matching one or more patterns, in the order of patterns. The matches of each pattern are
+        sorted by URL.
 
         Raises:
             NoMatchError: A pattern matches no object.
@@ -130,7 +131,7 @@ class StoreSet:
     def part_nbytes(self, url: str) -> int | None:
         """Return the recommended range size for an object, or None if unknown.
 
-        The size is computed from recent answers of the object's host or bucket to all loaders of this process.
+        The size is computed from recent responses of the object's host or bucket to all loaders of this process.
         """
         scheme = split_url(url).scheme
         if scheme not in GATED:

@@ -1,9 +1,9 @@
 """Token bucket: compute how long a request must wait to stay below a rate limit. Callers pass the current time.
 
-The bucket is implemented as a queue in which each request occupies its share of a second. A request may start when the
-time of all previous requests has passed. After an idle period, a short burst of requests may start at once. Requests
-are never refused. Each request has a waiting time, in order of arrival. A request larger than the burst only delays the
-requests after it.
+The bucket is implemented as a queue in which each request occupies a time slot proportional to its tokens. A request
+may start when the time slots of all previous requests have passed. After an idle period, a short burst of requests may
+start without waiting. Requests are never refused. Waiting times are assigned in order of arrival. A request larger than
+the burst only delays the requests after it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 BURST_S: Final = 0.25
-"""Maximum burst after an idle period, in seconds: a burst can use the tokens of this time."""
+"""After an idle period, a burst can use the tokens of at most this many seconds."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """HTTP transport that refreshes Google tokens within a time limit.
 
 google-auth refreshes credentials in a blocking call on a worker thread and sends requests through a transport object.
-The default transport of google-auth limits the pauses within an answer, but not the total time. A server that sends one
-byte per second could block the thread for a long time.
+The default transport of google-auth limits the pauses within a response, but not the total time. A server that sends
+one byte per second could block the thread for a long time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT_S: Final = 120.0
 
 
 class TokenAnswer(NamedTuple):
-    """HTTP answer with the attributes that google-auth reads."""
+    """HTTP response with the attributes that google-auth reads."""
 
     status: int
     headers: Mapping[str, str]
@@ -31,7 +31,8 @@ class TokenAnswer(NamedTuple):
 
 
 class TokenRequest:
-    """Transport for the requests of one token refresh. Blocks the calling thread and runs a private event loop.
+    """Transport for the requests of one token refresh. The transport blocks the calling thread and runs a private event
+    loop.
 
     Args:
         limit_s: Time limit in seconds for all requests of a refresh together; None to limit only the time of each
@@ -50,7 +51,7 @@ class TokenRequest:
         timeout: float | None = None,
         **_: Any,
     ) -> TokenAnswer:
-        """Send a request and wait for its answer. Do not follow redirects.
+        """Send a request and wait for its response. Do not follow redirects.
 
         Raises:
             TransportError: The server did not answer the request. google-auth may retry the request.

@@ -1,4 +1,4 @@
-"""Translate exceptions of HTTP clients and error answers of servers into the errors of this package.
+"""Translate exceptions of HTTP clients and error responses of servers into the errors of this package.
 
 Every message is one sentence with the URL (without secrets), the cause, and a remedy. Error texts of servers and
 libraries are shortened before they are quoted, because their content is unknown.
@@ -97,11 +97,11 @@ def translate_error(url: str, error: Exception) -> StorageError:
 
 
 def translate_status(url: str, status: int, *, detail: str = "", request_id: str = "") -> StorageError:
-    """Convert the HTTP status of an error answer to an error of this package.
+    """Convert the HTTP status of an error response to an error of this package.
 
     Args:
         detail: Error text of the server, such as the error code in the body.
-        request_id: Request id for the operator of the store, or "" if unknown.
+        request_id: Request id to report to the operator of the store, or "" if unknown.
     """
     where = safe_url(url)
     if status == 407:  # only proxies answer with this status
@@ -141,7 +141,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _is_no_http(error: Exception) -> bool:
-    """Return True for aiohttp's error about an unparsable answer. aiohttp itself sets the error's status to 400."""
+    """Return True for aiohttp's error about an unparsable response. aiohttp itself sets the error's status to 400."""
     kinds = type(error.__cause__).__mro__
     return any(kind.__module__.startswith("aiohttp.") and kind.__name__ == "HttpProcessingError" for kind in kinds)
 

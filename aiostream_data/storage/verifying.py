@@ -18,7 +18,7 @@ class Verifier:
     Attributes:
         checksums: Checksums reported by the store. Empty if the store reports no checksums or verification is disabled.
         counters: Counters of the store, to which verified objects are added.
-        run_blocking: Runs blocking calls on a worker thread.
+        run_blocking: Function that runs blocking calls on a worker thread.
     """
 
     checksums: Checksums
