@@ -1,7 +1,7 @@
 """Stop rules and weights of dataset mixtures: validation, lookup by row, and conversion to integer shares.
 
-A schedule defines the weights for each output row of a mixture. It is a list of steps, or a function called at regular
-intervals. Weight changes made during a run override the schedule.
+A schedule defines the weights for each output row of a mixture. The schedule is a list of steps, or a function called
+at regular intervals. Weight changes made during a run override the schedule.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ class AdversarialBackend(AdversarialMemory):
         current: Stream that :meth:`current_stream` returns; set it to simulate a consumer.
         captured: Streams whose work is captured into a CUDA graph. Enqueuing work on a captured stream is a violation.
         violations: Descriptions of misuse, such as memory freed during a copy or a mark (a stream point) retired twice.
-        calls: Number of backend calls so far at which a failure can be injected.
-        counts: Number of backend calls at which a failure can be injected, by (call name, thread name).
-        events_made, blocks_made: Total number of allocated events and memory blocks, without consumer memory.
+        calls: Number of backend calls so far that support failure injection.
+        counts: Number of backend calls that support failure injection, by (call name, thread name).
+        events_made, blocks_made: Total number of allocated events and memory blocks, excluding consumer memory.
         host_nbytes: Currently allocated bytes of host memory that simulates page-locked memory.
         marks_out: Number of marks (recorded points in a stream) that are not retired yet.
     """
@@ -55,12 +55,12 @@ class AdversarialBackend(AdversarialMemory):
 
         Args:
             seed: Seed of the random scheduler.
-            haste: Probability from 0 to 1 that a call that enqueues work immediately runs some work.
+            haste: Probability from 0 to 1 that a call runs some work right after enqueuing work.
             fail_at_call: Index of the first failing call, counted from 0.
             fail_calls: Number of calls that fail. If None, all later calls fail, as after an unrecoverable device
                 error.
             fail_status: CUDA status of the injected failures.
-            capacity_nbytes: Simulated size of device memory in bytes, without consumer memory.
+            capacity_nbytes: Simulated size of device memory in bytes, excluding consumer memory.
             keeps_objects: Value of the ``keeps_objects`` attribute of the ``DeviceBackend`` protocol.
         """
         super().__init__(fail_at_call, fail_calls, fail_status, capacity_nbytes)

@@ -22,7 +22,7 @@ class ClockedBackend(HostBackend):
 
     Attributes:
         current: The consumer's stream, which :meth:`current_stream` returns.
-        device_nbytes: Total device memory allocated so far, without consumer memory.
+        device_nbytes: Total device memory allocated so far, excluding consumer memory.
     """
 
     def __init__(self, *, h2d_s: float, d2d_s: float = 0.0, capacity_nbytes: int = 1 << 40) -> None:
@@ -31,7 +31,7 @@ class ClockedBackend(HostBackend):
         Args:
             h2d_s: Simulated duration in seconds of a copy from host to device.
             d2d_s: Simulated duration in seconds of a copy or cast within the device.
-            capacity_nbytes: Simulated size of device memory in bytes, without consumer memory.
+            capacity_nbytes: Simulated size of device memory in bytes, excluding consumer memory.
         """
         self._h2d_s = h2d_s
         self._d2d_s = d2d_s

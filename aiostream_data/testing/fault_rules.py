@@ -1,4 +1,4 @@
-"""Selection of the fault for each request by rules, with the counters of these rules."""
+"""Select the fault for each request by rules, and keep the counters of these rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class RuleBook:
     Args:
         rules: Fault rules; the first rule that matches a request determines its fault.
         seed: Seed of the random draws for ``probability`` and ``others``.
-        clock: Function that returns seconds; ``from_s`` and ``until_s`` count from the creation of the RuleBook.
+        clock: Function that returns the time in seconds; ``from_s`` and ``until_s`` count from the creation of the
+            RuleBook.
     """
 
     def __init__(self, rules: Sequence[Rule] = (), seed: int = 0, clock: Callable[[], float] = time.monotonic) -> None:

@@ -74,7 +74,7 @@ class FaultServer:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """Storage options with which a dataset reads from the server, if the server has no accounts."""
+        """Storage options for reading from the server, if the server has no accounts."""
         if self.dialect == "s3":
             client = {"client_kwargs": {"region_name": "us-east-1"}}
             return {"endpoint_url": self.endpoint_url, "key": "testing", "secret": "testing", **client}

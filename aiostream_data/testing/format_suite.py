@@ -58,8 +58,7 @@ def read_blocks(
 ) -> ReadOutcome:
     """Read a whole stream through :class:`RecordStream`, cut into blocks by :func:`blocks_of`.
 
-    Columns are converted to elements only at the end. This detects a framer that overwrites columns after returning
-    them.
+    Columns are converted to elements only at the end, to detect a framer that overwrites columns after returning them.
     """
     reader = RecordStream(description, "memory://stream", compression)
     columns: list[VarColumn] = []

@@ -1,6 +1,6 @@
 """Run a program until standard input closes: ``python -m aiostream_data.testing.program PROGRAM ARGUMENTS``.
 
-This module does the same as :mod:`aiostream_data.testing.child` for programs that are not written in Python. The
+This module is the counterpart of :mod:`aiostream_data.testing.child` for programs that are not written in Python. The
 program ends when the parent process exits for any reason.
 """
 

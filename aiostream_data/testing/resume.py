@@ -55,7 +55,7 @@ def resumes_everywhere(
     compare: Compare | None = None,
     twice: bool = True,
 ) -> ResumeReport:
-    """Read a dataset without interruption. Then resume after 0, 1, 2, ... elements and compare the remaining elements.
+    """Read a dataset without interruption, then resume after 0, 1, 2, ... elements and compare the remaining elements.
 
     The test converts every state to JSON and back. The test opens the state with a pickled copy of the dataset (if
     possible), as another process would. For n elements, the test reads about ``n ** 2 / every`` elements. Use a small

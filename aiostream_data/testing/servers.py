@@ -1,7 +1,7 @@
 """Emulated object stores on this machine for tests and demos: S3 by moto, and a GCS emulator.
 
-Each emulator runs as a child process on a free loopback port and keeps its objects in memory. Each emulator ends with
-its ``with`` block, or when this process is killed.
+Each emulator runs as a child process on a free loopback port and keeps its objects in memory. Each emulator stops at
+the end of its ``with`` block, or when this process is killed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ObjectServer:
     Attributes:
         scheme: ``s3`` or ``gs``.
         endpoint_url: ``http://127.0.0.1:port``.
-        storage_options: Storage options with which a dataset reads from the server.
+        storage_options: Storage options for reading from the server.
     """
 
     scheme: Literal["s3", "gs"]

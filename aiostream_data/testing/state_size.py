@@ -6,7 +6,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Prefetch
 
 STATE_NBYTES = 4096
-"""Maximum size in bytes of a state as JSON, without buffered rows."""
+"""Maximum size in bytes of a state as JSON, excluding buffered rows."""
 
 HELD_ROW_NBYTES = 8
 """Additional bytes in a state for each row that an operator may buffer."""

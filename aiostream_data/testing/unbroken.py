@@ -23,7 +23,7 @@ class SavedState:
             number refers to the state from which that run resumed.
         how: Description of the steps that led to the state, for error messages.
         text: The saved state as JSON.
-        taken_s: Duration of the call of ``state_dict()`` in seconds.
+        taken_s: Duration of the ``state_dict()`` call in seconds.
     """
 
     after: int

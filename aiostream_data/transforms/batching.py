@@ -96,7 +96,7 @@ class BatchOrder:
         return {"carried": self.carried}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`."""
+        """Restore a position saved by :meth:`state`."""
         self.carried = state["carried"]
 
 
@@ -172,7 +172,7 @@ class Batcher:
         """Add all rows of ``chunk`` to the open batches. Return the batches completed by the rows of ``chunk``.
 
         Args:
-            own: True if the memory of ``chunk`` has no other owner. If ``own`` is True, leaves of at most
+            own: True if nothing else uses the memory of ``chunk``. If ``own`` is True, leaves of at most
                 ``SHARED_NBYTES`` are cut into batches without a copy.
 
         Raises:

@@ -107,7 +107,7 @@ class BucketOrder:
         return {"held": self.rows_held()}
 
     def restore(self, state: dict[str, Any], lengths: NDArray[np.int64]) -> None:
-        """Move to a position saved by :meth:`state`. The buffered rows are renumbered from 0.
+        """Restore a position saved by :meth:`state`. The buffered rows are renumbered from 0.
 
         Args:
             state: Result of :meth:`state`.

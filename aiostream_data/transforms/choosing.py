@@ -161,7 +161,7 @@ class ChooseOrder:
         return {"given": given.tolist(), "spent": int(place.spent[rows]), "dead": list(place.dead)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`, with no rows and no choices loaded."""
+        """Restore a position saved by :meth:`state`, with no rows and no choices loaded."""
         self.stock.restore(state["given"])
         self._alive[:] = True
         self._alive[state["dead"]] = False

@@ -41,7 +41,7 @@ _PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_))
 _READ_BACK_AS_THEY_ARE = {int, float, bool, complex, bytes, str, type(None), list}
 
 LARGE_RESULT_NBYTES = 16 << 10
-"""Array size in bytes from which copying a result array costs more than the copy saves in later steps."""
+"""Minimum size in bytes of a result array for which a copy costs more time than later steps save."""
 
 
 def collate_results(results: list[Any], ids: RowIds) -> Columns | Items:

@@ -11,11 +11,11 @@ from aiostream_data.errors import RankError
 from aiostream_data.ranks.world import Tail
 
 REPEATED: Final = 64
-"""Maximum number of last rows that are repeated in turn to extend a stream."""
+"""Maximum number of rows at the end of a stream that are repeated in turn to extend the stream."""
 
 
 def window_of(own: int, rows: int, tail: Tail) -> int:
-    """Return how many last rows to buffer so that a stream of ``own`` rows can be extended to ``rows`` rows."""
+    """Return how many of the last rows to buffer, to be able to extend a stream of ``own`` rows to ``rows`` rows."""
     if tail == "drop" or own >= rows:
         return 0
     return min(own, 1 if tail == "pad" else REPEATED)
@@ -28,7 +28,7 @@ class FillOrder:
     run does not emit the reread rows again.
 
     Args:
-        window: Number of last rows to buffer.
+        window: Number of most recent rows to buffer.
     """
 
     def __init__(self, window: int) -> None:
@@ -64,7 +64,7 @@ class FillOrder:
         return {"again": again, "filled": filled}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`."""
+        """Restore a position saved by :meth:`state`."""
         self.again = state["again"]
         self._filled = self._filled_before = state["filled"]
         self._came = 0

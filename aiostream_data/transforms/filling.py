@@ -37,7 +37,7 @@ def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArr
 
 
 def as_pieces(column: Column) -> VarColumn:
-    """Convert a column whose rows have at least one axis to a column of variable-length rows.
+    """Convert a column to a column of variable-length rows; each row must have at least one axis.
 
     Copy only non-contiguous memory.
     """

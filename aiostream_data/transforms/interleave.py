@@ -91,7 +91,7 @@ class InterleaveOrder:
 
     The order takes up to ``block_length`` rows from a slot and then moves to the next slot. The order detects the end
     of a stream only when the row after the stream's last row is due. At the end of its stream, a slot becomes empty;
-    the next cycle fills the slot again. The order skips empty slots if no more streams follow.
+    the next cycle refills the slot. The order skips empty slots if no more streams follow.
 
     With ``deterministic=False``, the order skips a slot without loaded rows while another slot has loaded rows. With
     ``deterministic=False``, the order depends on the arrival of chunks, but the rows of each stream stay in order.
@@ -99,7 +99,7 @@ class InterleaveOrder:
     Args:
         cycle_length: Number of streams that are open at the same time; at least 1.
         block_length: Number of rows taken from a slot per turn; at least 1.
-        deterministic: If True, wait for rows of the slot whose turn it is. If False, continue with another slot.
+        deterministic: If True, wait for rows of the slot whose turn it is; if False, continue with another slot.
     """
 
     def __init__(self, cycle_length: int, block_length: int = 1, deterministic: bool = True) -> None:
@@ -217,7 +217,7 @@ class InterleaveOrder:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`.
+        """Restore a position saved by :meth:`state`.
 
         Slots that contained a stream contain a stream again, with no rows loaded.
 

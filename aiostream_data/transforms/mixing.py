@@ -25,7 +25,7 @@ from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Schedule, Stop, Vector, shares_of
 
 BLOCK_ROWS = 16384
-"""Number of rows in one block, whose inputs are chosen together."""
+"""Number of rows in one block; the inputs for all rows of a block are chosen together."""
 
 
 class MixPlace(NamedTuple):
@@ -220,7 +220,7 @@ class MixOrder:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`, with no rows loaded.
+        """Restore a position saved by :meth:`state`, with no rows loaded.
 
         If the weights differ from those of the saved run, the new weights apply from that position on.
         """

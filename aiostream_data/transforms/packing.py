@@ -118,7 +118,7 @@ class PackOrder:
         return given
 
     def finish(self, limit: int | None = None) -> list[Bin]:
-        """End the stream. Return up to ``limit`` remaining bins; further calls return the other bins."""
+        """End the stream. Return up to ``limit`` of the remaining bins; further calls return the others."""
         self._closed += self._open
         self._open = []
         return self._given([], limit)
@@ -145,7 +145,7 @@ class PackOrder:
         return {"bins": [len(held.pieces) for held in self._bins()], "closed": len(self._closed), "cuts": cuts}
 
     def restore(self, state: dict[str, Any], lengths: NDArray[np.int64]) -> None:
-        """Move to a position saved by :meth:`state`.
+        """Restore a position saved by :meth:`state`.
 
         The buffered rows are renumbered from 0, with one number per piece.
 

@@ -203,7 +203,7 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
 
 
 def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Convert empty lists to the dtype of the other arrays."""
+    """Convert empty lists to arrays with the dtype of the other arrays."""
     dtype = next((array.dtype for value, array in zip(values, arrays, strict=True) if not _is_empty_list(value)), None)
     if dtype is None:
         return arrays

@@ -3,8 +3,8 @@
 How this works. The global order is divided into *groups* of ``world_size`` rows, and rank r gets row r of each group. A
 rank emits its row of a group only when the group is complete. All ranks therefore emit the same number of rows for the
 same input, without communication. An incomplete last group is dropped, or is completed by repeating its first rows.
-Until a group is complete, a rank keeps its own row of the group. While this row has not arrived, the rank keeps the
-first rows of the group.
+Until a group is complete, a rank keeps its own row of the group. Until this row arrives, the rank keeps the first rows
+of the group.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class RankOrder:
         return {"seen": self._grouped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`, with no kept rows.
+        """Restore a position saved by :meth:`state`, with no kept rows.
 
         The saved state can come from a run with a different number of ranks.
         """

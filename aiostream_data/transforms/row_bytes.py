@@ -1,7 +1,8 @@
 """Serialize single rows to bytes and back: columns by their layout, plain Python elements with pickle.
 
-Unpickling is safe here. This process pickled the bytes and stored them in an unnamed file that only this process has
-open. The pickled bytes contain only built-in and NumPy types, which unpickle without running user code.
+Unpickling is safe here. Only bytes that the current process pickled and stored in an unnamed file are unpickled; no
+other process has the file open. The pickled bytes contain only built-in and NumPy types, which unpickle without running
+user code.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class TakeOrder:
         return {"taken": self.taken}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`."""
+        """Restore a position saved by :meth:`state`."""
         self.taken = state["taken"]
 
 
@@ -62,7 +62,7 @@ class SkipOrder:
         return {"skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`."""
+        """Restore a position saved by :meth:`state`."""
         self.skipped = state["skipped"]
 
 
@@ -89,7 +89,7 @@ class ShardOrder:
         return {"seen": self.seen}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`."""
+        """Restore a position saved by :meth:`state`."""
         self.seen = state["seen"]
 
 
@@ -119,7 +119,7 @@ class EnumerateOrder:
         return {"next": self.next}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`."""
+        """Restore a position saved by :meth:`state`."""
         self.next = state["next"]
 
 

@@ -157,7 +157,7 @@ class ShuffleOrder:
         return {"key": int(self.key), "size": self.buffer_size, "pushed": self.pushed, "drained": self.drained}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a saved position, including the saved key and buffer size."""
+        """Restore a saved position, including the saved key and buffer size."""
         self.key = np.uint64(state["key"])
         self.buffer_size = state.get("size", self.buffer_size)
         self.pushed = state["pushed"]
@@ -232,7 +232,7 @@ class ShuffleBuffer:
         return concat(parts) if parts else None
 
     def _until_look(self) -> int | None:
-        """Return how many rows can be pushed before the next size check, or None without further size checks."""
+        """Return how many rows can be pushed before the next size check, or None if no size check remains."""
         if self.max_nbytes is None or self.order.until_doubled() is None:
             return None
         held = self._held if self.order.has_doubled() else None
@@ -275,7 +275,7 @@ class ShuffleBuffer:
         return self._held.lineage(self._position_of(self.order.occupied()))
 
     def restore(self, state: dict[str, Any], held: Sequence[Chunk]) -> None:
-        """Move to a position saved by :meth:`ShuffleOrder.state`.
+        """Restore a position saved by :meth:`ShuffleOrder.state`.
 
         Args:
             state: Result of the shuffle order's ``state()``.
@@ -290,9 +290,9 @@ class ShuffleBuffer:
         self.end_restore()
 
     def begin_restore(self, state: dict[str, Any], places: NDArray[np.int64] | None = None) -> None:
-        """Start moving the buffer to a saved position.
+        """Start restoring a saved position.
 
-        Then pass the stored rows to :meth:`give_back`, in any number of chunks.
+        After this call, pass the stored rows to :meth:`give_back`, in any number of chunks.
 
         Args:
             state: Result of the shuffle order's ``state()``.

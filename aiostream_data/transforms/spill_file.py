@@ -3,7 +3,7 @@
 How this works. The spill file has no directory entry, so the system deletes it when its last descriptor closes, even
 after a crash. The spill file is read and written at offsets and never memory-mapped, because mapped pages would count
 as process memory. Freed extents are merged with free neighbors. New extents use the first free extent that is large
-enough. Free space at the end of the file is cut off.
+enough. Free space at the end of the file is truncated.
 """
 
 from __future__ import annotations

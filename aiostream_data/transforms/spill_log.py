@@ -129,7 +129,7 @@ class SpillLog:
     def _write(self, values: Bytes) -> None:
         """Write the segment in memory to the file, unless all of its rows were removed.
 
-        Then begin a new segment in memory.
+        This method also begins a new segment in memory.
         """
         segment = self._open
         if segment.live:

@@ -184,7 +184,7 @@ class SpilledSlots:
     # -- rows in
 
     def _as_held(self, rows: Chunk) -> Chunk:
-        """Convert incoming rows to the form (columns or elements) in which this store returns rows."""
+        """Convert incoming rows to columns or elements, depending on what this store returns."""
         if self._are_elements is None:
             assert self._layout is not None
             if same_layout([self._layout, rows]):

@@ -12,7 +12,7 @@ class Stock:
     """Counters of loaded and emitted rows for ``inputs`` streams. The chunks of the streams can have any size.
 
     Attributes:
-        has_ended: List with one entry per input, True if no further chunk of the input follows.
+        has_ended: List with one entry per input; an entry is True if no further chunk of the input follows.
     """
 
     def __init__(self, inputs: int) -> None:

@@ -82,7 +82,7 @@ class WindowOrder:
         return {"given": self.given, "pushed": self.pushed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`. The next row gets the row number ``pushed`` from the state."""
+        """Restore a position saved by :meth:`state`. The next row gets the row number ``pushed`` from the state."""
         self.given, self.pushed = state["given"], state["pushed"]
 
     def _given_up_to(self, stop: int) -> list[Numbers]:
@@ -154,5 +154,5 @@ class CycleOrder:
         return {"given": self.given, "pushed": self.pushed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Move to a position saved by :meth:`state`. The next row gets the row number ``pushed`` from the state."""
+        """Restore a position saved by :meth:`state`. The next row gets the row number ``pushed`` from the state."""
         self.given, self.pushed = state["given"], state["pushed"]

@@ -350,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _look(self) -> None:
-        """Fail the request if one of its timeouts has expired. Otherwise schedule the next timeout check."""
+        """Fail the request if one of its timeouts has expired; otherwise, schedule the next timeout check."""
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return

@@ -1,4 +1,4 @@
-"""Read a byte range of an object with one plain GET request, and translate failures to this package's errors."""
+"""Read a byte range of an object with one plain GET request, and translate failures into this package's errors."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def read_plain(
 
 @contextmanager
 def translating_wire(url: str) -> Iterator[None]:
-    """Translate connection errors raised in the ``with`` block to errors of this package."""
+    """Translate connection errors raised in the ``with`` block into errors of this package."""
     try:
         yield
     except (Unusual, Refused, StorageError):

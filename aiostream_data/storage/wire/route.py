@@ -229,7 +229,7 @@ class Route:
         return meter_of(url, self._endpoint).passage(self._caps, nbytes) if self._caps else None
 
     def waited(self, seconds: float) -> None:
-        """Record the time that a request waited for the request limits."""
+        """Record how long a request waited because of request limits."""
         if seconds >= WAITED_S:
             self.counters.waits += 1
             self.counters.wait_s += seconds

@@ -72,7 +72,7 @@ class Signer:
             query: Query in the request line: percent-encoded ``name=value`` pairs, sorted by the bytes of the names.
             extra: Further headers to sign, with lower-case names; the result includes these headers.
             method: HTTP method.
-            now: Time in seconds since the Unix epoch; None reads the clock.
+            now: Time in seconds since the Unix epoch; None for the current time.
         """
         stamp = self._time(time.time() if now is None else now)
         signed = {"host": host, "x-amz-content-sha256": _PAYLOAD, "x-amz-date": stamp, **(extra or {})}

@@ -14,7 +14,7 @@ class Account:
         key: S3 access key, or HTTP user name; "" for GCS.
         secret: S3 secret key, or HTTP password; "" for GCS.
         token: S3 session token, or bearer token of GCS and HTTP; "" for none.
-        expires_s: Expiry in seconds since the Unix epoch; None for never.
+        expires_s: Expiry time in seconds since the Unix epoch; None for never.
     """
 
     key: str = ""

@@ -35,7 +35,7 @@ class Target:
 
 
 class Dialect(Protocol):
-    """HTTP dialect (API) of one kind of object store, without state."""
+    """Stateless HTTP dialect (API) of one kind of object store."""
 
     def target(self, request: Request) -> Target:
         """Return the object that the request addresses."""

@@ -92,7 +92,7 @@ class Objects:
     def put_file(self, name: str, path: Path) -> StoredObject:
         """Serve the file at ``path`` as object ``name`` without reading it.
 
-        The ETag is derived from file size and time.
+        The ETag is derived from the size and modification time of the file.
         """
         told = path.stat()
         etag = f'"{told.st_mtime_ns:x}-{told.st_size:x}"'
