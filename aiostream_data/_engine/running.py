@@ -4,11 +4,12 @@ The caller reads the elements from the last stage's channel.
 
 How a run ends:
 
-- Success: the consumer receives every element. Then its loop ends, and the stages close their outlets.
+- Success: the consumer receives every element. Then the consumer's loop ends, and the stages close their outlets.
 - Failure of a stage: the consumer receives every element emitted before the failure. Then the consumer receives the
-  root error, unwrapped and with notes. From stage to stage, the error follows the rows sent before the failure.
-- Early exit of the consumer: the consumer receives no error, or only its own error. The run cancels, awaits and closes
-  all stages.
+  root error with notes, but without an exception group around the error. Each stage passes the error on only after the
+  rows that were sent before the failure.
+- Early exit of the consumer: the run raises no error, and an error of the consumer itself propagates. The run cancels,
+  awaits and closes all stages.
 - Cancellation or Ctrl-C: the consumer receives CancelledError or KeyboardInterrupt. The run cancels, awaits and closes
   all stages.
 """
@@ -51,7 +52,7 @@ from aiostream_data.rows.row_ids import RowIds
 async def open_plan(context: RunContext, node: Node, state: State = None) -> AsyncIterator[Receiver[Chunk]]:
     """Start every stage of the plan ``node``, and yield a receiver of its chunks.
 
-    The receiver's ``position`` attribute is the position of the run.
+    The receiver's ``position`` attribute is the run's position.
 
     On exit, this context manager cancels every stage and waits until all stages have ended.
 
@@ -181,7 +182,7 @@ def check_account(stage: Stage, inlets: Sequence[Inlet], outlet: Outlet, label: 
 
 @contextmanager
 def _noted(node: Node) -> Iterator[None]:
-    """Add the stage's name as a note to an error of the ``with`` block, unless the error already has this note."""
+    """If the ``with`` block raises an error without a stage note, add the stage's name to the error as a note."""
     try:
         yield
     except Exception as error:
@@ -196,11 +197,11 @@ class PlanRunner:
     """Implementation of :class:`~aiostream_data._engine.flow.context.Runner` for the stages of one loader."""
 
     def __init__(self, inner: InnerStates) -> None:
-        """Use ``inner`` to check the saved positions of data sets that user functions create."""
+        """Create a runner. ``inner`` checks the saved positions of datasets that user functions create."""
         self._inner = inner
 
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run a plan, as described for :func:`open_plan`."""
+        """Run a plan; see :func:`open_plan`."""
         return open_plan(context, node, state)
 
     def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
@@ -208,5 +209,5 @@ class PlanRunner:
         return recall(context, node, lineage)
 
     def check_inner(self, node: Node, state: State, given: int) -> None:
-        """Check a saved place; see :meth:`~aiostream_data._engine.state_against_plan.InnerStates.check`."""
+        """Check a saved position; see :meth:`~aiostream_data._engine.state_against_plan.InnerStates.check`."""
         self._inner.check(node, state, given)

@@ -2,9 +2,9 @@
 
 How this works. Every stage and step class has a ``schema`` method that validates the class's part of a state. This
 module traverses the plan and the state together, from the last operator to the sources. The traversal is iterative,
-because a state can be nested to any depth. If a user function creates a data set, the plan of that data set is unknown
-before the run. The operator names in the state then select the schema. When the data set is opened,
-:class:`InnerStates` checks that part of the state again.
+because a state can be nested to any depth. If a user function creates a dataset, the plan of the dataset is unknown
+before the run. The operator names in the state then select the schema. When the dataset is opened, :class:`InnerStates`
+validates the dataset's part of the state again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aiostream_data.plan.rank_places import shared_nodes
 from aiostream_data.state_fields import MAX_COUNT, Part, path_of
 
 ELEMENTS_FACTOR: Final = 64
-"""Maximum ratio of rows emitted by one node, over all ranks, to elements received by the consumer."""
+"""Maximum ratio between the rows that one node emits on all ranks and the elements that the consumer receives."""
 
 
 def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> None:
@@ -41,7 +41,7 @@ def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool, key
         options: Engine options, which include the state.
         book: Table of the rows that the state refers to.
         exact: True if the state was saved from the same plan.
-        keys: Number of each plan node.
+        keys: Number that identifies each plan node.
 
     Raises:
         StateMismatchError: A value is invalid; the message names its path in the state.
@@ -51,7 +51,7 @@ def check_state(plan: Node, options: EngineOptions, book: Book, exact: bool, key
 
 
 def places_in(plan: Node, options: EngineOptions, book: Book, exact: bool, keys: Mapping[Node, int]) -> Iterator[Place]:
-    """Validate and yield the saved place of every plan node.
+    """Validate and yield the saved position of every plan node.
 
     The arguments are the same as for :func:`check_state`.
     """
@@ -62,7 +62,7 @@ def places_in(plan: Node, options: EngineOptions, book: Book, exact: bool, keys:
 
 
 class InnerStates:
-    """Validator for the saved places of data sets that user functions create during the run.
+    """Validator for the saved positions of datasets that user functions create during the run.
 
     Args:
         state: Complete saved position from which the loader resumes.
@@ -74,10 +74,10 @@ class InnerStates:
         self._book = book
 
     def check(self, plan: Node, state: Any, given: int) -> None:
-        """Validate the saved place of a data set that has emitted ``given`` rows.
+        """Validate the saved position of a dataset that has emitted ``given`` rows.
 
         Raises:
-            DamagedStateError: A saved value is impossible for the data set.
+            DamagedStateError: A saved value is impossible for the dataset.
         """
         path = path_of(self._state, state, POSITION) if isinstance(state, dict) else None
         part = Part(state, path or f'{POSITION}...["inner"]')
@@ -90,7 +90,7 @@ class InnerStates:
 
 
 def _checked_places(first: Place) -> Iterator[Place]:
-    """Validate and yield a saved place and all places nested in this place."""
+    """Validate and yield a saved position and all positions nested in it."""
     pending = deque([first])
     while pending:
         place = pending.popleft()

@@ -1,10 +1,10 @@
 """Run a plan one element at a time on the caller's thread, so that debuggers, prints and breakpoints work.
 
 How this works. :class:`SteppingEngine` uses the normal engine and stages, with three changes. The event loop has no
-thread of its own. Each ``next()`` call of the consumer runs this event loop until the next element, even if another
-event loop runs in that thread. Executors call user functions on the consumer's thread. Channels pass one row at a time
-and only on request. Therefore no stage reads ahead. Elements, their order and the random numbers of ``rng`` are the
-same as in a normal run.
+thread of its own. Each ``next()`` call runs this event loop until the next element arrives, even if another event loop
+is already running in that thread. Executors call user functions on the consumer's thread. Channels pass one row at a
+time and only on request. Therefore no stage reads ahead. Elements, their order and the random numbers of ``rng`` are
+the same as in a normal run.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class SteppedBridge(Bridge):
         self._waiting -= len(parcel.elements)
 
     async def until_all_taken(self) -> None:
-        """Return immediately, because the consumer receives each element before it requests the next element."""
+        """Return immediately: the consumer receives each element before requesting the next one."""
 
 
 def _stop_soon(loop: asyncio.AbstractEventLoop) -> None:
@@ -200,7 +200,7 @@ def _stop_soon(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _let_stops_pass(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the pending stop callbacks of the event loop now, so that no callback stops a later run of the loop."""
+    """Run the event loop's pending stop callbacks now. Otherwise a callback could stop a later run of the loop."""
     loop.call_soon(loop.stop)
     loop.run_forever()
 
@@ -223,10 +223,10 @@ This set keeps the engines alive, because a stepping engine has no thread that r
 
 
 def _keep_for_good() -> None:
-    """Leak the parent's engines in a forked child process, so that the child does not close the engines' event loops.
+    """In a forked child, leak the parent's engines, so that the child does not close their event loops.
 
-    A normal engine leaks without this function: its thread does not run in the child, and the thread's stack keeps the
-    engine alive.
+    A normal engine leaks without this function, because its thread does not run in the child and the thread's stack
+    keeps the engine alive.
     """
     if _running and sys.implementation.name == "cpython":
         import ctypes

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BYTES, FLOAT, INT64 = 1, 2, 3
-"""Kinds of features. Each value is the field number of the kind in the ``oneof``."""
+"""Kinds of features. The value of each kind is its field number in the ``oneof``."""
 
 ANY_NUMBER = -1
 """Value of ``Wanted.size`` for a feature with any number of values per row."""
@@ -126,7 +126,7 @@ def parse_examples(
     """Parse the records at ``values[starts[i] : starts[i] + lengths[i]]``.
 
     Args:
-        values: C-contiguous uint8 array. It is not modified. The result refers to ``values`` by offsets, not by
+        values: C-contiguous uint8 array. It is not modified. The result stores offsets into ``values`` instead of
             pointers.
         starts: Index of the first byte of each record, int64.
         lengths: Length of each record in bytes, int64.

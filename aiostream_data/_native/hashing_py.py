@@ -12,9 +12,9 @@ C differ between the two lanes.
 - A sum does not depend on the order of addition. Suppose that each of W ranks reads every W-th row of a stream. The
   sums of all ranks then add up to the sums of one process that reads all rows. The state of a running hash is two
   64-bit words. The stream hash depends on the row order, because each row's position is part of its hash.
-- For one salt, the finalizer inputs of two different rows at two different positions differ in at least one lane. The
-  reason is the determinant of the constants A and C, an odd multiple of two. For equal inputs in both lanes, row
-  numbers and positions would each have to differ by 0 or 2**63.
+- Two different rows with the same salt at two different positions have different finalizer inputs in at least one
+  lane. The determinant of the constants A and C of the two lanes is an odd multiple of two. Therefore, equal inputs
+  in both lanes would require row numbers and positions that each differ by 0 or 2**63.
 - If the finalizers act like independent random functions, two different streams have equal sums with probability
   2**-128. The probability 2**-128 is a common heuristic, not a proof. A test measures the collision probability of
   truncated sums.
@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 _WORD = 2**64
 
 SPLIT_BITS = 40
-"""Number of low bits in a split number that store the split's number within its source."""
+"""Number of low bits of a split number that identify the split within its source."""
 
 LOW_CONSTANTS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x8CB92BA72F3D8DD7)
 HIGH_CONSTANTS = (0xD1B54A32D192ED03, 0xE7037ED1A0B428DB, 0xA0761D6478BD642F)
 """Constants A, C and B of each hash lane.
 
-A and C are odd, and the determinant of the A and C of both lanes is 2 modulo 4.
+A and C are odd. The determinant of the A and C values of both lanes is 2 modulo 4.
 """
 
 
@@ -71,7 +71,8 @@ def hash_ids(
 
     Args:
         ids: (split, ordinal) of each row, int64 of shape (n, 2), at least one row.
-        source: Expected value of each split number's bits from bit 40 on. If a row has another source, return None.
+        source: Expected value of the high bits of each split number, starting at bit 40. If any row has another value,
+            the function returns None.
         salt: 64-bit word that identifies the source and the epoch.
         of_split: Factor by which the split number within the source is multiplied.
         first_index: Position of the first row in the stream.

@@ -3,8 +3,8 @@
 The functions choose inputs by Tijdeman's rule for the chairman assignment problem. The lag of an input is the number of
 rows due from this input minus the number of rows emitted from this input. An input is not eligible for the next row if
 its lag is too small. The rule chooses the eligible input whose lag would be the first to become too large. With k
-inputs and constant shares, all lags stay between -(1 - 1/(2k-2)) and 1 - 1/(2k-2). (R. Tijdeman, The chairman
-assignment problem, Discrete Mathematics 32, 1980.)
+inputs and constant shares, all lags stay between -(1 - 1/(2k-2)) and 1 - 1/(2k-2). See Tijdeman, The chairman
+assignment problem, Discrete Mathematics 32, 1980.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) ->
     """Return the input number of each of the next ``count`` rows, as int32.
 
     Args:
-        shares: Units due to each input per row; one row has ``sum(shares)`` units. The share of an inactive input is 0.
-            At least one share must be positive.
-        lags: Rows due minus rows emitted per input, in the units of ``shares``. Updated in place. The lags of active
-            inputs sum to 0.
+        shares: Number of units per row for each input; one row has ``sum(shares)`` units. The share of an inactive
+            input is 0. At least one share must be positive.
+        lags: For each input, the due rows minus the emitted rows, in the units of ``shares``. Updated in place. The
+            lags of active inputs sum to 0.
         count: Number of rows.
     """
     unit = int(shares.sum())

@@ -40,14 +40,14 @@ def interleave_rows(
         status: Status of each slot: EMPTY, OPEN or ENDED. Updated in place.
         next_row: Index of the next row in the current chunk of each slot. Updated in place.
         stop_row: Index after the last row in the current chunk of each slot.
-        block_length: Rows to take from a slot before the next slot; at least 1.
+        block_length: Number of rows to take from a slot before moving to the next slot; at least 1.
         deterministic: If False, skip slots without loaded rows while another slot has rows.
         more_streams: False if no more streams follow, so empty slots stay empty.
         max_rows: Maximum number of rows in the returned order.
 
     Returns:
         The slot of each row (int32), the index of each row in its slot's chunk (int64), a WAIT constant, and the slot
-        of that constant (or -1).
+        to which the constant applies (or -1).
     """
     which: list[int] = []
     rows: list[int] = []

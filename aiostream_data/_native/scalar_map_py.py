@@ -18,7 +18,7 @@ def scalar_results(
 
     Returns:
         ``(results, done, odd, error)``. The first ``done`` entries of ``results`` are valid. ``odd`` is the first
-        result that differs in type from earlier results or needs more than 64 bits; the calls stop at this result.
+        result that differs in type from earlier results or needs more than 64 bits. The calls stop at this result.
         ``error`` is the exception raised by ``function``, or None. During the calls, ``row[0]`` is set to the row
         number of the last call.
     """

@@ -25,10 +25,10 @@ ZSTD_NBYTES = 96 << 10
 """Memory in bytes of the tables in one zstd decompressor. The window and block buffers are not included."""
 
 MAPPED_NBYTES = 32 << 20
-"""malloc maps each allocation above this size (in bytes) separately, so only written pages use memory."""
+"""malloc maps allocations above this size (in bytes) separately. Unwritten pages of such allocations use no memory."""
 
 FILLING_NBYTES = 1 << 20
-"""Step size in bytes for reporting the used part of a separately mapped allocation, before that part is filled."""
+"""The reported memory of a separately mapped allocation grows in steps of this many bytes, ahead of the data."""
 
 # Input is fed in small pieces because zlib copies the unused input after every step.
 _PIECE_NBYTES = 16 << 10
@@ -87,7 +87,7 @@ class Decompressor(Protocol):
 
     @property
     def held_nbytes(self) -> int:
-        """Memory in bytes, used or about to be allocated, for buffers and for the window of previous output."""
+        """Memory in bytes for buffers and for the window of previous output, including memory about to be allocated."""
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
         """Decompress ``data`` (uint8) and yield pieces of at most ``MAX_STEP_NBYTES`` bytes.
@@ -107,7 +107,7 @@ class Decompressor(Protocol):
         """
 
     def discard(self) -> None:
-        """Free all memory. The caller must not use this object afterwards."""
+        """Free all memory. Do not use this object afterwards."""
 
 
 def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES) -> Decompressor:
@@ -127,7 +127,7 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
 
 
 def damage_at(offset: int, error: CorruptRecordError) -> CorruptRecordError:
-    """Convert an error of a compressed stream to an error of the record at decompressed byte ``offset``."""
+    """Convert an error of a compressed stream to an error of the record that begins at decompressed byte ``offset``."""
     if error.offset == offset:
         return error
     return CorruptRecordError(error.url, offset, f"{error.reason}, after {error.offset} decompressed bytes")

@@ -56,7 +56,7 @@ def by_name(url: str) -> Evidence | None:
 
 
 def chosen(evidence: Iterable[Evidence | None], first_bytes: bytes) -> Evidence | None:
-    """Return the first evidence whose compression is consistent with ``first_bytes``, or None."""
+    """Return the first entry of ``evidence`` whose compression is consistent with ``first_bytes``, or None."""
     return next((one for one in evidence if one is not None and may_begin(one.compression, first_bytes)), None)
 
 

@@ -249,7 +249,7 @@ class Dataset(Chain, Generic[T], Hints):
             NoMatchError, StorageError: The files cannot be found or read.
             IndexFileError: The index is invalid or truncated.
             ErrorBudgetError: The number of lost records exceeds the limit of ``on_error``.
-            CorruptRecordError: A file is damaged. With ``verify``, no delivered record differs from its checksum.
+            CorruptRecordError: A file is damaged. With ``verify``, every delivered record matches its checksum.
         """
         read = Reading(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error)
         return cls._begin(read.node(files, TFRecordFormat(verify=flag("verify", verify)), storage_options, index))
@@ -356,9 +356,9 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[E]:
         """Mix the rows of several datasets in proportion to weights (tf.data ``sample_from_datasets``).
 
-        The proportions of the datasets are correct at every row, not only on average. With constant weights, the row
-        count of each dataset always differs from its exact share by at most one row. Call ``shuffle`` and ``repeat`` on
-        the input datasets, not on the mixture.
+        The proportions hold at every row, not only on average. With constant weights, the row count of each dataset
+        always differs from its exact share by at most one row. Call ``shuffle`` and ``repeat`` on the input datasets,
+        not on the mixture.
 
         Args:
             datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
@@ -402,8 +402,8 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Dataset[dict[str, Any]]:
         """Parse serialized ``tf.train.Example`` records into dicts of features (tf.io ``parse_example``).
 
-        Native code parses several records per call. If possible, parsing runs in the same worker call as splitting a
-        file into records.
+        Native code parses several records per call. If possible, the worker call that splits a file into records also
+        parses these records.
 
         Args:
             features: Type and shape of each feature, by name.
@@ -501,7 +501,7 @@ class Dataset(Chain, Generic[T], Hints):
             batched: If True, pass several rows per call, as arrays whose first axis is the row. The number of rows per
                 call varies. The function must return as many rows as it receives.
             seed: Seed of the ``rng`` parameter; the loader's seed by default.
-            init: Function that every worker calls one time, before the worker's first call of the function. The
+            init: Function that every worker calls once, before the worker's first call of the mapped function. The
                 function receives the result of ``init`` in its parameter ``state``. Each worker has its own ``state``.
             timeout: Maximum seconds per call. A longer call fails with
                 :class:`~aiostream_data.errors.RecordTimeoutError`; the error policy also applies to this error. After a
@@ -533,8 +533,8 @@ class Dataset(Chain, Generic[T], Hints):
         parameter named ``rng`` receives a NumPy Generator keyed by seed, epoch and record.
 
         Args:
-            executor, concurrency, seed, init, timeout, on_error: As in :meth:`map`. With ``Replace``, the replacement
-                value is the result of the predicate: True keeps the element.
+            executor, concurrency, seed, init, timeout, on_error: As in :meth:`map`. With ``Replace``, the
+                replacement value is used as the predicate's result, so True keeps the element.
 
         Raises:
             StageBuildError: The predicate cannot be pickled for a process, or is a generator function.
@@ -663,9 +663,9 @@ class Dataset(Chain, Generic[T], Hints):
                 None means no maximum.
             max_cost: Maximum cost of a batch, in the unit of ``cost``. Only ``on_too_large="alone"`` exceeds it.
             cost: Function that returns the cost of an element as an integer >= 0. The function receives a tuple element
-                as separate arguments. Alternatively, the name of the leaf (array) whose length is the cost; computing a
-                length takes no time. By default, the cost is the length of the only leaf that has a length. If
-                ``padded_shapes`` sets a fixed length for that leaf, the cost is this fixed length.
+                as separate arguments. Alternatively, pass the name of a leaf (array): the cost is the leaf's length,
+                which takes no time to compute. By default, the cost is the length of the only leaf that has a length.
+                If ``padded_shapes`` sets a fixed length for that leaf, the cost is this fixed length.
             padded: If False, stack elements without padding. The cost of a batch is then the sum of the costs of its
                 rows.
             padded_shapes, padding_values: As for :meth:`padded_batch`.
@@ -725,8 +725,8 @@ class Dataset(Chain, Generic[T], Hints):
         Args:
             batch_size: Number of elements in a batch.
             padded_shapes: A sequence of lengths for each leaf (array), in the structure of the elements. None or -1 as
-                a length means the length of the longest row in the batch. None instead of such a sequence, or for the
-                complete argument, means the longest row in every axis.
+                a length means the length of the longest row in the batch. To pad every axis to the longest row, pass
+                None instead of such a sequence, or for the complete argument.
             padding_values: One value for all leaves, or a structure with one value per leaf. The default padding value
                 is 0 or the empty string. A text leaf whose rows are all empty is padded with b"".
             drop_remainder: If True, drop an incomplete last batch.
@@ -767,7 +767,7 @@ class Dataset(Chain, Generic[T], Hints):
     def window(
         self, size: int, shift: int | None = None, stride: int = 1, *, drop_remainder: bool = False
     ) -> Dataset[Any]:
-        """Stack windows of ``size`` elements, ``stride`` apart, that start ``shift`` apart (tf.data ``window``).
+        """Stack windows of ``size`` elements (tf.data ``window``).
 
         In tf.data, a window is a dataset. In this package, the elements of a window are stacked as in a batch. The
         operator reads and discards elements between two windows, but still raises errors in these elements.
@@ -815,8 +815,8 @@ class Dataset(Chain, Generic[T], Hints):
 
         Args:
             element_length: Function that returns the length of an element. The function receives a tuple element as
-                separate arguments. Alternatively, the name of the leaf (array) whose length is used; computing a length
-                takes no time.
+                separate arguments. Alternatively, pass the name of a leaf (array): the length of this leaf is used,
+                which takes no time to compute.
             bucket_boundaries: Boundaries between the lengths of two buckets, in ascending order.
             bucket_batch_sizes: One batch size per bucket; the number of buckets is the number of boundaries plus one.
                 Omit this argument if you pass ``max_cost``.
@@ -834,8 +834,8 @@ class Dataset(Chain, Generic[T], Hints):
             PlanError: An argument is invalid.
 
         Raises (when iterated):
-            BatchShapeError: As for :meth:`padded_batch`. With ``max_cost`` or ``pad_to_bucket_boundary``, also if the
-                length of an element reaches the last boundary.
+            BatchShapeError: As for :meth:`padded_batch`. With ``max_cost`` or ``pad_to_bucket_boundary``, the operator
+                also raises this error if the length of an element reaches the last boundary.
         """
         from aiostream_data.plan.windows import Bucket
 
@@ -1224,13 +1224,13 @@ class Dataset(Chain, Generic[T], Hints):
     ) -> Loader[T]:
         """Start reading the dataset and return the running :class:`Loader`.
 
-        Outside an event loop, ``open`` blocks until the files are found, so ``open`` raises an error for a wrong file
-        name. Inside an event loop, ``async with`` waits until the files are found.
+        Outside an event loop, ``open`` blocks until the files are found. A wrong file name therefore raises an error in
+        ``open``. Inside an event loop, ``async with`` waits until the files are found.
 
         Args:
             state: Result of :meth:`Loader.state_dict`. The loader emits exactly the elements that remained when the
-                state was saved, in the same order. A list with the states of all ranks also restores the ranks'
-                combined stream hash.
+                state was saved, in the same order. If you pass a list with the states of all ranks, the loader also
+                restores the ranks' combined stream hash.
             memory_limit: Maximum memory of the loader in bytes, or a string such as "256MB". The default is a quarter
                 of the memory of the cgroup or machine.
             epoch: Number of this pass over the data. Shuffles and ``rng`` use new random numbers in each epoch.
@@ -1253,11 +1253,11 @@ class Dataset(Chain, Generic[T], Hints):
                 rank, the function must return the message of rank 0.
             skip: Ranges (first, stop) of elements to read and discard. Elements are counted from the start of the
                 stream.
-            block: Rows to exclude. Each entry is a row origin, a pair (URL, record index), or the URL of an object of
-                which all rows are excluded.
+            block: Rows to exclude. Each entry is a row origin, a pair (URL, record index), or the URL of an object to
+                exclude completely.
             on_error: Error policy of all operators without their own ``on_error``: "raise", "skip" or a policy object;
-                see :meth:`map`. The policy also applies to damaged and missing files, but with Replace such files raise
-                an error.
+                see :meth:`map`. The policy also applies to damaged and missing files. With Replace, such files raise an
+                error.
             dead_letters: Path of a JSON-lines file. The loader appends every skipped or replaced record to this file
                 one time. :meth:`replay` processes these records again.
             shard_cache: A :class:`ShardCache`, or the path of a cache folder. The cache keeps data of remote shards for
@@ -1349,7 +1349,7 @@ class Dataset(Chain, Generic[T], Hints):
         return self.open(state, debug=True, **open_options)
 
     def fetch(self, origin: Origin | Mapping[str, Any], *, memory_limit: int | str | None = None) -> Any:
-        """Recompute one row from its origin. Return the row as the loader delivered the row.
+        """Recompute one row from its origin. Return the row as the loader delivered it.
 
         The method reads the row from its source and applies the operators again, with the same random augmentation. If
         the dataset uses ``batch``, the result is the row before batching. Operators after ``batch`` do not apply.

@@ -1,6 +1,6 @@
 """Checks of operator arguments against the known element structure, at the time the chain is built.
 
-Each check raises PlanError. This module does not check facts that are known only when elements arrive.
+Each check raises PlanError. This module checks only facts that are known before elements arrive.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ class Mark:
 
 
 class DeviceBackend(Protocol):
-    """Interface of one device. Any thread may call the methods. Coroutines on an event loop must not call them.
+    """Interface of one device. Any thread may call the methods. Coroutines on an event loop must not call these
+    methods.
 
     Every method raises :class:`~aiostream_data.errors.DeviceError` when the device has failed.
     """
@@ -131,7 +132,7 @@ class DeviceBackend(Protocol):
         """
 
     def disown_shared(self, block: HostBlock) -> None:
-        """Undo :meth:`adopt_shared`. Before this call, all enqueued copies that read the block must have finished."""
+        """Undo :meth:`adopt_shared`. All enqueued copies that read the block must have finished before this call."""
 
     def device_block(self, nbytes: int) -> DeviceBlock:
         """Allocate uninitialized device memory directly, without a memory pool.
@@ -242,10 +243,10 @@ class DeviceBackend(Protocol):
         """Return the DLPack device type and device index of a NumPy or CuPy array of this device."""
 
     def dlpack(self, array: NativeArray, **asked: Any) -> Any:
-        """Return a DLPack capsule of a NumPy or CuPy array of this device. The method orders no stream.
+        """Return a DLPack capsule of a NumPy or CuPy array of this device. The method does not order any streams.
 
         Args:
-            asked: Additional keyword arguments of the DLPack protocol. The method passes them to the array's
+            asked: Additional keyword arguments of the DLPack protocol. The method passes these arguments to the array's
                 ``__dlpack__``.
         """
 

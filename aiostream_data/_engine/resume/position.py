@@ -1,11 +1,11 @@
-"""Positions of running nodes, from which states are computed; a stream can resume after any row.
+"""Positions of running nodes, used to compute saved states. A stream can resume after any row.
 
 How this works. Every running node counts the rows that it has emitted since its run began. ``at(n)`` returns the saved
 state after the node's row number ``n``. ``at(n)`` computes the corresponding row numbers of the inputs, calls ``at`` of
-each input, and adds the node's own data. The node's own data are counters and the rows that it buffered. The consumer's
-position is a row number ``n`` of the last node. Positions do not add any data to the chunks of rows. A node that does
-not emit one row per input row keeps a short :class:`Log` of its work. ``forget`` discards log entries that no saved
-state can need.
+each input, and adds the node's own data. The node's own data consists of counters and the ids of buffered rows. The
+consumer's position is a row number ``n`` of the last node in the plan. Chunks of rows store no position data. If a node
+does not emit one row per input row, it logs its progress in a short :class:`Log`. ``forget`` discards log entries that
+are no longer needed for any saved state.
 
 States are JSON-compatible data. In a state, ``None`` means the beginning of a stream.
 """
@@ -23,7 +23,7 @@ State: TypeAlias = Any
 """JSON-compatible state of one node and all its inputs."""
 
 POSITION: Final = 'state["position"]'
-"""Path of the plan's position inside a saved state, for error messages."""
+"""Path of the plan position inside a saved state. Error messages use this path."""
 
 E = TypeVar("E")
 
@@ -35,13 +35,13 @@ class Position(Protocol):
         """Return the state from which the stream can resume after its first ``rows`` rows."""
 
     def forget(self, rows: int) -> None:
-        """Discard the history before row ``rows``, which no saved state will need."""
+        """Discard the history before row ``rows``. Later saved states must not need this history."""
 
 
 class Log(Generic[E]):
     """Log entries, sorted by the first row of each entry.
 
-    Each entry is valid until the first row of the next entry. Safe from any thread.
+    Each entry applies from its first row until the next entry begins. Safe from any thread.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Log(Generic[E]):
             return self._starts[0] if self._starts else 0
 
     def add(self, start: int, entry: E) -> None:
-        """Add an entry. If the last entry begins at the same row, replace it."""
+        """Add an entry. If the last entry begins at ``start``, replace the last entry."""
         with self._lock:
             if self._starts and self._starts[-1] == start:
                 self._entries[-1] = entry
@@ -71,13 +71,13 @@ class Log(Generic[E]):
             return (self._starts[number], self._entries[number]) if number >= 0 else None
 
     def since(self, row: int) -> list[tuple[int, E]]:
-        """Return the entry that :meth:`find` returns for ``row``, and all later entries."""
+        """Return the entry that :meth:`find` would return for ``row``, and all later entries."""
         with self._lock:
             number = max(0, bisect_right(self._starts, row) - 1)
             return list(zip(self._starts[number:], self._entries[number:], strict=True))
 
     def forget(self, row: int) -> None:
-        """Discard all log entries before the entry that :meth:`find` returns for ``row``."""
+        """Discard all log entries before the entry that :meth:`find` would return for ``row``."""
         with self._lock:
             number = bisect_right(self._starts, row) - 1
             if number > 0:
@@ -96,7 +96,7 @@ def taken_up(state: State, kind: str) -> dict[str, Any]:
     """Return a copy of the saved state of a node of kind ``kind``.
 
     Raises:
-        StateMismatchError: The state was saved by another kind of node.
+        StateMismatchError: The state was saved by a different kind of node.
     """
     found = state.get("op") if isinstance(state, dict) else type(state).__name__
     if found != kind:

@@ -1,8 +1,8 @@
-"""Stable names of rows: numbers that are computed from row ids and are equal in every run of a plan.
+"""Stable names of rows: row ids converted to numbers that are the same in every run of a plan.
 
-Namespace numbers in row ids depend on the order in which the runs of sources began. A stable name contains the name of
-the source, the epoch and the split inside the source instead. Random draws and the hash of the stream depend only on
-stable names.
+Namespace numbers in row ids depend on the order in which the runs of sources began. Instead of a namespace number, a
+stable name contains the name of the source, the epoch and the split inside the source. Random draws and the stream hash
+depend only on stable names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOURCE, _EPOCH, _WORD = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64
 def expression(numbers: Sequence[int], stable: Stable) -> Iterator[int]:
     """Yield the numbers that form the stable name of a row.
 
-    A padding row has the name of the row that it repeats, so functions draw equal random values for both rows.
+    A padding row has the same name as the row that it repeats, so functions draw equal random values for both rows.
 
     Args:
         numbers: Numbers of one row id, without padding; see :meth:`.RowIds.tolist`.
@@ -43,20 +43,20 @@ def expression(numbers: Sequence[int], stable: Stable) -> Iterator[int]:
 
 
 class StableTable(dict[int, tuple[int, int, int]]):
-    """Table of stable names for a process without :class:`~aiostream_data._engine.resume.origins.Origins`."""
+    """Table of stable names, for a process that has no :class:`~aiostream_data._engine.resume.origins.Origins`."""
 
     def __call__(self, split: int) -> tuple[int, int, int]:
         return self[split]
 
 
 def stable_table(stable: Stable, ids: RowIds) -> StableTable:
-    """Return a table with the result of ``stable`` for each split of these rows."""
+    """Call ``stable`` for each split in ``ids`` and return a table of the results."""
     splits = {split for pair in ids.pairs() for split in np.unique(pair.splits).tolist()}
     return StableTable({split: stable(split) for split in splits if split >> SPLIT_BITS > 0})
 
 
 class RngStream(NamedTuple):
-    """Key and position of the random numbers of one row; see :class:`.RecordGenerator`."""
+    """Key and position of one row's random numbers; see :class:`.RecordGenerator`."""
 
     key: np.uint64
     split: int
@@ -64,13 +64,13 @@ class RngStream(NamedTuple):
 
 
 def rng_names(numbers: Sequence[int], stable: Stable) -> tuple[tuple[int, ...], int, int]:
-    """Return the part of the stable name that all rows of a split share, the split, and the ordinal."""
+    """Return the part of the stable name that all rows of the split share, then the split, then the ordinal."""
     source, epoch, split = stable(numbers[0])
     return (source, epoch, *expression(numbers[2:], stable)), split, numbers[1]
 
 
 def rng_stream(key: np.uint64, numbers: Sequence[int], stable: Stable) -> RngStream:
-    """Return the random stream of one row, for the user function that has this random key."""
+    """Return the random stream of one row for one user function; ``key`` is the random key of this function."""
     names, split, ordinal = rng_names(numbers, stable)
     return RngStream(key_of(int(key), *names), split, ordinal)
 
@@ -89,7 +89,7 @@ class RowNames:
         return (name * _SOURCE + epoch * _EPOCH) % _WORD
 
     def salts_of(self, ids: RowIds) -> NDArray[np.uint64]:
-        """Return a 64-bit hash word for each row, computed from its stable name without the first ordinal."""
+        """Return a 64-bit hash word for each row, computed from its stable name except the first ordinal."""
         first, *others = ids.pairs()
         salts = self._words(first.splits)
         for pair in others:

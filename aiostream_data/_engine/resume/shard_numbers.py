@@ -1,4 +1,4 @@
-"""Shard numbers of a source, for epochs that began before the list of shards changed.
+"""Shard numbers of a source in epochs that began before the shard list changed.
 
 How this works. Positions, row ids and random draws identify a shard by its number, which is its position in the shard
 list. If the shard list changes during an epoch, old shards keep their numbers in this epoch. The numbers of removed
@@ -22,10 +22,10 @@ from aiostream_data.state_fields import Part
 from aiostream_data.transforms.packed_ids import pack, unpack
 
 MAX_CHANGES: Final = 1 << 12
-"""Maximum number of eras (list changes) in an epoch, and maximum number of epochs with separate shard numbers."""
+"""Maximum number of eras in an epoch, and maximum number of epochs with separate shard numbers."""
 
 MAX_PLACES: Final = 1 << 16
-"""Maximum number of shards whose numbers a saved state lists one by one."""
+"""A saved state lists at most this many shard numbers one by one."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Era:
 
     Attributes:
         number: Number of the era; 0 for the shards that were listed when the epoch began.
-        first, count: First shard number of the era, and number of shards, including shards that are missing now.
+        first, count: First shard number of the era, and total number of shards in the era. ``count`` includes missing
+            shards.
     """
 
     number: int
@@ -43,7 +44,7 @@ class Era:
 
     @property
     def names(self) -> tuple[int, ...]:
-        """Additional names for the random key of the era's shard order; empty for the first era."""
+        """Additional names for the random key that determines the era's shard order; empty for the first era."""
         return (self.number,) if self.number else ()
 
 
@@ -54,9 +55,10 @@ class ShardNumbers:
     Attributes:
         epoch: The last epoch of the range.
         sizes: For each era, the number of shards.
-        places: For the first shard numbers, the position in the current list, or ``GONE`` if the shard is missing. The
-            remaining shard numbers refer to the remaining positions, in order.
-        changed: Numbers of shards whose content changed after their rows were read; this set is not saved.
+        places: Positions in the current list for the first shard numbers. ``GONE`` means that the shard is missing. The
+            other shard numbers refer, in order, to the positions that ``places`` does not contain.
+        changed: Numbers of shards whose content changed after their rows were read. A saved state does not contain this
+            set.
     """
 
     epoch: int

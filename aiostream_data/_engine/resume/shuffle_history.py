@@ -1,10 +1,10 @@
-"""History of a shuffle buffer: its rows at every stream position that a saved state may need.
+"""History of a shuffle buffer. The history can compute the buffer's rows at every stream position that may be saved.
 
 How this works. The rows in the buffer at a position depend only on the buffered rows at a previous position and the
-rows pushed since then. The history stores the ids of all pushed rows, and the ids of all buffered rows once per *era*.
-In this module, an era is a sequence of pushed rows that ends when the number of rows reaches the buffer size. To
-compute the rows at a position, a shuffle buffer of row ids repeats all pushes since the start of the era. The replay
-starts at the previously computed position if that position is closer.
+rows pushed since then. The history stores the ids of all pushed rows. Once per *era*, the history also stores the ids
+of all buffered rows. In this module, an era is a sequence of pushed rows that ends when the number of rows reaches the
+buffer size. To compute the buffered rows at a position, the history pushes the row ids of the era into a second shuffle
+buffer. The replay starts at the last computed position instead, if that position is closer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIN_ERA_ROWS = 1024
 
 
 SINCE_SHARE = 8
-"""Limit for the rows that a state lists as pushed since its base: the buffer size divided by this number."""
+"""A saved state lists at most ``buffer_size // SINCE_SHARE`` rows as pushed since its base."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class HeldHistory:
         self._eras.add(pushed, self._era)
 
     def begin(self, pushed: int, held: Lineage) -> None:
-        """Start the history after ``pushed`` pushed rows; ``held`` lists the rows in the buffer by slot number."""
+        """Start the history after ``pushed`` pushed rows. ``held`` contains the buffered rows in slot order."""
         self._era = _Era(0, held)
         self._eras = Log()
         self._eras.add(pushed, self._era)
@@ -88,9 +88,9 @@ class HeldHistory:
         return self._moment(pushed, drained).held()
 
     def written(self, pushed: int, drained: int, book: BookWriter) -> dict[str, Any]:
-        """Return the saved state: the buffered rows at an earlier position (the base), and the rows pushed since then.
+        """Return the saved state: the buffered rows at an earlier position (the base), and all rows pushed later.
 
-        The rows of the base are encoded only one time, and many saved states reuse the encoded rows.
+        The base rows are encoded only once, and many saved states reuse this encoding.
         """
         base = self._base
         if base is None or drained or not self._eras.first <= base.pushed <= pushed <= base.pushed + self._rows_since():
@@ -103,13 +103,13 @@ class HeldHistory:
         return {"base": [base.pushed, base.drained, held_then], "since": rows_since}
 
     def _rows_since(self) -> int:
-        """Return the maximum number of rows that a saved state may list as pushed since its base."""
+        """Return the maximum number of rows that a saved state may list after its base."""
         return self._buffer.order.buffer_size // SINCE_SHARE
 
     def _moment(self, pushed: int, drained: int) -> ShuffleBuffer:
-        """Return a shuffle buffer of row ids as it was at the given position.
+        """Return a shuffle buffer of row ids in its state at the given position.
 
-        The next call may advance the returned buffer.
+        The next call of this method may push more rows into the returned buffer.
         """
         moment = self._cursor
         if moment is None or not self._eras.first <= moment.order.pushed <= pushed or moment.order.drained > drained:
@@ -147,7 +147,7 @@ class HeldHistory:
 
 
 def restored(order: ShuffleOrder, pushed: int, drained: int, held: Lineage) -> ShuffleBuffer:
-    """Create a shuffle buffer of row ids, as it is after ``pushed`` pushed and ``drained`` drained rows."""
+    """Create a shuffle buffer of row ids in its state after ``pushed`` pushed and ``drained`` drained rows."""
     buffer = ShuffleBuffer(ShuffleOrder(order.buffer_size, order.key, order.growing))
     state = {"key": int(order.key), "pushed": pushed, "drained": drained}
     buffer.restore(state, [_ids_only(held)] if len(held) else [])
@@ -160,11 +160,12 @@ def _ids_only(rows: Lineage) -> Columns:
 
 
 def check_history(place: Place, fields: Mapping[str, Part], order: ShuffleOrder, growing: bool | None) -> bool:
-    """Validate the saved result of :meth:`HeldHistory.written`. Return True if the shuffle buffer was still growing.
+    """Validate a saved result of :meth:`HeldHistory.written`. Return True if the shuffle buffer was still growing.
 
     Args:
         order: Shuffle order that has the buffer size of the saved state.
-        growing: True if the buffer was growing. If None, derive this value from the number of buffered rows.
+        growing: True if the buffer was growing. If None, the function derives this value from the number of buffered
+            rows.
 
     Raises:
         DamagedStateError: A value of the state is missing, out of range, or of the wrong type.

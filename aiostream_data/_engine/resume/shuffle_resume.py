@@ -23,7 +23,7 @@ class ShufflePosition:
 
     Attributes:
         state: Saved state from which the run resumes; None in a new run.
-        rows_held: Rows in the shuffle buffer in the saved state, in buffer order.
+        rows_held: Rows in the shuffle buffer of the saved state, in buffer order.
     """
 
     def __init__(self, buffer: ShuffleBuffer) -> None:
@@ -58,7 +58,7 @@ class ShufflePosition:
         """Resume the shuffle from ``state``, and return the state of its input.
 
         Args:
-            rows_follow: True if added shards give the input more rows than in the run that saved the state.
+            rows_follow: True if shards were added, so that the input has more rows than in the saved run.
         """
         self.state = taken_up(state, "shuffle")
         self._pushed = self.state["pushed"]

@@ -1,9 +1,9 @@
 """Changes of mixture weights during a run, shared by all runs of a mixture.
 
-How this works. A mixture runs once per epoch, and the runs of consecutive epochs can overlap. A weight change applies
-to a current run from the next row without a chosen input, and to later runs from their first row. The saved state
-stores each weight change with its epoch and row. A resumed loader thus changes the weights at the same rows. ``forget``
-discards weight changes that affect only rows that the consumer has already received.
+How this works. A mixture runs once per epoch, and the runs of consecutive epochs can overlap. In a current run, a
+weight change applies from the first row whose input is not yet chosen. In later runs, the change applies from the first
+row. The saved state stores each weight change with its epoch and row. A resumed loader thus changes the weights at the
+same rows. ``forget`` discards weight changes that affect only rows that the consumer has already received.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Run: TypeAlias = tuple[int, int]
 class _Running:
     """One run of a mixture (one epoch), with its weights.
 
-    ``order`` chooses the input of each row; ``order`` is None after the last row. ``schedule`` stores the weight
-    changes for rows not yet received; ``whole`` stores all weight changes. ``is_over`` is True after the consumer has
+    ``order`` chooses the input of each row, and is None after the last row. ``schedule`` stores only the weight changes
+    for rows that were not received yet; ``whole`` stores all weight changes. ``is_over`` is True after the consumer has
     received the last row of the run.
     """
 
@@ -36,7 +36,7 @@ class _Running:
 
 
 class _Last(NamedTuple):
-    """Last weight change of a mixture, for runs that have not begun. The change applies from epoch ``first_epoch``."""
+    """Last weight change of a mixture. The change applies to runs from epoch ``first_epoch`` on."""
 
     change: list[Any]
     first_epoch: int
@@ -88,14 +88,14 @@ class WeightChanges:
                 self._runs[run].order = None
 
     def set(self, mixture: int, planned: Schedule, weights: Vector, from_row: int | None = None) -> int:
-        """Change the weights of a mixture. Return the number of the first row with the new weights.
+        """Change the weights of a mixture. Return the first row number with the new weights.
 
         If several runs of the mixture overlap, row numbers refer to the earliest run. In later runs, the new weights
-        apply from the next row without a chosen input.
+        apply from the first row whose input is not yet chosen.
 
         Args:
             planned: Weight schedule of the mixture, as written in the plan.
-            from_row: First row with the new weights; None for the next row without a chosen input.
+            from_row: First row with the new weights; None for the first row whose input is not yet chosen.
 
         Raises:
             PlanError: The mixture has already chosen the input of row ``from_row``.
@@ -117,7 +117,10 @@ class WeightChanges:
             return row
 
     def forget(self, run: Run, row: int) -> None:
-        """Discard weight changes of a run that apply only before ``row``. End the mixture's runs of earlier epochs."""
+        """Discard all weight changes of a run that affect only rows before ``row``.
+
+        Also mark the mixture's runs of earlier epochs as completed.
+        """
         with self.lock:
             mixture, epoch = run
             for known in [known for known in self._runs if known[0] == mixture and known[1] < epoch]:
@@ -128,12 +131,12 @@ class WeightChanges:
                 self._runs[run].schedule = self._runs[run].schedule.since(row)
 
     def known_elsewhere(self, mixtures: frozenset[int], state: dict[str, Any] | None) -> None:
-        """Store the result of :meth:`state` from the worker process that runs some of the mixtures."""
+        """Store the result of :meth:`state` that a worker process returned for its mixtures."""
         with self.lock:
             self._elsewhere[mixtures] = state
 
     def state(self, from_the_beginning: bool = False) -> dict[str, Any] | None:
-        """Return the weight changes for rows not yet received as JSON-compatible data, or None.
+        """Return the weight changes for rows that were not received yet, as JSON-compatible data, or None.
 
         Args:
             from_the_beginning: True to include all weight changes since the loader was opened.

@@ -1,4 +1,4 @@
-"""Find the shard that contains a row with a known origin, even if the shard list has changed."""
+"""Find the shard that a row was read from, even if the shard list has changed since then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str
     """Map the shard number in a row's origin to the shard's number in the current shard list.
 
     Args:
-        rows: Lineage (row ids) of the rows, taken from the row origin.
+        rows: Lineage (row ids) stored in the row origin.
         name: Name of the object from which the first row was read.
 
     Raises:

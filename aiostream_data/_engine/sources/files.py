@@ -51,11 +51,11 @@ from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
 
 SHARDS_AT_ONCE = 32
-"""Maximum number of shards that a recall (recomputing single rows) reads concurrently."""
+"""Maximum number of shards to read concurrently during a recall (recomputation of single rows)."""
 
 
 class _EraRun(NamedTuple):
-    """One era of a run: the streams of the shards that were listed at the same time, and the log of their merge."""
+    """One era of a run: the streams of the shards listed together, and the log of their merge."""
 
     era: Era
     streams: ShardStreams
@@ -64,12 +64,12 @@ class _EraRun(NamedTuple):
 
 
 class _Offsets(dict[tuple[int, int, int | None], ShardOffsets]):
-    """Byte offsets of records. The key is the source and the numbering of the source's shards."""
+    """Byte offsets of records. Each key of this table identifies a source run and the numbering of its shards."""
 
 
 @dataclass
 class ReadFilesSource(Stage):
-    """Stage of a ``ReadFiles`` node: one task per open shard, merged in tf.data's interleave order.
+    """Stage of a ``ReadFiles`` node: reads each open shard in its own task and interleaves the rows as in tf.data.
 
     The stage first reads the shards listed at the start of the epoch. Shards added later form separate eras. Each era
     has its own shard order.
@@ -222,7 +222,7 @@ class ReadFilesSource(Stage):
         return _in_the_order_of(lineage, concat([parts[number].result() for number in known]))
 
     def _learn(self, lineage: Lineage) -> None:
-        """Copy the known byte offsets of records from the state from which the loader resumes."""
+        """Copy known byte offsets of records from the saved state into the run's offset table."""
         spaces = {space.base: space for space in outermost(lineage, self.context.services.origins)}
         nothing = np.empty(0, np.int64)
         for space in spaces.values():
@@ -259,13 +259,13 @@ def _work_of(node: ReadFiles) -> str:
 
 
 def _era_in(fields: Mapping[str, Part], eras: Sequence[Era] | None) -> Era | None:
-    """Return the era (group of shards listed together) of a saved position, or None if the eras are unknown."""
+    """Return the era (group of shards listed together) of a saved position, or None if no eras are known."""
     number = fields["era"].integer(1, 0 if eras is None else len(eras) - 1) if "era" in fields else 0
     return None if eras is None else eras[number]
 
 
 def _in_the_order_of(lineage: Lineage, rows: Chunk) -> Chunk:
-    """Reorder rows, which are sorted by shard and record, to the order of ``lineage``."""
+    """Reorder ``rows``, sorted by shard and record, to match the order of ``lineage``."""
     splits, ordinals = local(lineage.ids)
     found, which = np.unique(np.stack([splits, ordinals], axis=1), axis=0, return_inverse=True)
     assert len(found) == len(rows)

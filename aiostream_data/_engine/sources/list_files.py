@@ -28,7 +28,7 @@ from aiostream_data.state_fields import MAX_COUNT
 class ListFilesSource(NumberedRows):
     """Stage of a ``ListFiles`` plan node: emits URLs.
 
-    The saved position counts shards, including removed shards, for which the stage emits no row.
+    The saved position counts shards. Removed shards also count, although the stage emits no rows for these shards.
     """
 
     kind: ClassVar[str] = "names"

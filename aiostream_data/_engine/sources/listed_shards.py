@@ -1,4 +1,4 @@
-"""Shards that the sources of one loader read, and shard list changes since the state was saved."""
+"""Shards that the sources of one loader read, and changes of the shard lists since the state was saved."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ListedShards:
 
     Attributes:
         resolved: Shards of each source whose shards were listed before the run.
-        numbers: Shard numbers in epochs that began before the shard list changed, by source key. The earliest epoch is
-            first.
-        gained: Keys of sources with new shards after their saved position, and keys of mixtures with new inputs.
+        numbers: Shard numbers in epochs that began before the shard list changed, by source key. Each sequence is
+            sorted by epoch.
+        gained: Keys of sources that gained shards after their saved position, and keys of mixtures that gained inputs.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ def shard_numbers(context: RunContext, node: Node) -> ShardNumbers | None:
 
 
 def gains_rows(context: RunContext, node: Node) -> bool:
-    """Return True if ``node`` emits rows of shards or mixture inputs that were added after the state was saved."""
+    """Return True if ``node`` emits rows from shards or mixture inputs that were added after the state was saved."""
     gained = context.services.features.of(ListedShards).gained
     if context.path or not gained:
         return False

@@ -23,9 +23,9 @@ FIRST_ROWS = 256
 
 
 def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk]:
-    """Yield the chunks of an in-memory source from row ``skip`` on.
+    """Yield the chunks of an in-memory source, without its first ``skip`` rows.
 
-    The row ids of each repetition have their own split number.
+    Each repetition has its own split number, which is part of the row ids.
     """
     if isinstance(node, TensorSlices):
         first, row = divmod(skip, max(1, node.rows))
@@ -47,7 +47,7 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
     """Return the rows of an in-memory source that have the given row ids.
 
     Args:
-        splits: Number of the repetition to which each row belongs.
+        splits: Repetition number of each row.
         ordinals: Index of each row within its repetition.
 
     Raises:
@@ -87,7 +87,7 @@ def repetitions(times: int | None, first: int) -> Iterator[int]:
 
 
 def spans(node: TensorSlices | Range, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the row range (start, stop) of each chunk in one repetition, from row ``start`` on."""
+    """Yield the row range (start, stop) of each chunk in one repetition, beginning at row ``start``."""
     if isinstance(node, Range):
         return _spans(len(node.numbers), node.dtype.itemsize, start)
     return _spans(node.rows, sum(leaf.nbytes for leaf in node.leaves) / max(1, node.rows), start)

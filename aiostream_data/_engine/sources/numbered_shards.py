@@ -20,7 +20,7 @@ class NumberedShards:
         by_number: Shards by shard number; None for a shard that is no longer in the shard list.
         eras: Eras (groups of shards listed at the same time) of the epoch, in reading order.
         changed: Numbers of shards whose content changed after their rows were read.
-        has_gaps: True if the shard list may lack shards of the saved state.
+        has_gaps: True if shards of the saved state may be missing from the shard list.
     """
 
     by_number: Sequence[ShardRef | None]
@@ -55,7 +55,7 @@ class NumberedShards:
         return f"<shard {number}, which is no longer listed>" if shard is None else shard.url
 
     def read_before(self, number: int) -> ShardRef:
-        """Return a shard that contains rows referred to by a saved state.
+        """Return a shard from which the saved state contains rows.
 
         Raises:
             ShardGoneError: The shard is no longer in the shard list.
@@ -78,7 +78,7 @@ class NumberedShards:
         return shard
 
     def _described(self, number: int) -> str:
-        """Describe an unlisted shard by its neighbor in the shard list, because a state stores no shard names."""
+        """Describe an unlisted shard by its neighbor in the shard list, because a saved state stores no shard names."""
         before = [shard for shard in self.by_number[:number] if shard is not None]
         behind = [shard for shard in self.by_number[number:] if shard is not None]
         if before:

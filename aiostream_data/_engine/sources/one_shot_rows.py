@@ -9,13 +9,13 @@ from aiostream_data.plan.base import Node
 
 
 class OneShotRows:
-    """Rows that a resumed run skipped in one-shot iterables, kept because a recall may need the rows."""
+    """Rows that a resumed run skipped in one-shot iterables. The rows are stored for recalls (recomputation)."""
 
     def __init__(self) -> None:
         self._kept: dict[Node, asyncio.Future[dict[int, Any]]] = {}
 
     def of(self, node: Node) -> asyncio.Future[dict[int, Any]]:
-        """Return a future of the kept elements by row number. Call this method on the event loop's thread."""
+        """Return a future that maps row numbers to the stored elements. Call this method on the event loop's thread."""
         if node not in self._kept:
             self._kept[node] = asyncio.get_running_loop().create_future()
         return self._kept[node]

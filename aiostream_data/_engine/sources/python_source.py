@@ -37,9 +37,9 @@ from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import collate
 
 PASSED_PER_HOP = 1024
-"""Maximum number of elements that one hop (call on a worker thread) skips when resuming.
+"""Maximum number of elements that one call on a worker thread skips when resuming.
 
-A run can be cancelled between two hops (calls on a worker thread).
+A run can be cancelled between two such calls.
 """
 
 PULL_S = 0.005
@@ -188,9 +188,9 @@ class PythonSource(NumberedRows):
     async def _pass_over(
         self, thread: ThreadExecutor, iterator: Iterator[Any], count: int, keep: Collection[int]
     ) -> dict[int, Any]:
-        """Skip ``count`` elements of the iterator, in several hops (calls on a worker thread).
+        """Skip ``count`` elements of the iterator, in several worker-thread calls.
 
-        Return those skipped elements whose numbers are in ``keep``.
+        Return a dict with the skipped elements whose numbers are in ``keep``.
         """
         kept: dict[int, Any] = {}
         for start in range(0, count, PASSED_PER_HOP):
@@ -207,7 +207,7 @@ class PythonSource(NumberedRows):
         return node.factory if isinstance(node, Generator) else lambda: node.iterable
 
     def _wanted(self) -> set[int]:
-        """For a one-shot iterable, return the row numbers referred to by the state. Otherwise return an empty set."""
+        """For a one-shot iterable, return the row numbers that the saved state lists. Otherwise return an empty set."""
         if not getattr(self.node, "one_shot", False):
             return set()
         return set(self.context.services.book.ordinals_of(self.context.keys[self.node]).tolist())
@@ -337,9 +337,9 @@ def _too_short(rows: int, needed: int) -> StateMismatchError:
 
 
 def _chunk(elements: list[Any], split: int, first: int, signature: Any) -> tuple[Chunk, AiostreamError | None]:
-    """Collate the elements before the first element that violates the signature.
+    """Check the elements against the signature, and collate the elements before the first mismatch.
 
-    Return the chunk, and the error if one occurred.
+    Return the chunk, and the error or None.
     """
     wrong = None
     for row, element in enumerate(elements if signature is not None else ()):

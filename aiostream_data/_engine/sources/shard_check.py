@@ -1,8 +1,8 @@
 """Check the checksums of a compressed shard before any of its rows are delivered.
 
 A gzip, zlib or zstd stream stores its checksums after the data. A checked shard is therefore read and decompressed
-twice. The check discards the output; the shard's reader then reads the shard again. The checksum check needs memory for
-one byte range and for the output of one decompression step.
+twice. The check discards the decompressed data, and the shard reader reads the shard again afterwards. The check needs
+memory for one byte range and for the output of one decompression step.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from aiostream_data.storage.ranges import FIRST_NBYTES, plan_ranges
 from aiostream_data.storage.stores import StoreSet
 
 PIECES_PER_HOP: Final = 16
-"""Maximum number of pieces decompressed in one hop (call on a worker thread). A piece has at most 256 KiB."""
+"""Maximum number of pieces that one worker-thread call decompresses. A piece has at most 256 KiB."""
 
 Room: TypeAlias = Callable[[int], AbstractAsyncContextManager[None]]
-"""Function that returns an async context manager. The context manager reserves bytes of the memory limit."""
+"""Function that takes a number of bytes and returns an async context manager.
+
+The context manager counts the bytes against the memory limit.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class ShardCheck:
     """Checksum check for the shards of one source.
 
     Attributes:
-        offsets: Shard data of the run, including the shard versions that have already passed the check.
+        offsets: Record offsets of the run, and the shard versions that already passed the check.
         hop: Function that runs another function on a worker thread.
         room: Function that reserves bytes of the memory limit.
         memory: Memory reservation of the decompressor.
@@ -54,7 +57,7 @@ class ShardCheck:
     async def run(self, number: int, shard: ShardRef) -> None:
         """Read and decompress a complete shard to verify its checksums.
 
-        Do nothing for uncompressed shards and if the source requires no checks.
+        The method skips uncompressed shards, and all shards if the source does not require this check.
 
         Args:
             number: Number of the shard within its source.
@@ -103,7 +106,7 @@ class ShardCheck:
 
 
 def _drop_some(pieces: Iterator[bytes]) -> bool:
-    """Decompress and discard at most ``PIECES_PER_HOP`` pieces; stop at an empty piece.
+    """Decompress and discard at most ``PIECES_PER_HOP`` pieces, and stop after an empty piece.
 
     Return False at the end of the compressed stream.
     """

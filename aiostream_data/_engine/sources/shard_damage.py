@@ -1,4 +1,4 @@
-"""Distinguish damage of one shard from errors that affect all shards. An error policy may skip a damaged shard."""
+"""Distinguish damage to one shard from errors that affect all shards. An error policy may skip a damaged shard."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from aiostream_data.errors import ChecksumError, CorruptRecordError, ObjectNotFo
 def damage_of(
     error: BaseException, *, delivers_later: bool
 ) -> CorruptRecordError | ObjectNotFoundError | ChecksumError | None:
-    """Return the underlying error if the cause is damage of the shard, else None.
+    """Return the underlying error if the shard is damaged or missing, else None.
 
-    Network errors, denied access and a missing bucket affect all shards. A replaced object invalidates the row numbers
-    of the run. None of these errors counts as damage of the shard.
+    Network errors, denied access and a missing bucket affect all shards. If an object was replaced, the row numbers of
+    the run are no longer valid. None of these errors counts as damage to the shard.
 
     Args:
-        delivers_later: True if no row of the shard was delivered yet. If True, a checksum error counts as damage.
+        delivers_later: True if no row of the shard has been delivered yet. If True, a checksum error counts as damage.
     """
     found = errors_of(error)
     for one in found:

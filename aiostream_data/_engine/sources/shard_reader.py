@@ -1,10 +1,10 @@
 """Read one shard: prefetch its byte ranges, split the ranges into records, decode the records, and send chunks.
 
 Memory accounting: The reader reserves memory before it requests a byte range, and before each step that decompresses or
-splits data. The memory of a step is known, because one step creates at most one block and one column
-(:class:`.stream.StreamStep`). The reservation ends after the hop (call on a worker thread). Each chunk then holds
-memory leases on the block that contains its rows, and on its own index, ids and arrays. Partially received records, the
-decompressor and its window count as memory of the reader.
+splits data. The memory of a step is known in advance, because one step creates at most one block and one column
+(:class:`.stream.StreamStep`). The reader releases this reservation after the step's call on a worker thread. Each chunk
+then holds memory leases on the block that contains its rows, and on its own index, ids and arrays. The reader's memory
+also includes partially received records, the decompressor, and the decompressor's window of previous output.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ HEADROOM = HEADROOM_NBYTES
 """Size in bytes of the free space in front of each range in its buffer."""
 
 WHOLE_SHARE = 0.25
-"""A single-record object above this fraction of the memory limit must be the only large record in memory."""
+"""Fraction of the memory limit above which a single-record object must be the only large record in memory."""
 
 SMALL_CHUNK_NBYTES = 64 << 10
-"""If skipped records split chunks, the reader merges chunks below this size in bytes."""
+"""Skipped records can split a chunk into small chunks. The reader merges chunks below this size in bytes."""
 
 WRONG_ATTEMPTS = 3
 """Maximum number of attempts to read an object whose bytes do not match its checksum."""
@@ -105,9 +105,9 @@ class _Block:
 
 
 class _Lease:
-    """Memory charge of a buffer, and the exclusive permit of a large record.
+    """Memory charge of a buffer, with the exclusive permit if the buffer contains a large record.
 
-    The charge and the permit end when the last chunk that refers to the buffer is deleted.
+    The charge and the permit are released when the last chunk that refers to the buffer is deleted.
     """
 
     __slots__ = ("__weakref__", "_alone", "_charge")
@@ -131,8 +131,8 @@ class ShardReader:
         handling: Error policy for damaged records and damaged shards.
         first: Number of the first record that the reader sends.
         open_at_once: Number of shards that are read at the same time and share the memory limit.
-        is_wanted: Function that returns True if the merge of the shards waits for this shard. The reader may then
-            exceed the memory limit, because all buffered rows must wait for this shard.
+        is_wanted: Function that returns True if the merged output waits for rows of this shard. The reader may then
+            exceed the memory limit, because no buffered row can be emitted before this shard's rows.
     """
 
     node: ReadFiles
@@ -210,7 +210,7 @@ class ShardReader:
         Return True to skip the rest of the shard, False to read the shard again.
 
         Raises:
-            Exception: The given ``error``, if the error policy is to raise.
+            Exception: ``error``, if the error policy does not skip damage.
         """
         if self._row > self.first:
             self._attempts = 0
@@ -394,13 +394,13 @@ class ShardReader:
                 await outlet.send_mark(records_chunk(no_records(), RowIds.none()))
 
     def _tell_losses(self) -> None:
-        """Report the records skipped in the last hop (call on a worker thread), before sending later rows."""
+        """Report the records that the last worker-thread call skipped, before sending later rows."""
         for ordinal, loss in self._lost:
             self.losses.add(ordinal, loss)
         self._lost.clear()
 
     async def _until_it_may_gather(self, stream: RecordStream) -> None:
-        """Wait for free memory before receiving more of a record that exceeds the shard's share of the memory limit.
+        """Wait for free memory before receiving the rest of a record that exceeds the shard's memory share.
 
         If the record's size is known and fits into the memory limit, reserve memory for the record. If the record's
         size is unknown or too large, wait until no other large record is in memory.
@@ -456,7 +456,7 @@ class ShardReader:
     def _frame_and_decode(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
     ) -> tuple[deque[Chunk], bool]:
-        """Run :meth:`_cut_and_decode`, then merge small chunks that skipped records have split."""
+        """Run :meth:`_cut_and_decode`. If skipped records have split chunks, merge the small chunks."""
         chunks, more = self._cut_and_decode(stream, pieces, block, room_nbytes)
         if not self._lost:
             return chunks, more
@@ -472,7 +472,7 @@ class ShardReader:
     def _cut_and_decode(
         self, stream: RecordStream, pieces: Iterator[VarColumn], block: _Block | None, room_nbytes: int
     ) -> tuple[deque[Chunk], bool]:
-        """Read records from the stream while its steps fit into ``room_nbytes``, and decode the records into chunks.
+        """Read records from the stream and decode these records, as long as the next step fits into ``room_nbytes``.
 
         Returns:
             The chunks, and True if the stream may yield more records.
@@ -508,7 +508,7 @@ class ShardReader:
     def _next_column(self, pieces: Iterator[VarColumn], had_some: bool) -> VarColumn | None:
         """Return the next column, or None at the end of the stream.
 
-        Raise a damage error only after all chunks before the damage were returned.
+        Raise a damage error only after all chunks before the damage have been returned.
         """
         if self._damage is not None:
             raise self._damage
@@ -559,7 +559,7 @@ class ShardReader:
         return lease
 
     def _lease_of_joined(self, values: NDArray[np.uint8]) -> _Lease | None:
-        """Return the memory lease of the last joined record, if ``values`` is its buffer and the lease still exists."""
+        """Return the last joined record's lease, or None if ``values`` is another buffer or the lease has ended."""
         if self._joined is None or self._joined[0]() is not values:
             return None
         return self._joined[1]()
@@ -624,11 +624,11 @@ async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview) -> 
 def stream_before(
     node: ReadFiles, shard: ShardRef, hint: Hint, step: StreamStep | None = None, report: Report | None = None
 ) -> tuple[RecordStream, int]:
-    """Return a record stream that begins at a record with a known byte offset, and the number of that record.
+    """Return a record stream that starts at a known byte offset, and the number of the stream's first record.
 
     Args:
-        report: Function that receives each damaged record, which the stream skips. If None, the stream raises an error
-            on damage.
+        report: Function to call for each damaged record. The stream skips these records. If ``report`` is None, the
+            stream raises an error at the first damaged record.
     """
     offset, ordinal = (0, 0) if node.format.whole or not hint.offset else (hint.offset, hint.ordinal)
     what = node.format, shard.url, node.compression, offset, step

@@ -1,9 +1,9 @@
 """Read single records of a shard. Each read starts at the nearest preceding record with a known byte offset.
 
-The reader requests one short byte range for each start record. The range ends at the estimated end of the last
-requested record. The store merges byte ranges that are close to each other into one request
-(:mod:`aiostream_data.storage.merging`). If a range ends before the last requested record, the reader continues after
-that range.
+The reader groups the requested records by the nearest known byte offset, and requests one short byte range per group.
+The range ends at the estimated end of the group's last record. The store merges byte ranges that are close to each
+other into one request (:mod:`aiostream_data.storage.merging`). If a range ends before the group's last record, the
+reader continues after that range.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ShardRows:
             charge.end()
 
     def _groups(self, ordinals: NDArray[np.int64]) -> Iterator[tuple[Hint, NDArray[np.int64]]]:
-        """Yield each start record (a record with a known offset), and the requested records to read from this start."""
+        """Yield each known record offset to start from, and the requested records to read from this offset."""
         while len(ordinals):
             hint = self.offsets.before(self.number, int(ordinals[0]))
             near = _those_after(hint, ordinals, self.offsets)
@@ -134,14 +134,14 @@ class ShardRows:
 
     @property
     def _step_nbytes(self) -> int:
-        """Size in bytes of each range request, if the byte offset after the requested records is unknown."""
+        """Size in bytes of each range request, if no byte offset after the requested records is known."""
         return min(FIRST_NBYTES, self.most_nbytes)
 
     async def _read_from(self, hint: Hint, ordinals: NDArray[np.int64], first: NDArray[np.uint8]) -> Chunk:
         """Return the requested records that follow a record with a known offset.
 
         Args:
-            first: Bytes of the shard from that record on. The method reads more bytes if needed.
+            first: Bytes of the shard, starting at the offset in ``hint``. The method reads more bytes if needed.
         """
         stream, picking = self._stream(hint, ordinals)
         window = self.budget.charge(0, WINDOWS)
@@ -195,7 +195,7 @@ class ShardRows:
             raise picking.damage
 
     def _pick(self, pieces: Iterator[VarColumn], picking: _Picking) -> None:
-        """Collect the requested records from some pieces of the stream."""
+        """Collect the requested records from the given pieces of the stream."""
         for column in pieces:
             row, ordinals = picking.row, picking.ordinals
             wanted = ordinals[(ordinals >= row) & (ordinals < row + len(column))]
@@ -215,7 +215,7 @@ class _Picking:
 
     Attributes:
         row: Number of the next record in the stream.
-        found: Chunks of the requested records found until now, in order.
+        found: Chunks of the requested records found so far, in order.
         damage: Error of a requested record that is damaged, or None.
     """
 
@@ -251,7 +251,7 @@ def recalled_nbytes(memory_limit: int, shards_at_once: int) -> int:
 
 
 def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step_nbytes: int) -> ByteRange:
-    """Estimate the byte range from the record ``hint``, whose offset is known, to the end of record ``last``.
+    """Estimate the byte range from the record at ``hint`` to the end of record ``last``.
 
     Args:
         behind: Next record after ``last`` with a known offset. The estimate assumes that all records up to ``behind``
@@ -267,7 +267,7 @@ def probable_range(hint: Hint, last: int, behind: Hint | None, nbytes: int, step
 
 
 def _those_after(hint: Hint, ordinals: NDArray[np.int64], offsets: ShardOffsets) -> NDArray[np.int64]:
-    """Return the leading records for which ``hint`` is the nearest preceding record with a known offset."""
+    """Return the leading ``ordinals`` that have ``hint`` as their nearest preceding offset."""
     for count, ordinal in enumerate(ordinals.tolist()):
         if offsets.before(hint.split, ordinal) != hint:
             return ordinals[:count]

@@ -1,8 +1,8 @@
 """Find the shards of a source: read the source's index, or list the matches of its patterns.
 
-A saved state stores a summary of the shard list of each source in the plan. Some shard lists are known only at run
-time: lists of inner datasets, and lists of files named by other rows. For a shard list known only at run time, the
-state stores a digest. On resume, the list must be unchanged.
+For each source in the plan, a saved state stores a summary of the source's shard list. Other shard lists become known
+only during the run, such as the lists of inner datasets. For such a list, the state stores a digest. When the run
+resumes, a list with a digest must be unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aiostream_data.storage.urls import has_magic
 ASKED_AT_OPEN = 64
 """Maximum number of URLs without wildcards that ``open()`` checks.
 
-The other URLs are checked when the loader reads their objects.
+Further URLs are checked only when the loader reads their objects.
 """
 
 
@@ -37,7 +37,7 @@ def names_shards(node: ListFiles | ReadFiles) -> bool:
 
 
 async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
-    """Return the shards of a source. Reuse the list made when the loader was opened, if that list exists."""
+    """Return the shards of a source. If ``open()`` already listed the shards, return that list."""
     resolved = context.services.features.of(ListedShards).resolved.get(node)
     return await search_shards(context, node) if resolved is None else resolved
 
@@ -47,7 +47,7 @@ async def listed_digest(
 ) -> str:
     """Return the digest of a shard list.
 
-    Return "" if the state stores a summary of the shard list, or if the plan contains all its URLs.
+    Return "" in two cases: the state stores a summary of the shard list, or the plan contains all URLs of the list.
 
     Args:
         saved: Digest stored in the saved state; empty if the run does not resume.
@@ -66,7 +66,7 @@ async def listed_digest(
 
 
 def check_listed(lineage: Lineage, context: RunContext, node: ListFiles | ReadFiles, listed: str) -> None:
-    """Check that the rows in a saved state refer to the current shard list.
+    """Check that the rows in a saved state were read from the current shard list.
 
     Raises:
         StateMismatchError: The rows refer to a different shard list.
@@ -111,9 +111,9 @@ async def _list(stores: StoreSet, patterns: tuple[str, ...], skips: bool, is_inn
     """Return the shards that match the patterns, in pattern order.
 
     Args:
-        skips: If True, keep missing files whose URLs have no wildcards in the list. Reading a missing file counts as a
-            loss.
-        is_inner: If True, accept that all files are missing. If False, raise an error in this case, because the URLs
+        skips: If True, keep a missing file in the list if its URL has no wildcards. Reading such a file later counts as
+            a loss.
+        is_inner: If True, do not raise an error when all files are missing. If False, raise an error, because the URLs
             are probably wrong.
     """
     literal = [pattern for pattern in patterns if not has_magic(pattern)]

@@ -23,9 +23,9 @@ SIZES_ASKED = 16
 
 @dataclass
 class ShardSiblings:
-    """Detector of the compression of a source's shards, by file suffix.
+    """Detects the compression of a source's shards for each file suffix.
 
-    The first sufficiently long shards with the same suffix determine the result. The result thus depends only on the
+    The first shards with the same suffix that are long enough determine the result. The result thus depends only on the
     shard list.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Open the shards of one era (the shards listed at one time) in order. One task reads each shard."""
+"""Open the shards of one era (shards that were listed together) in order. One task reads each shard."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SourceRun:
         return node.cycle_length + ahead
 
     def open(self, number: int, open_at_once: int, given: int = 0, lost: int = 0) -> Stream:
-        """Start reading a shard after ``given`` emitted rows and ``lost`` skipped records."""
+        """Start reading a shard after the first ``given`` emitted rows and ``lost`` skipped records."""
         shard = self.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         budget = self.context.services.budget
@@ -128,11 +128,11 @@ class ShardStreams:
         return self._next < len(self._places)
 
     def turns_for(self, given: int) -> int:
-        """Return the position in the era's shard order at the time when this run had opened ``given`` streams."""
+        """Return the position in the era's shard order after this run has opened ``given`` streams."""
         return self.first + (self._places[given - 1] + 1 if given else 0)
 
     def left(self, given: int) -> list[int]:
-        """Return the shards that were not yet opened when this run had opened ``given`` streams."""
+        """Return the shards that are still unopened after this run has opened ``given`` streams."""
         return [self.turns[place] for place in self._places[given:]]
 
     async def again(self, state: State, given: int) -> Stream | None:
@@ -163,7 +163,7 @@ class ShardStreams:
         return self._opened.popleft()
 
     def drop(self) -> None:
-        """Release all references to rows. This object can still compute stream positions."""
+        """Release all references to rows. Stream positions can still be computed afterwards."""
         self._opened.clear()
         del self.run
 

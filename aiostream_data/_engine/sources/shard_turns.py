@@ -1,4 +1,4 @@
-"""Order in which a source reads the shards of one era (shards listed at one time), and the shards still to read."""
+"""Reading order of the shards of one era (shards that were listed together), and the shards not yet read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiostream_data.transforms.randomness import permutation
 from aiostream_data.transforms.shard_order import even_cycle, shard_order
 
 LEFT: Final = "left"
-"""Key in the saved state for the shards not yet opened, if a removed shard would change the shard order."""
+"""Key of the unopened shards in the saved state, used if removing a shard would change the shard order."""
 
 
 def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
@@ -41,7 +41,7 @@ def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | N
     """Return the shard numbers of an era, including removed shards, in this rank's reading order.
 
     Args:
-        shards: Shards by number. Their sizes determine the order only if ``node.spread`` is set.
+        shards: Shards by number. The shard sizes influence the order only if ``node.spread`` is set.
 
     Raises:
         RankError: The source has fewer shards than ranks.
@@ -60,12 +60,12 @@ def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | N
 
 
 def cycle_of(node: ReadFiles, turns: int) -> int:
-    """Return the number of shards of an era whose rows are interleaved at the same time."""
+    """Return the number of an era's shards that the source interleaves at the same time."""
     return even_cycle(turns, node.cycle_length) if node.spread else max(1, min(node.cycle_length, turns))
 
 
 def turns_left(turns: list[int], state: dict[str, Any] | None) -> tuple[int, list[int]]:
-    """Return the number of opened shards of an era according to a saved state, and the shards not yet opened."""
+    """Return the number of shards that the saved run had opened in its era, and the shards not yet opened."""
     if state is None:
         return 0, turns
     first: int = state["next"]
@@ -78,7 +78,7 @@ def needs_turns_left(node: ReadFiles, era: Era) -> bool:
     """Return True if the saved position of a source lists the shards not yet opened.
 
     With ``node.spread``, the shard order depends on the sizes of all shards. If a shard is removed, this order cannot
-    be recomputed. In a list of more than ``MAX_MARKED`` shards, the only accepted change is new shards at the end.
+    be recomputed. For a list of more than ``MAX_MARKED`` shards, the only accepted change is appending new shards.
     """
     return node.spread and era.count <= MAX_MARKED
 

@@ -32,7 +32,7 @@ class SourceRead:
     Attributes:
         places: Saved positions of the source in the unfinished epoch.
         finished: Epochs in which the source has emitted all its rows. The source is not read again in these epochs.
-        held: Epochs whose rows the saved state refers to or counts.
+        held: Epochs with rows that the saved state refers to or counts.
     """
 
     places: list[Place] = field(default_factory=list)
@@ -51,12 +51,12 @@ class SourceRead:
 
 
 class Counting(NamedTuple):
-    """Operator that, on resume, reads some rows again and skips the elements already emitted.
+    """Operator that rereads some rows on resume and skips the elements already emitted.
 
     Attributes:
         what: Description of the operator's saved state, for error messages.
-        allows: Shard changes that do not change the skipped elements: "none", "later" rows, or all but "replaced"
-            shards.
+        allows: Shard changes that the operator accepts: "none", "later" (only later rows change), or "replaced" (all
+            changes except replaced shards).
     """
 
     node: Node
@@ -118,7 +118,7 @@ class ShardsRead:
             self.counting.append(Counting(node, "is between windows that share rows", "replaced"))
 
     def begun(self, node: Source, is_over: bool = False) -> set[int]:
-        """Return the indices (in the saved shard list) of the shards opened before the source's saved position.
+        """Return the shards that were opened before the source's saved position, as indices in the saved list.
 
         Args:
             is_over: If True, exclude shards that are still open.
@@ -156,7 +156,7 @@ def is_row_by_row(node: Node) -> bool:
 
 
 def _sources_below(node: Node, epochs: range) -> Iterator[tuple[Source, range]]:
-    """Yield the sources that a node reads. Yield each source with its own epochs during the node's ``epochs``."""
+    """Yield each source that a node reads, with the source's epochs during the node's ``epochs``."""
     if isinstance(node, (ListFiles, ReadFiles)):
         yield node, epochs
     if isinstance(node, op.Repeat):

@@ -33,7 +33,7 @@ FILL_ROWS = 256
 class FilledUp(Stage):
     """Base class of stages that emit their input's rows.
 
-    If needed, the stage repeats some of the last rows as fillers.
+    If the input has too few rows, the stage repeats some of the last rows as fillers.
     """
 
     kind: ClassVar[str]
@@ -58,7 +58,7 @@ class FilledUp(Stage):
         raise NotImplementedError
 
     async def _rows(self, inlet: Inlet) -> AsyncIterator[Chunk]:
-        """Yield the rows that were not emitted before the state was saved.
+        """Yield the input rows that the saved run had not emitted.
 
         Keep the last rows of the input as fillers.
         """
@@ -177,7 +177,7 @@ class AgreeStage(FilledUp):
 
 
 def _last_rows(last: Chunk | None, chunk: Chunk, window: int) -> Chunk:
-    """Concatenate ``last`` and ``chunk``, and copy the last ``window`` rows."""
+    """Return a copy of the last ``window`` rows of ``last`` followed by ``chunk``."""
     chunks = [chunk] if last is None or len(chunk) >= window else [last, chunk]
     sizes = np.array([len(part) for part in chunks])
     which = np.repeat(np.arange(len(chunks), dtype=np.int32), sizes)[-window:]

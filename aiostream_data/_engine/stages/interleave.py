@@ -50,23 +50,23 @@ from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
 
 CALLS_PER_HOP = 64
-"""Maximum number of elements for which one hop (one call on a worker thread) calls the user function."""
+"""Maximum number of elements for which one worker-thread call runs the user function."""
 
 NOTHING = PythonIterable(iterable=(), one_shot=False)
 """Empty dataset for a row that the stage skips because the user function failed."""
 
 SMALL_ROWS = 8192
-"""Maximum number of rows of an inner in-memory dataset that is read without a separate run."""
+"""An inner in-memory dataset with at most this many rows is read without a separate run."""
 
 _INNER_RECORD = re.compile(r"record: from_iterable\(.*\) record (\d+)")
-"""Regular expression for the error note that names the failed record of an iterable."""
+"""Regular expression for an error note that contains the number of the failed record of an iterable."""
 
 
 @dataclass
 class InterleaveStage(Stage):
     """Stage of an ``Interleave`` plan node. With one slot, this stage also implements ``flat_map``.
 
-    The row ids of an emitted row are its ids in the inner dataset, followed by the ids of the outer row (the input
+    The row ids of an emitted row consist of its ids in the inner dataset and the ids of the outer row (the input
     element).
     """
 
@@ -118,7 +118,7 @@ class InterleaveStage(Stage):
         return nodes
 
     async def nodes_made_before(self, rows: Chunk) -> list[Node]:
-        """Call the user's function again, for rows that an earlier run did not skip. Return its plans."""
+        """Call the user's function again for rows that were not skipped in an earlier run. Return the plans."""
         results = await self._results(rows, handling_of(self.node.on_error).of_given_rows)
         return [self._node_made_for(rows, row, result) for row, result in enumerate(results.checked())]
 
@@ -220,8 +220,8 @@ class InterleaveStage(Stage):
     def namespace_of_small(self, inner: Node) -> Namespace:
         """Return the namespace shared by all small in-memory inner datasets of the same operator.
 
-        The row ids stay unique, because each id also contains the outer row. Separate namespaces for millions of
-        datasets would be too many namespaces.
+        The row ids stay unique, because each id also contains the outer row. With millions of datasets, one namespace
+        per dataset would create too many namespaces.
         """
         label = str(inner.label)
         if label not in self._namespaces:
@@ -362,7 +362,7 @@ class _InnerPlace:
 
     Attributes:
         outer: Outer row (input element) from which the inner dataset was made.
-        first: Number of rows that were emitted before this run opened the inner dataset.
+        first: Number of rows emitted before this run opened the inner dataset.
         state: Saved state from which the inner dataset was resumed, or None.
         book: Table of the rows that ``state`` refers to.
         position: Position of the inner dataset's run. None for small in-memory datasets, which need only a row number.
@@ -399,7 +399,7 @@ def _with_outer(chunk: Chunk, outer: Lineage) -> Chunk:
 
 
 def _two_of(entry: MadeOf | None) -> tuple[MadeOf | None, MadeOf | None]:
-    """Split a lineage entry into the entry of the inner row and the entry of the outer row."""
+    """Split a lineage entry into one entry for the inner row and one entry for the outer row."""
     return (entry.of(0), entry.of(1)) if isinstance(entry, Beside) else (None, None)
 
 
@@ -430,7 +430,7 @@ def _is_small(node: Node) -> bool:
 
 
 def _could_skip(inner: Node, error: BaseException) -> bool:
-    """Return True if ``error`` is damage that an ``on_error`` policy of a source in the inner plan could skip."""
+    """Return True if ``error`` is damage that a source of the inner plan could skip with ``on_error="skip"``."""
     notes = getattr(error, "__notes__", [])
     return damage_of(error, delivers_later=False) is not None and any(
         isinstance(part, ReadFiles) and part.noted in notes and handling_of(part.on_error).kind == "raise"
@@ -466,7 +466,7 @@ async def _forward(
 
 @contextmanager
 def _named(name: Callable[[BaseException], None]) -> Iterator[None]:
-    """Call the function ``name`` with an error that the ``with`` block raises, except ReceiverClosed."""
+    """If the ``with`` block raises an error other than ReceiverClosed, pass the error to the function ``name``."""
     try:
         yield
     except ReceiverClosed:

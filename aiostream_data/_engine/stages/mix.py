@@ -35,8 +35,8 @@ from aiostream_data.weights import UNIT
 class TakesTurns(MergeLoop, Stage):
     """Base class of stages that take rows from several inputs. An order object computes the sequence of inputs.
 
-    The log stores the steps of the order object. The stage recomputes the position after any row from a step and a row
-    count.
+    The log stores intermediate positions of the order object. From a logged position and a row count, the stage
+    computes the state after any row.
     """
 
     kind: ClassVar[str]
@@ -51,7 +51,7 @@ class TakesTurns(MergeLoop, Stage):
     def order(self) -> MixOrder | ChooseOrder:
         """Object that computes the sequence of inputs.
 
-        The first access creates this object, from the saved state when resuming.
+        The first access creates this object. A resumed run creates the object from the saved state.
         """
         raise NotImplementedError
 
@@ -65,7 +65,7 @@ class TakesTurns(MergeLoop, Stage):
         raise NotImplementedError
 
     def decide(self, max_rows: int) -> MixStep | ChooseStep:
-        """Choose the inputs of the next rows, at most ``max_rows`` rows."""
+        """Choose the inputs of at most ``max_rows`` next rows."""
         return self.order.advance(max_rows)
 
     def load(self, slot: int, chunk: Chunk) -> None:
@@ -107,7 +107,7 @@ class TakesTurns(MergeLoop, Stage):
     async def sent(self, sending: Awaitable[None]) -> None:
         """Await ``sending``.
 
-        Afterwards, update the row counts per input if the outlet counted the rows, even if ``sending`` was stopped.
+        If the outlet has counted the rows, update the row counts per input, even if ``sending`` raised an error.
         """
         before = self.counters.rows
         rows, self._unsent = self._unsent, 0
@@ -154,7 +154,7 @@ class TakesTurns(MergeLoop, Stage):
     def _revived(self, order: dict[str, Any]) -> dict[str, Any]:
         """Return the order object's saved state.
 
-        Exhausted inputs that gained new shards are no longer marked as exhausted.
+        An exhausted input that gained new shards is not marked as exhausted in the result.
         """
         nodes = self.node.nodes
         over = [number for number in order[self.exhausted] if not gains_rows(self.context, nodes[number])]
@@ -170,7 +170,7 @@ class TakesTurns(MergeLoop, Stage):
     """
 
     def with_inputs(self, order: dict[str, Any], new: int) -> dict[str, Any]:
-        """Return the order object's saved state with ``new`` appended inputs.
+        """Return the order object's saved state, extended by ``new`` inputs.
 
         Each new input starts at its beginning.
         """
@@ -328,7 +328,7 @@ class ChooseStage(TakesTurns):
 
 
 MAX_LAG: Final = 1 << 60
-"""Maximum lag of an input: the difference between its weighted share of rows and its emitted rows, in units."""
+"""Maximum lag of an input, in share units: the rows due by weight minus the emitted rows."""
 
 
 def fewer_inputs(saved: int, now: int) -> StateMismatchError:

@@ -1,4 +1,4 @@
-"""Recompute and emit single rows listed in a log. Then, optionally, emit all rows of the input."""
+"""Recompute and emit single rows listed in a log. Then, if the plan node requests it, emit all rows of the input."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RecalledStage(Stage):
             receiver.check(given)
 
     def _named(self, row: Mapping[str, Any]) -> Lineage:
-        """Return the lineage (row ids) of the row that a log entry names."""
+        """Return the lineage (row ids) of the row that a log entry identifies."""
         try:
             named = read_book(dict(row), self.context.services.origins).rows({ROWS: 0})
         except ValueError as error:

@@ -23,7 +23,7 @@ from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
 from aiostream_data.transforms.spilled_slots import Spill
 
 FIRST_PIECE_ROWS = 64
-"""Number of rows in the first recall that refills a large shuffle buffer. This recall measures the size of a row."""
+"""Number of rows to recompute first when refilling a large shuffle buffer. The stage measures their size."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class ShuffleStep(Step):
     def _rows_of_a_chunk(self, rows: int, nbytes: int) -> int:
         """Return the number of rows per chunk while draining the buffer.
 
-        Rows read back from a file count as new memory.
+        Rows in the spill file need new memory when they are read back.
         """
         at_once = rows_of_a_chunk(rows, nbytes)
         if not self._buffer.nbytes_on_disk:

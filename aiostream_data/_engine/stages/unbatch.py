@@ -25,7 +25,7 @@ from aiostream_data.transforms.unbatch import split_rows
 
 
 class _Cut(NamedTuple):
-    """Log entry of one push: number of the first element, row count per element, and the rows' lineage if needed."""
+    """Log entry of one push: number of the first element, row count of each element, and row lineage if needed."""
 
     first: int
     sizes: list[int]
@@ -59,7 +59,7 @@ class UnbatchStep(Step):
         return made
 
     def _pushed(self, chunk: Chunk, split: list[tuple[Chunk, list[int]]]) -> Chunk:
-        """Record the split elements in the log. Return their rows, except rows that were emitted before the resume."""
+        """Log the split elements. Return the rows of these elements that the saved run had not emitted."""
         rows, sizes = concat([rows for rows, _ in split]), [size for _, sizes in split for size in sizes]
         self._given += len(self._rest) if self._refilled is not None else 0
         names = lineage_of(rows) if self._names_rows else None
@@ -125,8 +125,8 @@ class UnbatchStep(Step):
         """Return the position after this run has emitted ``rows`` rows.
 
         Returns:
-            Number of completed elements, number of emitted rows of the next element, and lineage of that element's
-            other rows (None if not needed).
+            Number of completed elements, number of rows emitted from the next element, and lineage of that element's
+            remaining rows or None.
         """
         found = self._log.find(rows)
         if found is None:

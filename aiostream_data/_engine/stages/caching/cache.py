@@ -40,7 +40,7 @@ HOLDER = "cache"
 """Name under which the memory budget counts cached rows."""
 
 ROWS_AT_ONCE = 256
-"""Number of rows recomputed in one recall."""
+"""Number of rows that one recall recomputes."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class CacheStage(Stage):
     in progress, a second run of the same loader waits for that pass.
 
     If the input order is not deterministic, the row order differs between passes. The saved state then stores the name
-    of the pass's row order. Other processes may not have the cached rows. For these processes, a state saved in the
-    first pass also stores the input position. A state saved in a replay stores the lineage of the remaining rows.
+    of the pass's row order. Other processes may not have the cached rows. Therefore a state saved during the first pass
+    also stores the input position. A state saved during a replay stores the lineage of the remaining rows.
     """
 
     kind: ClassVar[str] = "cache"
@@ -131,14 +131,14 @@ class CacheStage(Stage):
         return None if gives_one_order(self.node.input) else uuid.uuid4().hex
 
     def _kept(self) -> _Kept | None:
-        """Return the rows of a completed cache pass, if this run can resume in the order of these rows."""
+        """Return the rows of a completed cache pass, if this run can resume in the same row order."""
         kept = _complete.get(self.node.token)
         if kept is None or self._given == 0 or kept.order == self._state.get("order"):
             return kept
         return None
 
     async def _gone_on(self, outlet: Outlet) -> bool:
-        """Emit the remaining rows of a cache pass begun in another process.
+        """Emit the remaining rows of a cache pass that another process began.
 
         Return False if the saved state stores only a row count.
         """
@@ -192,7 +192,7 @@ class CacheStage(Stage):
         return _with_origins(chunk, self.context.services.origins, then, moved, self._name_now)
 
     def _name_now(self, known: Namespace) -> Namespace:
-        """Convert a namespace of the epoch that filled the cache to the namespace of the current epoch."""
+        """Convert a namespace from the epoch that filled the cache to the current epoch."""
         context = self.context
         if known.source != source_of(context.path, known.number):
             return known  # namespace of an inner dataset: the outer row identifies the epoch
@@ -223,14 +223,14 @@ class CacheStage(Stage):
         return self.context.path == 0 and self.node.token in self.context.services.features.of(SharedCaches)
 
     async def _send_rest(self, chunk: Chunk, outlet: Outlet) -> None:
-        """Send only the rows of a chunk that the saved run had not emitted yet."""
+        """Send the rows of a chunk that the saved run had not emitted yet."""
         cut = min(self._skip, len(chunk))
         self._skip -= cut
         rest = chunk.slice(cut, len(chunk)) if cut else chunk
         await outlet.send(self._marked(await self._copy(rest)))
 
     async def _read_rest(self, node: Cache, outlet: Outlet) -> None:
-        """Resume the first pass of another process.
+        """Resume a first pass that another process began.
 
         A resumed pass cannot fill the cache, so the next pass fills the cache.
         """
@@ -261,7 +261,7 @@ class CacheStage(Stage):
             await outlet.send(rows)
 
     def _reading(self) -> RunContext:
-        """Return the run context for reading the input in the epoch that fills the cache."""
+        """Return the run context of the epoch that fills the cache, for reading the input."""
         if self._read_epoch == self.context.epoch:
             return self.context
         return self.context.for_epoch(self._read_epoch)

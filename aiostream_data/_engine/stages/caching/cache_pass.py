@@ -10,12 +10,12 @@ from aiostream_data.rows.records import Chunk
 
 
 class CachePass:
-    """Synchronization of a cache's reading task, its sending task, and runs that wait for the end of the pass.
+    """Synchronizes the task that fills a cache, the task that sends rows, and runs that wait for the end of the pass.
 
-    Not thread-safe: use this class only on the event loop's thread. The reader waits for each chunk to be sent, unless
-    another run waits for the end of the pass. When another run waits, the reader no longer waits for the consumer. The
-    consumer may itself wait for that other run, as in ``zip(cached, cached)``. The pass keeps all rows in memory,
-    whether another run waits or not.
+    Not thread-safe: use this class only on the event loop's thread. The reader waits until each chunk has been sent,
+    unless another run waits for the end of the pass. When another run waits, the reader no longer waits for the
+    consumer. The consumer may itself wait for that other run, as in ``zip(cached, cached)``. The pass always keeps
+    all rows in memory.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class CachePass:
         self._changed = asyncio.Event()
 
     async def keep(self, chunk: Chunk) -> None:
-        """Add a chunk. Wait until the chunk was sent, or until another run waits for the end of the pass."""
+        """Add a chunk. Wait until the chunk has been sent, or until another run waits for the end of the pass."""
         self.kept.append(chunk)
         self._notify()
         await self._until(lambda: self._hurried or self._sent == len(self.kept))

@@ -30,11 +30,11 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Ends of the batches that one push of rows completed.
+    """End positions of consecutive batches, counted in input rows.
 
     Attributes:
-        first: Number of input rows up to the end of the batch before this push.
-        stops: Number of input rows up to the end of each batch.
+        first: Number of input rows up to the end of the preceding batch.
+        stops: For each batch, the number of input rows up to the batch's end.
     """
 
     first: int

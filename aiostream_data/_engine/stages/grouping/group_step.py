@@ -70,7 +70,7 @@ class GroupStep(Step):
             )
 
     def one_by_one(self, make: Callable[[Any], Chunk | None], groups: Sequence[Any]) -> Chunk | None:
-        """Build elements one at a time, after the attempt to build all elements together has failed.
+        """Build elements one at a time, after building all elements together has failed.
 
         Raises:
             PartlyDone: An element cannot be built. The ``done`` attribute contains the elements before the failed
@@ -95,7 +95,7 @@ class GroupStep(Step):
         return found.take(places)
 
     async def recall_groups(self, lineage: Lineage) -> tuple[HeldRows, list[Numbers]]:
-        """Recompute the rows from which elements were made. Return all rows, and the row numbers of each element.
+        """Recompute the input rows of elements. Return all rows, and for each element the numbers of its rows.
 
         Raises:
             StateMismatchError: The lineage of an element does not list its rows.
@@ -108,10 +108,10 @@ class GroupStep(Step):
 
 
 def rows_of_element(made_of: Any) -> Lineage:
-    """Return the lineage of the rows from which an element was made.
+    """Return the lineage of an element's input rows.
 
     Raises:
-        StateMismatchError: The lineage entry of the element does not list rows.
+        StateMismatchError: The lineage of the element does not list its input rows.
     """
     if made_of is None or isinstance(made_of, (CutFrom, Beside)) or not len(made_of):
         raise StateMismatchError(["the row ids do not list the rows of the element"], OTHER_PIPELINE)

@@ -116,7 +116,7 @@ class WindowStep(GroupStep):
 
     @classmethod
     def rows_of_input(cls, rows: Rows) -> Rows:
-        """Return the possible row counts of the input, given the number of rows that the step has received."""
+        """Return the possible numbers of input rows, given the number of rows that this step has received."""
         return rows
 
     async def recall(self, lineage: Lineage) -> Chunk:
@@ -133,10 +133,10 @@ class WindowStep(GroupStep):
         return node.shift >= node.span
 
     def _pushed_for(self, windows: int) -> int:
-        """Return the input row number at which the stream resumes after ``windows`` windows of this run.
+        """Return the input row number from which the stream resumes after this run has emitted ``windows`` windows.
 
-        The row number is at most the number of rows received so far, because the upstream stage may not have logged
-        later rows yet.
+        This number never exceeds the number of received rows, because the upstream stage may not have logged later rows
+        yet.
         """
         return min(self._order.rows_behind(self._given + windows), self._order.pushed)
 
@@ -188,5 +188,5 @@ class RebatchStep(WindowStep):
 
 
 def _agree(given: int, pushed: int, order: WindowOrder | CycleOrder) -> bool:
-    """Return True if ``given`` emitted windows and ``pushed`` input rows are consistent for this order."""
+    """Return True if the window order can emit ``given`` windows after it received ``pushed`` rows."""
     return pushed == 0 if not given else order.begins(given - 1) < pushed <= order.begins(given)

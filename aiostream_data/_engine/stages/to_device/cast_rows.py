@@ -42,7 +42,7 @@ class CastRows:
 
         Args:
             ids: Row id of the batch.
-            made_of: List with one entry, the lineage (row ids) of the batch; or None.
+            made_of: None, or a list with one entry: the lineage (row ids) of the batch.
         """
         cast = self._cast
         if cast is None:

@@ -26,7 +26,7 @@ class RingChanges:
     async def until(
         self, attempt: Callable[[], T | None], waits: AbstractContextManager[object], look_again_s: float | None = None
     ) -> T:
-        """Call ``attempt`` now and after every change, until ``attempt`` returns a result other than None.
+        """Call ``attempt`` immediately and after every change, until it returns a result other than None.
 
         Return that result.
 

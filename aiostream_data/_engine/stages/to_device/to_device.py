@@ -4,7 +4,7 @@ The stage's coroutine waits for a free host slot for each batch, without blockin
 several batches concurrently, each batch into its own host slot. A dedicated thread then submits the device copies in
 batch order. This thread never blocks, because the stage calls the thread only when a device slot is free. The device's
 waiter thread releases host slots after their copies. A :class:`~aiostream_data.device.filling.Filling` owns each slot
-until the batch was sent, so no slot is lost if the run ends.
+until the batch has been sent. Therefore no slot is lost if the run ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import RowIds
 
 LOOK_AGAIN_S: Final = 0.05
-"""Seconds between checks for free slots on a device that lends batches.
+"""Interval in seconds between checks for free slots, on a device that lends batches.
 
 The checks are needed because a garbage-collected batch sends no notification.
 """
