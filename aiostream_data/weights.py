@@ -171,7 +171,7 @@ def vector_of(weights: Any, names: tuple[str, ...], what: str = "weights") -> Ve
     """Convert weights to a tuple with one float per input. The weights are a sequence, or a dict by input name.
 
     Raises:
-        PlanError: The weights are not one finite number of at least 0 per input, or all are 0.
+        PlanError: The weights are not one finite, non-negative number per input, or all are 0.
     """
     if isinstance(weights, Mapping):
         if set(weights) != set(names):

@@ -61,11 +61,12 @@ class FaultSocket:
         self._read_on()
 
     async def receive_until(self, end: bytes, limit: int) -> bytes | None:
-        """Return the received bytes before ``end``, or None if the client closed the connection between requests.
+        """Return the bytes received before the delimiter ``end``, or None if the client closed the connection between
+        requests.
 
         Raises:
             PeerGone: The client closed the connection in the middle of a request.
-            ValueError: More than ``limit`` bytes arrived before the bytes ``end``.
+            ValueError: More than ``limit`` bytes arrived before the delimiter ``end``.
         """
         while (place := self._received.find(end)) < 0:
             if len(self._received) > limit:

@@ -47,8 +47,8 @@ LARGE_RESULT_NBYTES = 16 << 10
 def collate_results(results: list[Any], ids: RowIds) -> Columns | Items:
     """Collate the results of a user function as :func:`collate` does, but keep large arrays by reference.
 
-    Large results are thus copied only once, when the batch is assembled. A user function must not write again into an
-    array that it returned.
+    Large results are thus copied only once, when the batch is assembled. A user function must not modify an array after
+    returning it.
     """
     return _items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
 

@@ -40,7 +40,9 @@ class FillOrder:
         self._filled = 0
 
     def push(self, count: int) -> slice:
-        """Return the slice of ``count`` incoming rows to emit. The caller must buffer the last ``window`` rows."""
+        """Return which of the ``count`` incoming rows to emit, as a slice. The caller must buffer the last ``window``
+        rows.
+        """
         before, self._came = self._came, self._came + count
         return slice(min(count, max(0, self.again - before)), count)
 
@@ -55,7 +57,7 @@ class FillOrder:
         return self._filled
 
     def input_rows(self, given: int) -> int:
-        """Return the number of the input row from which to resume, after this run has emitted ``given`` rows."""
+        """Return the number of the input row at which to resume after this run has emitted ``given`` rows."""
         return self._place(given)[0]
 
     def state(self, given: int) -> dict[str, Any]:

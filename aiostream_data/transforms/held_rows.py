@@ -93,7 +93,8 @@ def _inside(numbers: Numbers, part: _Part) -> Numbers:
 def _kept(part: _Part, numbers: Numbers) -> _Part | None:
     """Reduce a part of the buffer to the rows with these numbers.
 
-    Return None if ``numbers`` is empty. Return the complete part if most of its rows are kept.
+    Return None if ``numbers`` is empty. Return the complete part if the buffer owns its memory and most of its rows are
+    kept.
     """
     if not len(numbers):
         return None

@@ -219,7 +219,7 @@ class InterleaveOrder:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a position saved by :meth:`state`.
 
-        Slots that contained a stream contain a stream again, with no rows loaded.
+        Each slot that contained a stream at the saved position contains a stream, with no rows loaded.
 
         If this order has more slots than the state, the additional slots are empty.
 

@@ -1,4 +1,4 @@
-"""Append the piece number to the ids of rows that ``pack()`` split, and remove the piece number again."""
+"""Append the piece number to the ids of rows that ``pack()`` split, and remove piece numbers from ids."""
 
 from __future__ import annotations
 

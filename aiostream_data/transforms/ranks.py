@@ -19,7 +19,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.ranks.world import TAILS, Tail, too_few
 
 FILLERS: Final = 8
-"""Maximum number of distinct rows of an incomplete group that are repeated on ranks without a row of their own."""
+"""Maximum number of distinct rows that are repeated for ranks without a row in an incomplete group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class RankOrder:
 
 @dataclass(frozen=True, slots=True)
 class BatchShare:
-    """One rank's rows of a batch whose rows are divided among all ranks.
+    """Rows of one rank in a batch that is divided among all ranks.
 
     Attributes:
         rows: Numbers of this rank's rows within the batch, int64.

@@ -29,7 +29,7 @@ class TakeOrder:
         return self.taken == self.count
 
     def push(self, count: int) -> slice:
-        """Return the slice of ``count`` incoming rows to keep."""
+        """Return which of the ``count`` incoming rows to keep, as a slice."""
         kept = count if self.count == -1 else min(count, self.count - self.taken)
         self.taken += kept
         return slice(0, kept)
@@ -52,7 +52,7 @@ class SkipOrder:
         self.skipped = 0
 
     def push(self, count: int) -> slice:
-        """Return the slice of ``count`` incoming rows to keep."""
+        """Return which of the ``count`` incoming rows to keep, as a slice."""
         lost = count if self.count == -1 else min(count, self.count - self.skipped)
         self.skipped += lost
         return slice(lost, count)
@@ -100,7 +100,7 @@ class EnumerateOrder:
         self.next = start
 
     def push(self, count: int) -> NDArray[np.int64]:
-        """Return the numbers of ``count`` incoming rows, as int64.
+        """Return the row numbers of the next ``count`` incoming rows, as int64.
 
         Raises:
             CardinalityError: A row number exceeds 2**63 - 1.

@@ -4,9 +4,9 @@ Rows are appended in large segments and removed in any order; space is reused.
 
 How this works. New rows are collected in one *segment* in memory. A full segment is written to the file in one piece,
 followed by the slot numbers of its rows. Rows are removed at random, so old segments become empty first. When less than
-half of the written bytes belong to live rows, the emptiest of the oldest segments is packed. Packing appends the live
-rows of a segment again and frees the segment's space in the file. If rows are removed uniformly at random, packing
-writes 25 % more data, and the file stays below twice the size of the live rows.
+half of the written bytes belong to live rows, the emptiest of the oldest segments is packed. Packing moves the live
+rows of a segment to the end of the log and frees the segment's space in the file. If rows are removed uniformly at
+random, packing writes 25 % more data, and the file stays below twice the size of the live rows.
 
 The *address* of a row has the segment number in its upper 32 bits and the offset in the segment in its lower 32 bits.
 The caller stores the address, length and checksum of each row. The log stores only a few numbers per segment.
@@ -215,7 +215,7 @@ class SpillLog:
     def packed(
         self, number: int, slots: Numbers, addresses: Numbers, lengths: Numbers, checksums: NDArray[np.uint32]
     ) -> Numbers:
-        """Append the live rows of a segment again, and free the segment's space in the file.
+        """Move the live rows of a segment to the end of the log, and free the segment's space in the file.
 
         Return the new addresses of the live rows.
 
