@@ -61,8 +61,8 @@ def interrupts_after(
     debugger, is not replaced. :func:`interrupts_after` also works as a decorator.
 
     Args:
-        stop: Function that the signal handler calls, to make the block end soon. Nested ``with`` blocks ignore the
-            argument ``stop``.
+        stop: Function that the signal handler calls to end the block soon. Nested ``with`` blocks ignore the argument
+            ``stop``.
         is_in_function: Function that returns True while a user function runs. Nested ``with`` blocks ignore the
             argument ``is_in_function``.
     """

@@ -61,8 +61,7 @@ def check_options(scheme: str, options: Mapping[str, Any]) -> None:
         scheme: "s3", "gs" or "http".
 
     Raises:
-        PlanError: An option has another library's name, is not a dict although required, or is an endpoint without a
-            scheme.
+        PlanError: An option uses another library's name, must be a dict but is not, or is an endpoint without a scheme.
     """
     instead = _INSTEAD[scheme]
     for name in options:

@@ -19,7 +19,7 @@ from aiostream_data.safe_url import safe_url, shorten
 
 _numbers = count()
 _NO_FSYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Error codes that file systems without fsync return."""
+"""Error codes from file systems that do not support fsync."""
 
 _LOCAL_PREFIXES: Final = ("file://", "local://")
 _STORES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs"}

@@ -28,7 +28,7 @@ def masked(checksums: Checksums) -> Checksums:
 
 
 def crc32c_words(words: NDArray[np.uint64]) -> Checksums:
-    """Compute the CRC-32C of the 8 bytes (little-endian) of each 64-bit word."""
+    """Compute the CRC-32C of each 64-bit word, stored as 8 little-endian bytes."""
     zero, tables = _word_tables()
     parts = words.astype("<u8").view(np.uint8).reshape(-1, 8)
     found = np.full(len(parts), zero, np.uint32)

@@ -119,7 +119,7 @@ def parse_sequence_example(
 
     Returns:
         The element ``{"context": {name: value}, "sequences": {name: array or RaggedSteps}}``. Sequences of VarLen and
-        Ragged features become :class:`RaggedSteps`, other sequences become arrays.
+        Ragged features become :class:`RaggedSteps`; other sequences become arrays.
 
     Raises:
         PlanError: A feature description is invalid.

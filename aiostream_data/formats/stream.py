@@ -213,7 +213,7 @@ class RecordStream:
     def discard(self) -> None:
         """Free the memory of the decompressor.
 
-        After calling :meth:`discard`, use neither the stream nor its iterators.
+        Do not use the stream or its iterators after calling :meth:`discard`.
         """
         if self._decompressor is not None:
             self._decompressor.discard()
@@ -262,8 +262,8 @@ class RecordStream:
             headroom: Number of free bytes at the start of the block; may be 0.
 
         Raises:
-            CorruptRecordError: The bytes are damaged. All records before the damage were yielded before the error was
-                raised. The error's offset refers to the decompressed data.
+            CorruptRecordError: The bytes are damaged. The stream yields all records before the damage, and then raises
+                the error. The error's offset refers to the decompressed data.
         """
         if self._probe is not None:
             if self._probe.nbytes + len(block) - headroom < PROBE_NBYTES:

@@ -1,4 +1,4 @@
-"""Skip damaged text: each line that is too long, or invalid in its encoding."""
+"""Skip damaged lines of text: lines that are too long or cannot be decoded."""
 
 from __future__ import annotations
 

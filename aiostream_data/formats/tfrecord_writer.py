@@ -129,7 +129,7 @@ class TFRecordWriter:
         self._target.discard()
 
     def _begin(self) -> None:
-        """Begin a call of the writer. Mark the writer as broken until the call succeeds."""
+        """Start a call to the writer. Mark the writer as broken until the call succeeds."""
         if self._phase is not _Phase.OPEN:
             raise self._refusal() from self._failure
         self._phase = _Phase.BROKEN

@@ -70,7 +70,7 @@ class DeviceBound:
         return self.device not in (None, "cpu")
 
     def on_device(self) -> str:
-        """Return the part of the memory summary about the device, or "" if batches stay on the host."""
+        """Return the device part of the memory summary, or "" if batches stay on the host."""
         if not self._pins:
             return ""
         size = "the largest batch" if self.slot_nbytes is None else as_size(self.slot_nbytes)
@@ -144,7 +144,7 @@ def _rows(leaves: Sequence[ArraySpec], batch_nbytes: int) -> int | None:
 
 
 def _row_nbytes(leaves: Sequence[ArraySpec]) -> int | None:
-    """Return the size in bytes of one row of a batch with these leaves, or None if unknown."""
+    """Return the size in bytes of one row of a batch with the given leaves, or None if unknown."""
     sizes = [leaf_nbytes(replace(leaf, shape=None if leaf.shape is None else leaf.shape[1:])) for leaf in leaves]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None

@@ -56,7 +56,7 @@ consumer."""
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MemoryBound(DeviceBound):
-    """Maximum memory of a loader with all its processes, as far as the plan determines the maximum.
+    """Maximum memory of a loader and its processes, to the extent that the plan determines the maximum.
 
     :class:`.device_bound.DeviceBound` describes the device memory and the page-locked host memory.
 

@@ -160,7 +160,7 @@ def workers_of(plan: Node, worker: tuple[int, int] | None, rank: int | None, wor
 
 
 def is_shared(plan: Node) -> bool:
-    """Return True if processes share the dataset and its seed: the environment provides ranks or a worker seed.
+    """Return True if the environment provides ranks or a worker seed, so that processes share the dataset and its seed.
 
     Raises:
         PlanError, RankError: The ranks or workers cannot be determined.

@@ -59,7 +59,7 @@ class Saved:
     def received(self) -> int:
         """Approximate number of received elements plus received rows.
 
-        The sum is too low for ranks that continued the work of other ranks.
+        The number is too low for ranks that continued the work of other ranks.
         """
         return self.elements + (0 if self.stream is None else self.stream["next_index"] - self.stream["share"])
 

@@ -186,7 +186,7 @@ class ConsumerCounters:
         return waits[min(len(waits) - 1, int(share * len(waits)))] if waits else 0.0
 
     def copy(self, elements: int) -> ConsumerCounters:
-        """Return a copy of the counters in which the number of elements is replaced."""
+        """Return a copy of the counters with the given number of elements."""
         return replace(self, elements=elements, waits=self.waits.copy())
 
     def as_dict(self) -> dict[str, Any]:

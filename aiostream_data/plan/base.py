@@ -15,10 +15,10 @@ from aiostream_data.plan.written import SourceLine, callers_line
 from aiostream_data.rows.records import Chunk, Columns
 
 INFINITE: Final = -1
-"""Number that means "an infinite data set", as in tf.data's cardinality."""
+"""Cardinality of an infinite data set, as in tf.data."""
 
 UNKNOWN: Final = -2
-"""Number that means "length unknown before reading", as in tf.data's cardinality."""
+"""Cardinality if the length is unknown before reading, as in tf.data."""
 
 
 class Auto(Enum):
@@ -137,7 +137,7 @@ class SameElements(Operator):
     """Operator that emits elements of its input unchanged: all or some elements, once or repeatedly, in any order.
 
     The operator has the same element spec (:mod:`.spec`) and element size (:mod:`.element_nbytes`) as its input. Each
-    subclass registers a function for its number of elements in :mod:`.cardinality`.
+    subclass registers a function in :mod:`.cardinality` that returns its number of elements.
     """
 
 

@@ -137,7 +137,7 @@ def _holds(value: Any, inputs: set[int]) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return an argument as text. If the text contains a secret, e.g. a signed URL, return its hash."""
+    """Return an argument as text. If the text contains a secret, e.g. a signed URL, return the hash of the text."""
     text = text_of(value)
     return text if safe_text(text) == text else f"text[{len(text)}] {hashed(text, 8)}"
 

@@ -21,7 +21,7 @@ from aiostream_data.rows.structure import LEAF
 from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 
 LONGEST_PERIOD = 1 << 20
-"""Maximum period of a mixing order, in rows, for computing the number of rows before reading."""
+"""If a mixing order repeats only after more rows than this, the cardinality of a finite mixture is unknown."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -183,7 +183,7 @@ class ReadFiles(Node):
         format: File format that splits the files into records.
         compression: "auto", "", "gzip", "zlib" or "zstd".
         cycle_length, block_length: Options for interleaving files, as for tf.data's interleave.
-        ordered: If False, the next record comes from any file whose next record is ready.
+        ordered: If False, the next record comes from any file that has a record ready.
         shuffle_shards: If True, read the files in a random order that depends on ``seed``.
         read_ahead: Number of files to open in addition to the files being read; AUTO lets the engine choose.
         reshuffle: True to use a new order of files in every epoch.
