@@ -36,7 +36,7 @@ _HARMLESS_OPTION: Final = re.compile(
 def shown_option(value: object) -> str:
     """Describe an option value for an error message.
 
-    Show numbers and harmless words; for other values, show the type.
+    Show numbers and harmless words. For other values, show the type.
     """
     is_word = isinstance(value, str) and _HARMLESS_OPTION.fullmatch(value) is not None
     if value is None or is_word or isinstance(value, (bool, int, float)):

@@ -18,7 +18,7 @@ def checksum_of(value: Any) -> int:
 
 
 def checksum_of_state(values: Mapping[str, Any], row_checks: Sequence[int] | None = None) -> str | None:
-    """Compute the checksum of a saved state as 8 hex digits; None if the state cannot be written as JSON.
+    """Compute the checksum of a saved state as 8 hex digits, or None if the state cannot be written as JSON.
 
     Args:
         row_checks: Precomputed checksums of the state's rows. If None, this function computes the row checksums.

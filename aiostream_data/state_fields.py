@@ -1,7 +1,7 @@
 """Validate each value of a saved state.
 
 A saved state comes from a file and is not trusted. Every module that writes a part of a state also validates this part.
-These modules read fields, lists and numbers of a state through the class :class:`Part`. The first invalid value raises
+Modules read fields, lists and numbers of a state through the class :class:`Part`. The first invalid value raises
 :class:`.DamagedStateError` with the path of the value, the expected value and the value found.
 """
 

@@ -21,8 +21,8 @@ Axes: TypeAlias = tuple[int | None, ...]
 TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]
 
 SEGMENTS: Final = "segment_ids"
-"""Name of an int32 array in packed rows: the number of the element that each value belongs to, from 1; 0 for
-padding."""
+"""Name of an int32 array in packed rows: for each value, the number of its element in the row, from 1. Padding has
+number 0."""
 
 POSITIONS: Final = "positions"
 """Name of an int32 array in packed rows: the position of each value in its element, from 0. Padding also has position
@@ -62,7 +62,7 @@ class PaddedBatch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rebatch(Operator):
-    """Node that makes batches of consecutive elements. Batch sizes are taken from ``sizes`` in a cycle."""
+    """Node that makes batches of consecutive elements. Batch sizes cycle through the values in ``sizes``."""
 
     sizes: tuple[int, ...]
     drop_remainder: bool = False
@@ -106,8 +106,8 @@ class Bucket(Operator):
         element_length: Function that returns the length of an element, or name of the leaf that determines the length.
         boundaries: Upper length limit (exclusive) of each bucket except the last, in ascending order.
         batch_sizes: Number of rows per batch, for each bucket.
-        max_cost: Maximum cost of a batch, from which ``batch_sizes`` was computed; None if the user passed no maximum.
-            If ``max_cost`` is set, an element whose length reaches the last boundary raises an error.
+        max_cost: Maximum cost of a batch, from which ``batch_sizes`` was computed, or None if the user passed no
+            maximum. If ``max_cost`` is set, an element whose length reaches the last boundary raises an error.
         padded_shapes, padding_values: Arguments that the user passed to ``bucket_by_sequence_length()``.
         padding: True to pad short rows.
         pad_to_boundary: If True, pad rows to the bucket's boundary minus 1, not to the longest row of the batch.
@@ -162,10 +162,10 @@ class Pack(Operator):
     """Node that makes rows of ``max_length`` values by packing elements of different lengths into each row.
 
     Attributes:
-        fields: Names of the leaves (arrays) to pack; None to pack all leaves.
+        fields: Names of the leaves (arrays) to pack, or None to pack all leaves.
         open_bins: Number of packed rows that are filled at the same time.
         too_long: Way to handle elements that are longer than ``max_length``.
-        padding_values: Padding value, or a dict with the padding value of each leaf; None to pad with 0.
+        padding_values: Padding value, a dict with the padding value of each leaf, or None to pad with 0.
     """
 
     max_length: int

@@ -29,7 +29,7 @@ class SourceLine(NamedTuple):
 
 
 def callers_line() -> SourceLine | None:
-    """Return the line of user code that called into the package; None if no user code did. Takes a microsecond."""
+    """Return the line of user code that called into the package, or None if no user code did. Takes a microsecond."""
     frame = sys._getframe(1)
     while True:
         root = frame.f_globals.get("__name__", "").partition(".")[0]
@@ -58,7 +58,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def function_line(function: Callable[..., Any]) -> SourceLine | None:
-    """Return the first source line of a function; None for builtins and functions written in C."""
+    """Return the first source line of a function, or None for builtins and functions written in C."""
     if isinstance(function, partial):
         return function_line(function.func)
     code = getattr(function, "__code__", None)
@@ -99,7 +99,7 @@ def _argument(value: object) -> str:
 
 
 def short_name(function: Callable[..., Any]) -> str:
-    """Return a function's name without the names of its enclosing functions; ``lambda`` for a lambda."""
+    """Return a function's name without the names of its enclosing functions, or ``lambda`` for a lambda."""
     if isinstance(function, partial):
         return f"partial({short_name(function.func)})"
     name = getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -33,7 +33,7 @@ class Launcher:
         return f"{self.rank}, {self.world_size}"
 
     def read(self, environ: Mapping[str, str]) -> Ranks | None:
-        """Read rank and world size from this launcher's variables; None if the variables are not set.
+        """Read rank and world size from this launcher's variables, or None if the variables are not set.
 
         Raises:
             RankError: Only one of the two variables is set, or the values are not a valid rank and world size.
@@ -68,7 +68,7 @@ LAUNCHERS: Final = (
 
 
 def ranks_from_environment(environ: Mapping[str, str]) -> Ranks | None:
-    """Read the ranks from the variables of any launcher; None if no launcher set any.
+    """Read the ranks from the variables of any launcher, or None if no launcher set any.
 
     In workers of torchrun, only the variables of torchrun count. A launcher with world size 1 is ignored if another
     launcher reports a larger world size.
@@ -85,7 +85,7 @@ def ranks_from_environment(environ: Mapping[str, str]) -> Ranks | None:
 
 
 def agreed(found: list[Ranks]) -> Ranks | None:
-    """Return the common rank and world size in ``found``; None for an empty list.
+    """Return the common rank and world size in ``found``, or None for an empty list.
 
     Raises:
         RankError: Two entries have different ranks. The error message names the sources of both ranks.

@@ -36,7 +36,7 @@ def told_shards(lists: Sequence[Sequence[ShardRef]]) -> bytes:
 
 
 def told_failure(error: Exception) -> bytes:
-    """Encode an error that occurred while listing the shards as a message."""
+    """Return a message with the error that occurred while this rank listed the shards."""
     is_storage = isinstance(error, StorageError)
     where = [error.url, error.reason] if isinstance(error, StorageError) else ["", str(error)]
     return json.dumps({"failure": [type(error).__name__ if is_storage else "", *where]}).encode()

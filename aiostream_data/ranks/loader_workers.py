@@ -23,8 +23,8 @@ class LoaderWorkers:
 
     Attributes:
         number: Number of this worker, from 0.
-        count: Number of workers; 1 if the elements are not shared.
-        seed: Seed common to all workers, which changes with each epoch of a DataLoader; None if unknown.
+        count: Number of workers, or 1 if the elements are not shared.
+        seed: Seed common to all workers, or None if unknown. The seed changes with each epoch of a DataLoader.
     """
 
     number: int = 0
@@ -46,7 +46,7 @@ ALONE: Final = LoaderWorkers()
 
 
 def find_workers(modules: Mapping[str, ModuleType] | None = None) -> LoaderWorkers:
-    """Detect which worker of PyTorch's DataLoader this process is; return :data:`ALONE` outside a worker.
+    """Detect which worker of PyTorch's DataLoader this process is. Return :data:`ALONE` outside a worker.
 
     Args:
         modules: Loaded modules. Default: ``sys.modules``. No module is imported.

@@ -83,7 +83,7 @@ class Sharing:
             rank calls ``consensus`` once per batch in a loader thread. A rank passes True if it has another batch.
 
     Raises:
-        PlanError: An argument is invalid, or ``tail`` needs ``counts`` or ``consensus``.
+        PlanError: An argument is invalid, or ``tail`` with policy "file" lacks both ``counts`` and ``consensus``.
     """
 
     policy: Policy = "row"

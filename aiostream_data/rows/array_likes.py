@@ -47,7 +47,7 @@ class _Foreign(NamedTuple):
         name: Public name of the class. Arrays with different names cannot be stacked.
         convert: Function that converts a value to NumPy, or raises NoNumpyFormError.
         needs_asking: True if the user may request a call of ``__array__`` for a value that ``convert`` refuses.
-        copy: Function that copies a value; None for classes whose objects users cannot modify in place.
+        copy: Function that copies a value, or None for classes whose objects users cannot modify in place.
     """
 
     name: str
@@ -57,7 +57,8 @@ class _Foreign(NamedTuple):
 
 
 def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
-    """Convert an array, a number, or a list of arrays or numbers to NumPy. The result shares memory if possible.
+    """Convert an array, a number, or a list of arrays or numbers to NumPy. The result is a view of ``value`` if
+    possible.
 
     Args:
         value: Any value.
@@ -127,7 +128,7 @@ def is_number(kind: Any) -> bool:
 
 
 def family(kind: Any) -> str:
-    """Return a name that is equal for classes whose arrays can be stacked; "" for NumPy arrays and non-arrays."""
+    """Return a name that is equal for classes whose arrays can be stacked, or "" for NumPy arrays and non-arrays."""
     known = _foreign(kind)
     return "" if known is None or issubclass(kind, np.ndarray) else known.name
 
@@ -244,7 +245,7 @@ def _is_number_or_array(value: Any) -> bool:
 
 
 def _foreign(kind: Any) -> _Foreign | None:
-    """Return the conversion rules for a class; None for NumPy arrays and for non-arrays."""
+    """Return the conversion rules for a class, or None for NumPy arrays and for non-arrays."""
     return _looked_up(kind)
 
 

@@ -21,8 +21,8 @@ class RaggedArray:
 
     Attributes:
         values: The rows, concatenated along the first axis. All other axes have equal sizes in all rows.
-        row_splits: Row boundaries in ``values``, int64, ascending, one more than the number of rows. The boundaries are
-            validated only if ``row_splits`` is a NumPy array.
+        row_splits: Row boundaries in ``values``: an ascending int64 array with one more entry than there are rows. The
+            boundaries are validated only if ``row_splits`` is a NumPy array.
 
     Raises:
         ArgumentTypeError: ``values`` or ``row_splits`` is not an array.

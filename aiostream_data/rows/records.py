@@ -74,7 +74,7 @@ class VarColumn:
     """A column whose rows differ in length: row i is ``values[starts[i] : starts[i] + lengths[i]]``.
 
     Attributes:
-        values: Array that contains all rows along its first axis. uint8 for ``bytes`` and ``str``.
+        values: Array that contains all rows along its first axis. The dtype is uint8 for ``bytes`` and ``str`` rows.
         starts: Start of each row in ``values``, int64. Rows can overlap, leave gaps and be out of order.
         lengths: Length of each row, int64.
         kind: Python type of a row: ``bytes``, ``str`` (decoded from UTF-8), or ``array`` (a slice of ``values``).

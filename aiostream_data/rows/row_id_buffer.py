@@ -41,7 +41,7 @@ class RowIdBuffer:
         self._held[first:stop] = added
 
     def exchange(self, slots: Numbers, ids: RowIds) -> RowIds:
-        """Replace the id in slot ``slots[i]`` by id i, for each i in order. Return the replaced ids."""
+        """For each i in order, store id i in slot ``slots[i]`` in place of the old id. Return the replaced ids."""
         added = self._as_wide(ids)
         return RowIds(_native.exchange_rows(self._held, slots, added))
 

@@ -54,8 +54,8 @@ class Pairs(NamedTuple):
     """Id pairs of several rows, all at the same position in their ids.
 
     Attributes:
-        splits: First number of each pair, int64 of shape (rows,); undefined where ``exists`` is False.
-        ordinals: Second number of each pair, int64 of shape (rows,); undefined where ``exists`` is False.
+        splits: First number of each pair, int64 of shape (rows,), undefined where ``exists`` is False.
+        ordinals: Second number of each pair, int64 of shape (rows,), undefined where ``exists`` is False.
         exists: Mask of the rows that have this pair, bool of shape (rows,).
     """
 
@@ -65,7 +65,7 @@ class Pairs(NamedTuple):
 
     @property
     def namespaces(self) -> Numbers:
-        """Namespace number of each pair; 0 for a pair appended by an operator, -1 for a missing pair."""
+        """Namespace number of each pair. It is 0 for a pair appended by an operator, and -1 for a missing pair."""
         return self.splits >> SPLIT_BITS
 
 

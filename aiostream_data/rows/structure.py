@@ -29,7 +29,7 @@ class Structure:
         kind: Kind of the outermost container, or "leaf".
         names: Keys or field names; empty for a leaf or a tuple.
         children: One structure per key, field or position.
-        cls: Class of the NamedTuple or dataclass; None for other kinds.
+        cls: Class of the NamedTuple or dataclass, or None for other kinds.
     """
 
     kind: Kind
@@ -87,7 +87,7 @@ class Structure:
         return [self.unflatten(row) for row in zip(*columns, strict=True)]
 
     def columns(self, elements: Sequence[Any]) -> list[list[Any]]:
-        """Convert a list of elements to one list of values per leaf; the inverse of :meth:`rows`.
+        """Convert a list of elements to one list of values per leaf. This method is the inverse of :meth:`rows`.
 
         Raises:
             StructureError: An element has a different structure.
