@@ -1,7 +1,7 @@
 """Check the response to a range request, and stream its body into the caller's buffer.
 
-The function :func:`check_range_answer` computes how many bytes of the response body precede the requested range, from
-status and headers. Then :func:`fill_buffer` copies each network chunk once, directly to its position in the buffer.
+From status and headers, the function :func:`check_range_answer` computes how many bytes of the response body precede
+the requested range. Then :func:`fill_buffer` copies each network chunk once, directly to its position in the buffer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOTAL = re.compile(r"/(\d{1,19})\s*\Z")
 
 
 class ContentRange(NamedTuple):
-    """Byte range ``start`` to ``stop`` (exclusive) of an object; ``total`` is the object's size, or None if unknown."""
+    """Byte range ``start`` to ``stop`` (exclusive) of an object. ``total`` is the object's size, or None if unknown."""
 
     start: int
     stop: int
@@ -37,14 +37,14 @@ class ChunkReader(Protocol):
     """Response body whose ``readany`` returns all received bytes, as in aiohttp's StreamReader."""
 
     async def readany(self) -> bytes:
-        """Wait for at least one byte and return all received bytes; ``b""`` at the end of the body."""
+        """Wait for at least one byte and return all received bytes, or ``b""`` at the end of the body."""
 
 
 class SizedReader(Protocol):
     """Response body whose ``read`` returns a limited number of bytes, as in aiohttp's StreamReader."""
 
     async def read(self, n: int) -> bytes:
-        """Wait for at least one byte and return at most ``n`` received bytes; ``b""`` at the end of the body."""
+        """Wait for at least one byte and return at most ``n`` received bytes, or ``b""`` at the end of the body."""
 
 
 def ends_there(shard: ShardRef, start: int, nbytes: int) -> bool:
@@ -68,7 +68,7 @@ def parse_content_range(header: str) -> ContentRange | None:
 
 
 def range_header(start: int, nbytes: int) -> str:
-    """Return the value of the Range header for ``nbytes`` bytes; ``nbytes`` must be at least 1."""
+    """Return the value of the Range header for ``nbytes`` bytes. ``nbytes`` must be at least 1."""
     return f"bytes={start}-{start + nbytes - 1}"
 
 
@@ -78,7 +78,7 @@ def check_range_answer(
     """Return how many bytes of a response body (status 200 or 206) precede byte ``start`` of the object.
 
     Args:
-        headers: Response headers; a case-insensitive mapping, or names in lower case.
+        headers: Response headers, as a case-insensitive mapping or with names in lower case.
         known_nbytes: Size of the object, or None if unknown.
 
     Raises:
@@ -182,7 +182,7 @@ async def fill_buffer(
     Args:
         exact: Require that the body ends when the buffer is full. Reading a body to its end also returns the connection
             to its pool.
-        filled: Called after every chunk with the number of buffer bytes filled so far.
+        filled: Function that is called after every chunk with the number of buffer bytes filled so far.
 
     Raises:
         StoreUnreachableError: The connection was closed before the buffer was full. The caller can retry the request.

@@ -12,12 +12,13 @@ from aiostream_data.storage.meters import meter_of
 
 @dataclass(slots=True)
 class CappedStore:
-    """Store wrapper that delays each call until the user's limits permit it. Closing the wrapper closes ``inner``.
+    """Store wrapper that delays each call until the user's limits permit the call. Closing the wrapper closes
+    ``inner``.
 
     A listing counts as one request, even if the store's library sends several requests for one listing.
 
     Attributes:
-        endpoint: Custom endpoint of the store; "" for the default endpoint.
+        endpoint: Custom endpoint of the store, or "" for the default endpoint.
     """
 
     inner: Store

@@ -2,7 +2,8 @@
 
 Google Cloud Storage reports the checksum of the complete object with every response. S3 reports the checksum on
 request, in responses to HEAD requests and to GET requests for a complete object. Reported checksums are recorded by URL
-and version. A checksum is verified when its object was read completely, in one piece or range by range from the start.
+and version. A checksum is verified when its object has been read completely, in one piece or range by range from the
+start.
 
 For multipart uploads, S3 also reports composite checksums, which are checksums of the parts' checksums. Composite
 checksums cannot be verified. S3 marks composite checksums in responses for complete objects, but not in responses for
@@ -75,7 +76,7 @@ def told_by_s3(headers: Mapping[str, str]) -> StoredChecksum | None:
     unusable.
 
     Args:
-        headers: Headers of the response to a request without a range; names in lower case.
+        headers: Headers of the response to a request without a range, with names in lower case.
     """
     if headers.get("x-amz-checksum-type", "").upper() == "COMPOSITE":
         return None
@@ -88,7 +89,7 @@ def told_by_gcs(headers: Mapping[str, str]) -> StoredChecksum | None:
     If the server decompresses the object, return None: the reported checksum covers the compressed bytes.
 
     Args:
-        headers: Headers of any response about the object; names in lower case.
+        headers: Headers of any response about the object, with names in lower case.
     """
     if headers.get("x-goog-stored-content-encoding", "identity") not in ("", "identity"):
         return None

@@ -19,7 +19,7 @@ class StorageCounters:
     """Counters of one store, or the sum over several stores.
 
     Attributes:
-        requests: Attempts of reads, listings and look-ups.
+        requests: Attempts to read, list or look up objects.
         nbytes: Bytes returned by reads.
         retries: Read, listing and look-up attempts that followed a failed attempt.
         failures: Calls that raised an error to the caller of the store.

@@ -103,7 +103,7 @@ class FileReader:
             return self._read(read)
 
     def read_cached(self, read: FileRead) -> int:
-        """If the file is open, read the beginning of the range that is in the page cache.
+        """If the file is open, read bytes of the range from the page cache, up to the first uncached byte.
 
         Return the number of bytes read.
 

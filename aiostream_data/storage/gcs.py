@@ -1,4 +1,4 @@
-"""Store for Google Cloud Storage. gcsfs finds the credentials and endpoint; this module sends requests and checks
+"""Store for Google Cloud Storage. gcsfs finds the credentials and endpoint. This module sends requests and checks
 responses.
 
 Only the session, headers and URLs of gcsfs are used. The read methods of gcsfs are not used, because they add retries

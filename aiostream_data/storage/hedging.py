@@ -1,10 +1,10 @@
 """Hedging policy: decide when to send a second request for a late range, within a limit on duplicated bytes.
 
 Recent latencies are recorded separately for each size class of ranges. A request counts as late when it exceeds both
-the 95th percentile and twice the median of its class. The median condition prevents second requests to stores with
-nearly constant latencies. If latencies are constant, a response is late only because it waits for other responses or
-for this process. Duplicated bytes are limited to a share of all bytes, so that hedging does not double the load on a
-slow store. Reference: Dean and Barroso, "The Tail at Scale".
+the 95th percentile and twice the median latency of its size class. The median condition prevents second requests to
+stores with nearly constant latencies. If latencies are constant, a response is late only because it waits for other
+responses or for this process. Duplicated bytes are limited to a share of all bytes, so that hedging does not double the
+load on a slow store. Reference: Dean and Barroso, "The Tail at Scale".
 """
 
 from __future__ import annotations

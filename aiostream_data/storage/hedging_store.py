@@ -15,7 +15,8 @@ from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.racing import first_of_two
 
 Room: TypeAlias = Callable[[int], object | None]
-"""``room(nbytes)`` returns a lease, which reserves memory until the lease is deleted; None if the memory is full."""
+"""``room(nbytes)`` returns None if the memory is full, else a lease, which reserves memory until the lease is
+deleted."""
 
 
 def any_room(nbytes: int) -> object:

@@ -33,7 +33,7 @@ class LevelStep(NamedTuple):
         directory: Common beginning of the prefixes, up to the last ``/``.
         segment: First pattern segment with a wildcard, or "" if no segment has a wildcard. Without wildcards, the only
             prefix is a key.
-        rest: Pattern text after ``segment``, without a leading ``/``; "" if ``segment`` is the last segment.
+        rest: Pattern text after ``segment``, without a leading ``/``, or "" if ``segment`` is the last segment.
     """
 
     prefixes: tuple[str, ...]

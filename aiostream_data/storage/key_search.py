@@ -37,7 +37,7 @@ class PageRequest(NamedTuple):
         folded: If a key has a ``/`` after the prefix, return only its directory: the text up to and including this
             ``/``.
         most: Maximum number of keys in the page.
-        token: Continuation token from the previous page; "" for the first page.
+        token: Continuation token from the previous page, or "" for the first page.
     """
 
     prefix: str

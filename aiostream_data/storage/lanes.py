@@ -81,7 +81,7 @@ class Lane:
         Args:
             first_byte_s: Seconds from the request to the first byte.
             body_s: Seconds from the first byte to the last.
-            nbytes: Object bytes in the body; 0 for responses without object data.
+            nbytes: Object bytes in the body, or 0 for responses without object data.
         """
         with self._lock:
             self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
@@ -143,7 +143,7 @@ def lane_of(url: str, endpoint: str) -> Lane:
     """Return the lane (request limiter) of a URL. All loaders of this process share the lane.
 
     Args:
-        endpoint: Custom endpoint of the store; "" for the default endpoint.
+        endpoint: Custom endpoint of the store, or "" for the default endpoint.
     """
     return _lanes.named(lane_key(url, endpoint))
 
@@ -165,7 +165,8 @@ def host_key(url: str, endpoint: str) -> str:
 def _host_and_path(url: str, endpoint: str) -> tuple[str, str]:
     """Split a URL into host and path.
 
-    Every request calls this function, and ``urlsplit`` is slower than signing a request.
+    ``urlsplit`` is not used, because every request calls this function and ``urlsplit`` takes longer than signing a
+    request.
     """
     scheme, _, rest = url.partition("://")
     scheme = scheme.lower()

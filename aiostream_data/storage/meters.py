@@ -67,7 +67,7 @@ class Meter:
         """Wait until a request for ``nbytes`` may be sent, then enter the block that sends it.
 
         If the block raises a StorageError, the error's ``waited_s`` is set to the waiting time. The time limit of
-        retries does not include this time.
+        retries does not include the waiting time.
         """
         asked = self._clock()
         with paused_deadline():
@@ -152,6 +152,6 @@ def meter_of(url: str, endpoint: str) -> Meter:
     """Return the meter (rate limiter) of a URL's host or bucket. All loaders of this process share the meter.
 
     Args:
-        endpoint: Custom endpoint of the store; "" for the default endpoint.
+        endpoint: Custom endpoint of the store, or "" for the default endpoint.
     """
     return _meters.named(host_key(url, endpoint))

@@ -9,8 +9,8 @@ from os.path import commonprefix
 from typing import Final
 
 COMPARED: Final = 100
-"""Maximum number of names to compare fully (50 us per name). Names with the longest common prefix and suffix are
-chosen."""
+"""Maximum number of names to compare fully (50 us per name). The names with the longest common prefix and suffix are
+compared."""
 
 
 def nearest_names(wanted: str, names: Collection[str], most: int) -> list[str]:

@@ -26,7 +26,7 @@ def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None) -> list[Byte
     mix of parts from two versions could not be detected.
 
     Args:
-        part_nbytes: Size of a part; None if the store does not benefit from parallel requests.
+        part_nbytes: Size of a part, or None if the store does not benefit from parallel requests.
     """
     if part_nbytes is None or not shard.version:
         return [ByteRange(0, nbytes)] if nbytes else []

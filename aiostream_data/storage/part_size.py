@@ -82,7 +82,7 @@ class PartSize:
         return MOST if wait_s * self._body_nbytes >= MOST * self._body_s else wait_s * self._body_nbytes / self._body_s
 
     def _step(self, wanted: float) -> None:
-        """Double or halve the range size if the size differs much from ``wanted``."""
+        """Double or halve the range size if the size differs greatly from ``wanted``."""
         if wanted > TOO_SMALL * self.nbytes:
             self.nbytes = min(MOST, 2 * self.nbytes)
         elif wanted < TOO_LARGE * self.nbytes:

@@ -1,6 +1,6 @@
 """Follow redirects safely: send no secrets to other origins, and never redirect from HTTPS to HTTP.
 
-The built-in HTTP client follows no redirects; redirected requests are repeated with the store's library. All store
+The built-in HTTP client follows no redirects, so redirected requests are repeated with the store's library. All store
 libraries send requests with aiohttp. Before following a redirect, aiohttp calls a trace function with the headers of
 the next request. The trace function raises an error to refuse the redirect, or removes unsafe headers. Removed headers
 stay removed, even if a later redirect leads back to the first origin.

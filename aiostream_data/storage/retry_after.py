@@ -19,7 +19,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     A date in Retry-After is compared with the Date header of the response, because the local clock may be wrong.
 
     Args:
-        headers: Response headers; a case-insensitive mapping, or names in lower case.
+        headers: Response headers, as a case-insensitive mapping or with names in lower case.
     """
     told = headers.get("retry-after", "").strip()
     if told.isascii() and told.isdecimal() and len(told) < 10:

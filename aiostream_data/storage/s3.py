@@ -1,4 +1,4 @@
-"""Store for S3 and compatible services. s3fs finds the credentials and endpoint; this module sends requests and checks
+"""Store for S3 and compatible services. s3fs finds the credentials and endpoint. This module sends requests and checks
 responses.
 
 Only the aiobotocore client of s3fs is used. The read methods of s3fs are not used: they hide error codes, add their own

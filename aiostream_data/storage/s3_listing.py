@@ -1,7 +1,7 @@
 """Parse and validate one page of an S3 listing.
 
-botocore accepts any XML as a listing; XML without known elements becomes an empty listing. So the raw body is checked
-before botocore parses the body.
+botocore accepts any XML as a listing, and converts XML without known elements to an empty listing. So the raw body is
+checked before botocore parses the body.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class BucketAddress:
     Attributes:
         target: Server of the bucket, and the path before the object key.
         region: AWS region for which requests are signed.
-        signer: Request signer for the region; None for unsigned requests.
+        signer: Request signer for the region, or None for unsigned requests.
     """
 
     target: RequestTarget

@@ -35,7 +35,7 @@ class TokenRequest:
     loop.
 
     Args:
-        limit_s: Time limit in seconds for all requests of a refresh together; None to limit only the time of each
+        limit_s: Time limit in seconds for all requests of a refresh together, or None to limit only the time of each
             request.
     """
 

@@ -37,7 +37,7 @@ def key_of(place: str, shard: ShardRef) -> str:
     """Compute the cache key of an object: 40 hexadecimal digits of a hash, which hides the URL and its signature.
 
     Args:
-        place: Endpoint of the store, because different stores can have equal URLs.
+        place: Endpoint of the store. Different stores can have equal URLs.
         shard: Reference to the object, with version and size.
     """
     scheme, path = split_url(shard.url)

@@ -29,8 +29,8 @@ class ShardCache:
 
     Args:
         path: Cache folder, created if missing. Other files in the folder stay unchanged. If None, data is cached in the
-            memory of this process until this object is deleted. A memory cache does not count toward the memory limit
-            of the loaders. Worker processes and pickled copies start with an empty memory cache.
+            memory of this process until this :class:`ShardCache` is deleted. A memory cache does not count toward the
+            memory limit of the loaders. Worker processes and pickled copies start with an empty memory cache.
         limit: Maximum size of the cache in bytes ("200GB"), for all processes that share the folder. The limit is
             required for a memory cache. The default for a disk cache is a quarter of the file system. Objects that were
             not used for a long time are evicted first.
@@ -88,7 +88,7 @@ class ShardCache:
         return CacheLease(self._shared)
 
     def counters(self) -> CacheCounters:
-        """Return the counters that all stores with this cache update."""
+        """Return the counters shared by all stores that use this cache."""
         return self._shared.counters
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,7 +131,7 @@ class Shared:
     def release(self) -> None:
         """Unregister a user.
 
-        When the last user is unregistered, a disk cache is closed; a memory cache keeps its data.
+        When the last user is unregistered, a disk cache is closed, but a memory cache keeps its data.
         """
         with self._lock:
             self._users -= 1

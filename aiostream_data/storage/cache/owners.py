@@ -24,9 +24,9 @@ def is_abandoned(owner: str, age_s: float, host: str) -> bool:
     """Return True if the process that created a file has ended and can no longer finish the file.
 
     Args:
-        owner: Owner name from the name of the file.
+        owner: Name of the owner, taken from the name of the file.
         age_s: Seconds since the last write to the file, by the clock of the file system.
-        host: This host, from :func:`this_host`.
+        host: Name of this host, as returned by :func:`this_host`.
     """
     where, pid, began, _ = owner.split("-")
     if where != host:

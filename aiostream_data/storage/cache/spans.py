@@ -11,7 +11,7 @@ PIECE_NBYTES: Final = 4 << 20
 """Maximum size of one piece in bytes. Small pieces limit the loss if a piece is damaged."""
 
 MERGE_NBYTES: Final = 4 << 20
-"""Maximum number of cached bytes between two uncached gaps that are fetched in one request."""
+"""Two uncached gaps are fetched in one request if at most this many cached bytes lie between them."""
 
 
 class ByteSpan(NamedTuple):

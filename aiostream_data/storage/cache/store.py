@@ -30,7 +30,7 @@ def with_cache(
 
 
 class CachingStore:
-    """Store wrapper with a cache. The wrapper closes ``inner``; several stores can share the cache.
+    """Store wrapper with a cache. The wrapper closes ``inner``. Several stores can share the cache.
 
     If the cache fails during a read, ``inner`` serves the bytes, and no error is raised.
 

@@ -100,7 +100,7 @@ class Tree:
             self._known.pop(key, None)
 
     def used_ns(self, key: str) -> int:
-        """Return the time of an object's last use or change, in nanoseconds; 0 if the object is missing."""
+        """Return the time of an object's last use or change, in nanoseconds, or 0 if the object is missing."""
         with self._opened(key) as folder:
             if folder is None:
                 return 0

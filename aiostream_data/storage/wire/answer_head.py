@@ -61,7 +61,7 @@ def end_of_head(data: bytes | bytearray, searched: int = 0, filled: int | None =
     Args:
         data: Received bytes.
         searched: Number of bytes that a previous call has already searched.
-        filled: Number of valid bytes in ``data``; None if all bytes are valid.
+        filled: Number of valid bytes in ``data``, or None if all bytes are valid.
     """
     found = data.find(b"\r\n\r\n", max(0, searched - 3), len(data) if filled is None else filled)
     return found + 4 if found >= 0 else -1

@@ -18,7 +18,7 @@ class Chunks(NamedTuple):
 
     Attributes:
         body: Concatenated data of all received chunks.
-        end: Offset in the raw bytes after the last chunk and its trailer; None if the body is incomplete.
+        end: Offset in the raw bytes after the last chunk and its trailer, or None if the body is incomplete.
     """
 
     body: bytes

@@ -263,7 +263,7 @@ class WireClient:
 
 
 def _plan_of_detail(head: AnswerHead | None) -> BodyPlan:
-    """Return a plan to read the body of an error response. ``head`` is None for a response without a body."""
+    """Return a plan for reading the body of an error response. ``head`` is None for a response without a body."""
     if head is None:
         return BodyPlan(memoryview(bytearray()))
     if head.length is None:  # S3 sends its error responses in chunks
