@@ -21,7 +21,7 @@ MOST: Final = 2**63 - 1
 class _SafeRepr(Repr):
     """Shortened ``repr``.
 
-    Remove secrets of URLs before shortening the text, because a shortened URL is not recognizable as a URL.
+    Remove secrets from URLs before shortening the text, because a shortened URL cannot be recognized as a URL.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ _SHORT: Final = _SafeRepr()
 
 
 def shown(value: object) -> str:
-    """Return the ``repr`` of a value for an error message, shortened and without secrets of URLs."""
+    """Return the ``repr`` of a value for an error message, shortened and without URL secrets."""
     try:
         return _SHORT.repr(value)
     except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error

@@ -30,7 +30,7 @@ class Failing:
     """Options for reporting failures.
 
     Attributes:
-        dead_letters: Path of the log of skipped and replaced records; None for no log.
+        dead_letters: Path of the log of skipped and replaced records; None disables the log.
         full_tracebacks: True to keep the stack frames of this package in tracebacks.
     """
 

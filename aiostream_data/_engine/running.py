@@ -129,7 +129,7 @@ def _joined_positions(stage: Stage, steps: Sequence[Step]) -> Position:
 
 
 def position_of(receiver: Receiver[Chunk]) -> Position:
-    """Return the position of the run whose rows ``receiver`` receives."""
+    """Return the position of the run that sends rows to ``receiver``."""
     assert receiver.position is not None, "only a run has a place"
     return receiver.position
 

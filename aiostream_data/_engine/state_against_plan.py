@@ -3,8 +3,8 @@
 How this works. Every stage and step class has a ``schema`` method that validates the class's part of a state. This
 module traverses the plan and the state together, from the last operator to the sources. The traversal is iterative,
 because a state can be nested to any depth. If a user function creates a dataset, the plan of the dataset is unknown
-before the run. The operator names in the state then select the schema. When the dataset is opened, :class:`InnerStates`
-validates the dataset's part of the state again.
+before the run. The operator names in the state then determine the schema. When the dataset is opened,
+:class:`InnerStates` validates the dataset's part of the state again.
 """
 
 from __future__ import annotations

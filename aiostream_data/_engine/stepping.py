@@ -84,7 +84,7 @@ class SteppingEngine(Engine):
             main.remove_done_callback(_stop_loop)
 
     def _wind_up(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[None], error: BaseException) -> None:
-        """End a run that ``error`` interrupted, in bounded time.
+        """End a run that ``error`` interrupted, within a bounded time.
 
         First run cleanup code on the event loop and executors.
         """
@@ -124,7 +124,7 @@ class SteppingEngine(Engine):
         self.wait_ready()
 
     def stop_soon(self) -> None:
-        """Stop the run before returning. During a step, only request the stop; the step ends the run afterwards."""
+        """Stop the run before returning. If called during a step, only request the stop; the step then ends the run."""
         loop, main = self.loop, self._main
         if not self.is_here or self._stopping or loop is None or main is None or loop.is_closed():
             return

@@ -992,7 +992,7 @@ class Dataset(Chain, Generic[T], Hints):
     def zip(*datasets: Any) -> Dataset[Any]:
         """Combine one element of each dataset into one output element (tf.data ``zip``).
 
-        The shortest dataset ends the output.
+        The output ends when the shortest dataset ends.
 
         ``Dataset.zip(a, b)`` and ``a.zip(b)`` emit tuples. ``Dataset.zip({"x": a, "y": b})`` emits dicts. Datasets in
         any nested structure are accepted.

@@ -1,4 +1,4 @@
-"""Checks of operator arguments against the known element structure, at the time the chain is built.
+"""Checks of operator arguments against the known element structure, made while the operator chain is built.
 
 Each check raises PlanError. This module checks only facts that are known before elements arrive.
 """

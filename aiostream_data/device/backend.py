@@ -31,7 +31,7 @@ ALIGNMENT = 256
 """Alignment in bytes of every memory block and of every array in a block. cudaMalloc uses the same alignment."""
 
 NO_STREAM = -1
-"""Stream number with which a DLPack importer requests no stream ordering."""
+"""Stream number that a DLPack importer passes to request no stream ordering."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class StreamRef:
 class Mark:
     """A recorded point in a stream of device work. Only a :class:`DeviceBackend` creates marks.
 
-    A mark has one owner. When no thread or stream will wait for the mark, the owner passes the mark to
+    A mark has one owner. When no thread or stream will wait for the mark any more, the owner passes the mark to
     :meth:`DeviceBackend.retire`.
 
     Attributes:

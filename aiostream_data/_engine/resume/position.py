@@ -1,7 +1,7 @@
 """Positions of running nodes, used to compute saved states. A stream can resume after any row.
 
 How this works. Every running node counts the rows that it has emitted since its run began. ``at(n)`` returns the saved
-state after the node's row number ``n``. ``at(n)`` computes the corresponding row numbers of the inputs, calls ``at`` of
+state after the node's row number ``n``. ``at(n)`` computes the corresponding row numbers of the inputs, calls ``at`` on
 each input, and adds the node's own data. The node's own data consists of counters and the ids of buffered rows. The
 consumer's position is a row number ``n`` of the last node in the plan. Chunks of rows store no position data. If a node
 does not emit one row per input row, it logs its progress in a short :class:`Log`. ``forget`` discards log entries that

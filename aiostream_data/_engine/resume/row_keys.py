@@ -1,8 +1,8 @@
 """Stable names of rows: row ids converted to numbers that are the same in every run of a plan.
 
-Namespace numbers in row ids depend on the order in which the runs of sources began. Instead of a namespace number, a
-stable name contains the name of the source, the epoch and the split inside the source. Random draws and the stream hash
-depend only on stable names.
+Namespace numbers in row ids depend on the order in which source runs start. Instead of a namespace number, a stable
+name contains the name of the source, the epoch and the split inside the source. Random draws and the stream hash depend
+only on stable names.
 """
 
 from __future__ import annotations

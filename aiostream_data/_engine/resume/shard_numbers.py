@@ -54,7 +54,7 @@ class ShardNumbers:
 
     Attributes:
         epoch: The last epoch of the range.
-        sizes: For each era, the number of shards.
+        sizes: Number of shards in each era.
         places: Positions in the current list for the first shard numbers. ``GONE`` means that the shard is missing. The
             other shard numbers refer, in order, to the positions that ``places`` does not contain.
         changed: Numbers of shards whose content changed after their rows were read. A saved state does not contain this
@@ -78,11 +78,11 @@ class ShardNumbers:
         return sum(self.sizes)
 
     def listed(self, shards: Sequence[ShardRef]) -> list[ShardRef | None]:
-        """For each shard number, return the shard from the current list, or None if the shard is missing."""
+        """Return one entry per shard number: the shard from the current list, or None if the shard is missing."""
         return [None if place == GONE else shards[place] for place in self.all_places(len(shards))]
 
     def all_places(self, count: int) -> list[int]:
-        """For each shard number, return the position in the current list of ``count`` shards, or ``GONE``."""
+        """Return one entry per shard number: the position in the current list of ``count`` shards, or ``GONE``."""
         named = set(self.places)
         others = (place for place in range(count) if place not in named)
         return [*self.places, *islice(others, self.total - len(self.places))]

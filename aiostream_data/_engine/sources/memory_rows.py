@@ -19,7 +19,7 @@ from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.copy_element import fresh
 
 FIRST_ROWS = 256
-"""Number of rows in the first chunk. A small first chunk delivers the first element early."""
+"""Number of rows in the first chunk. With a small first chunk, the first element arrives early."""
 
 
 def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk]:

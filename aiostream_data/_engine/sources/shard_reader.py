@@ -322,7 +322,7 @@ class ShardReader:
         return most_ahead(self.budget.limit, self.open_at_once, self._sizes()[1])
 
     def _sizes(self) -> tuple[int, int]:
-        """Return the sizes in bytes of the first range request and of later ones, from measurements of the store."""
+        """Return the sizes in bytes of the first and of later range requests, from measurements of the store."""
         part_nbytes = self.stores.part_nbytes(self.shard.url)
         return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
 

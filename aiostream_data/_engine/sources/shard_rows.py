@@ -216,7 +216,7 @@ class _Picking:
     Attributes:
         row: Number of the next record in the stream.
         found: Chunks of the requested records found so far, in order.
-        damage: Error of a requested record that is damaged, or None.
+        damage: Error of a damaged requested record, or None.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""Find the shards of a source: read the source's index, or list the matches of its patterns.
+"""Find the shards of a source: read the source's index, or list the objects that match its patterns.
 
 For each source in the plan, a saved state stores a summary of the source's shard list. Other shard lists become known
 only during the run, such as the lists of inner datasets. For such a list, the state stores a digest. When the run
@@ -89,7 +89,7 @@ def _another_list(node: ListFiles | ReadFiles) -> StateMismatchError:
 
 
 async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
-    """Read the index or list the patterns of a source. Return the shards of the source in order.
+    """Return the shards of a source in order, from the source's index or by listing its patterns.
 
     Raises:
         NoMatchError: A pattern matches no object.

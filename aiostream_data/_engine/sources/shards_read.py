@@ -1,4 +1,4 @@
-"""Find the shards that each source has read and the operators that count their rows, from a saved state."""
+"""From a saved state, find the shards that each source has read and the operators that count their rows."""
 
 from __future__ import annotations
 

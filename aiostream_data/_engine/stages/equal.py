@@ -138,7 +138,7 @@ class EqualRowsStage(FilledUp):
 
 @dataclass
 class AgreeStage(FilledUp):
-    """Stage of an ``Agree`` plan node: all ranks agree when to end.
+    """Stage of an ``Agree`` plan node: lets all ranks agree on when to end.
 
     The stage calls the user's consensus function for each element, on a dedicated thread.
     """

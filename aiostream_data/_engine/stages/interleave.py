@@ -361,7 +361,7 @@ class _InnerPlace:
     """Position of one inner dataset.
 
     Attributes:
-        outer: Outer row (input element) from which the inner dataset was made.
+        outer: Outer row (input element) that produced the inner dataset.
         first: Number of rows emitted before this run opened the inner dataset.
         state: Saved state from which the inner dataset was resumed, or None.
         book: Table of the rows that ``state`` refers to.
@@ -387,7 +387,7 @@ class _InnerPlace:
 
 
 def _made_for(rows: Chunk, nodes: Sequence[Node]) -> list[tuple[Node, Lineage]]:
-    """Pair each inner plan with the outer row from which the plan was made."""
+    """Pair each inner plan with the outer row that produced the plan."""
     return [(inner, lineage_of(rows.slice(row, row + 1))) for row, inner in enumerate(nodes)]
 
 

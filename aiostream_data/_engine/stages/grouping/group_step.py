@@ -56,10 +56,10 @@ class GroupStep(Step):
         self._passes_nbytes = max(self._passes_nbytes, self.context.services.budget.passes(chunk))
 
     def check_memory(self) -> None:
-        """Check that the buffered rows fit into the memory limit. One additional row may exceed the limit.
+        """Check that the buffered rows fit into the memory limit. A single row above the limit is also allowed.
 
         Raises:
-            MemoryBudgetError: The buffered rows need more memory.
+            MemoryBudgetError: The buffered rows need more memory than the limit allows.
         """
         limit = self.context.services.budget.limit
         if self._rows.nbytes > limit + self._passes_nbytes:

@@ -22,7 +22,7 @@ from aiostream_data.transforms.randomness import key_of
 Prepare = Callable[[TakenApart], TakenApart]
 """Function that transforms the arrays of a batch.
 
-The writing thread calls it before it writes the batch into a slot.
+The writing thread calls this function before writing the batch into a slot.
 """
 
 
