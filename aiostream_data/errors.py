@@ -1,7 +1,7 @@
 """Exceptions of the package, grouped by cause.
 
-Every exception derives from :class:`AiostreamError`. Most exceptions also derive from the matching built-in exception
-(``ValueError``, ``FileNotFoundError``, ``TimeoutError`` ...), so existing ``except`` clauses work. All exceptions of
+Every exception derives from :class:`AiostreamError`. Most exceptions also derive from the built-in exception with the
+same meaning, such as ``ValueError`` or ``TimeoutError``. Existing ``except`` clauses therefore work. All exceptions of
 this package can be pickled, including their fields.
 """
 
@@ -75,14 +75,15 @@ class RowIndexError(AiostreamError, IndexError):
 
 
 class StageBuildError(PlanError):
-    """A stage cannot use the function, source or executor that it received."""
+    """A stage cannot use the function, source or executor that was passed to it."""
 
 
 class StateMismatchError(AiostreamError, ValueError):
-    """The saved state was created with another plan, seed or shard list than those of the current pipeline.
+    """The saved state belongs to a different plan, seed or shard list than the current pipeline.
 
     Attributes:
-        differences: The differences found. Each difference is a sentence, or an object whose ``str()`` is a sentence.
+        differences: The differences found. Each item is a sentence, or an object for which ``str()`` returns a
+            sentence.
         cure: Suggested fix; empty if no fix is known.
 
     Args:
@@ -235,7 +236,7 @@ class ChoiceError(DataError, IndexError):
 
 
 class CardinalityError(DataError):
-    """The numbers of input and output rows of an epoch do not match, or a row number exceeds 2**63 - 1."""
+    """The numbers of input and output rows of an epoch are inconsistent, or a row number exceeds 2**63 - 1."""
 
 
 class DeviceLeafError(DataError, TypeError):
@@ -261,7 +262,7 @@ class DeviceTargetError(DataError, ValueError):
     """A batch does not fit into the arrays passed to the method ``into()``.
 
     Attributes:
-        leaf: Path of the leaf; empty if the error concerns all leaves.
+        leaf: Path of the leaf; "" if the error concerns the whole batch.
         reason: Description of the difference between the batch and the arrays.
     """
 
@@ -321,7 +322,7 @@ class RecordTimeoutError(AiostreamError, TimeoutError):
 
 
 class StageTimeoutError(AiostreamError, TimeoutError):
-    """No element arrived within the timeout set by ``open(stage_timeout=)``.
+    """No element arrived within the timeout ``open(stage_timeout=)``.
 
     Attributes:
         stage: Label of the stage that causes the delay; "" if no stage has started yet.
@@ -341,8 +342,8 @@ class ErrorBudgetError(AiostreamError):
 
     Attributes:
         stage: Label of the stage that failed.
-        failures: Number of failed records, including the last one. A lost file, or the lost rest of a file, counts as
-            one failed record.
+        failures: Number of failed records, including the last one. A lost file counts as one failed record, and so does
+            the lost remainder of a file.
         rows: Number of records that the stage had received, including the last one.
     """
 
@@ -370,7 +371,7 @@ class StorageError(AiostreamError, OSError):
         reason: Description of the failure of the request.
         received: Number of bytes received from the beginning of the requested range.
         version: Version of the object from which the bytes were received; "" if the store did not send a version.
-        waited_s: Seconds that the request waited before it was sent, because of the user's request limits.
+        waited_s: Time in seconds for which the user's request limits delayed the request.
     """
 
     received = 0
@@ -387,9 +388,9 @@ class StorageError(AiostreamError, OSError):
 
 
 class LibraryError(AiostreamError):
-    """Replacement for another library's exception, if the text of that exception contains a secret.
+    """Stands in for an exception of another library, if the text of that exception contains a secret.
 
-    This exception appears only as the cause of other exceptions. Never raised.
+    A ``LibraryError`` appears only as the cause of other exceptions. Never raised.
     """
 
 
@@ -425,7 +426,7 @@ class StoreUnreachableError(StorageError, ConnectionError):
     """A connection to the store could not be opened, or was lost.
 
     Attributes:
-        is_final: True if a retry cannot help because the identity of the server could not be verified.
+        is_final: True if retries cannot help, because the identity of the server could not be verified.
     """
 
     is_final = False
@@ -471,7 +472,7 @@ class ChecksumError(WrongAnswerError):
 
 
 class RedirectRefusedError(StorageError):
-    """The server sent a redirect that the client must not follow: from HTTPS to HTTP, or to a non-HTTP URL."""
+    """The server sent a forbidden redirect: from HTTPS to HTTP, or to a URL of another protocol."""
 
 
 class ShortReadError(StorageError):
@@ -493,7 +494,7 @@ class ObjectChangedError(StorageError):
 
 
 class WriteError(AiostreamError, OSError):
-    """A file could not be written, and no incomplete file was stored under its name.
+    """A file could not be written. No incomplete file was stored under the requested name.
 
     Attributes:
         url: URL of the output file, without secrets.
@@ -539,8 +540,8 @@ class DeviceUnavailableError(AiostreamError, RuntimeError):
     """The requested device cannot be used on this machine.
 
     Attributes:
-        absent: True if the machine has no GPU driver or no GPU. If ``absent`` is False, the error message describes why
-            the device cannot be used.
+        absent: True if the machine has no GPU driver or no GPU. If ``absent`` is False, the error message describes the
+            problem.
         status: CUDA status code of the failure, or None.
     """
 
@@ -657,7 +658,10 @@ class SharedMemoryError(AiostreamError, OSError):
 
 
 class CloseError(AiostreamError, ExceptionGroup[Exception]):
-    """An exception group with the errors of stores or devices that failed to close. All others were closed."""
+    """Exception group with the errors of stores or devices that failed to close.
+
+    All other stores and devices were closed.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_group, (type(self), self.message, list(self.exceptions), dict(self.__dict__)))
@@ -671,7 +675,7 @@ class ForkedPipelineError(AiostreamError, RuntimeError):
 
 
 class UnknownElementError(AiostreamError, ValueError):
-    """The origins of an element are unknown, because only the origins of the last received element are kept."""
+    """The origins of this element are unknown. The loader keeps only the origins of the last received element."""
 
 
 class LoaderClosedError(AiostreamError, RuntimeError):

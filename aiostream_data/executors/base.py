@@ -1,4 +1,4 @@
-"""The interface of executors, and the outcome of one hop (one call on a worker)."""
+"""The interface of executors, and the outcome of one function call on a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Outcome:
     """Result of one hop.
 
-    The outcome stores an error as a value; the error is raised once, when the result is delivered.
+    An error is stored as a value, and is raised once, when the result is delivered.
 
     Attributes:
         value: Return value of the function; None if the function raised.
@@ -44,9 +44,9 @@ def run_timed(function: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
 
 
 def prepare_worker(function: Callable[..., Any]) -> None:
-    """Call ``function.prepare_worker()`` if it exists, before the time measurement of function calls begins.
+    """Call ``function.prepare_worker()`` if this method exists. The measured times do not include this call.
 
-    The method ``prepare_worker`` may be called repeatedly on a worker, and should do its work only on the first call.
+    A worker may call ``prepare_worker`` repeatedly, so the method should do its work only on the first call.
     """
     prepare = getattr(function, "prepare_worker", None)
     if prepare is not None:
@@ -59,8 +59,8 @@ class Executor(Protocol):
     def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         """Start ``function(*args)`` on a worker. The event loop that awaits the future must call this method.
 
-        The future never raises the exception of the function; the outcome stores the exception. Canceling the future
-        discards the result, but a running function runs to its end.
+        The future never raises the exception of the function. Instead, the outcome stores the exception. Canceling the
+        future discards the result, but does not interrupt a running function.
         """
 
     def submit_within(self, limit_s: float, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
@@ -73,5 +73,5 @@ class Executor(Protocol):
     def close(self, timeout_s: float) -> bool:
         """Reject further calls and wait up to ``timeout_s`` seconds for workers.
 
-        Return False if a call still runs after ``timeout_s`` seconds.
+        Return False if a call is still running after ``timeout_s`` seconds.
         """

@@ -1,15 +1,17 @@
-"""Blocks of shared memory. One process lends a block to another process and reuses the block after its return.
+"""Blocks of shared memory.
 
-A block is anonymous memory: the block has no file name and does not outlive the processes. The lender sends the file
-descriptor of a block only with the first loan, and later only the number of the block. Each process maps a block only
-once. Blocks are reused, because a new block costs both processes one page fault per 4 KiB, far more than rewriting a
-block.
+A process lends a block to another process, and reuses the block after the other process has returned it.
 
-The first words of a block contain three loan numbers: the current loan, the last returned loan, and the last disowned
-loan. When the borrower's last array over the block dies, the borrower updates the number of the returned loan. Arrays
-can die on any thread and during garbage collection. The borrower then notifies the lender through the :class:`Bell`,
-which never blocks. The lender reads the loan numbers after each notification. If the notification buffer is full, no
-notification is lost, because the lender still has an unread notification.
+A block is anonymous memory without a file name, and does not outlive the processes. With the first loan of a block, the
+lender sends the file descriptor of the block. With later loans, the lender sends only the number of the block. Each
+process maps each block only once. Reusing a block is far cheaper than creating a block, which costs both processes one
+page fault per 4 KiB.
+
+The header of a block contains the numbers of three loans: the current loan, the last returned loan, and the last
+disowned loan. When the borrower's last array in the block is garbage-collected, the borrower updates the number of the
+returned loan. Garbage collection can run on any thread. Therefore the borrower notifies the lender through a
+:class:`Bell`, which never blocks. The lender reads the loan numbers after each notification. A full notification buffer
+loses no information, because the lender still has to read earlier notifications.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ GRAIN_NBYTES = 1 << 16
 """Smallest step between block sizes, in bytes; see :func:`rounded`."""
 
 MAX_BLOCKS = 1024
-"""Maximum number of blocks that one borrower may use at once, because systems limit the number of mappings.
+"""Maximum number of blocks that one borrower may use at the same time, because systems limit the number of mappings.
 
 If all blocks are in use, messages are sent through the socket.
 """
@@ -59,7 +61,7 @@ class SharedBlock:
         return self._mapping.view(ALIGNMENT, self.nbytes)
 
     def retire(self) -> None:
-        """Record that the block will not be lent again, so that its page locks can be released."""
+        """Record that the block will not be lent again. Page locks of the block can then be released."""
         self._mapping.retired = True
 
 
@@ -72,11 +74,11 @@ def rounded(nbytes: int) -> int:
 class Lender:
     """Pool of blocks with which one end of a link sends its messages.
 
-    Only one thread at a time may use the pool; any thread may close it.
+    Only one thread at a time may use the pool, but any thread may close the pool.
 
     Args:
-        max_nbytes: Maximum number of bytes that are lent and not disowned, and maximum sum of lent and idle bytes. A
-            block larger than ``max_nbytes`` is lent only while no other block is lent.
+        max_nbytes: Maximum number of bytes on loan, without disowned blocks. The same limit applies to the sum of lent
+            and unused bytes. A block larger than ``max_nbytes`` can be lent only while no other block is lent.
     """
 
     def __init__(self, max_nbytes: int) -> None:
@@ -96,8 +98,9 @@ class Lender:
 
         The call waits while too many bytes are lent.
 
-        The caller must close the file descriptors. The result is None if the borrower uses :data:`MAX_BLOCKS` blocks,
-        or if the system cannot allocate shared memory. The first allocation that fails issues a warning.
+        The caller must close the file descriptors. The result is None if the borrower already uses :data:`MAX_BLOCKS`
+        blocks, or if the system cannot allocate shared memory. A warning is issued the first time that an allocation
+        fails.
 
         Raises:
             LinkEnded: The other process ended, or this process closed the link.
@@ -126,16 +129,22 @@ class Lender:
         return block, descriptors
 
     def take_retired(self) -> list[int]:
-        """Return the numbers of blocks that the borrower may unmap, and clear the list of these numbers."""
+        """Return the numbers of all blocks that the borrower may now unmap, and clear this list."""
         retired, self.retired = self.retired, []
         return retired
 
     def wake(self) -> None:
-        """Make a call of :meth:`borrow` that waits on another thread raise ``LinkEnded``."""
+        """Interrupt a call of :meth:`borrow` that waits in another thread.
+
+        The interrupted call raises ``LinkEnded``.
+        """
         shut_down(self._ear)
 
     def close(self) -> None:
-        """Release all blocks. The memory of a lent block is freed when the borrower's last array dies."""
+        """Release all blocks.
+
+        The memory of a lent block is freed when the borrower's last array in the block is garbage-collected.
+        """
         self._ear.close()
         self._bell.close()
         self._lent.clear()
@@ -144,7 +153,7 @@ class Lender:
         self.lent_nbytes = self.idle_nbytes = 0
 
     def _collect(self, *, wait: bool) -> None:
-        """Read the loan numbers of all blocks after a notification, and reclaim the returned blocks."""
+        """If the borrower sent a notification, read the loan numbers of all blocks and reclaim the returned blocks."""
         if not self._heard(wait):
             return
         for number, block in list(self._lent.items()):
@@ -209,7 +218,7 @@ class Lender:
 
 
 class Bell:
-    """Notifies the lender that the borrower returned a block.
+    """Notifies the lender when the borrower has returned a block.
 
     Any thread may send a notification, even during garbage collection.
     """
@@ -246,9 +255,10 @@ class Bell:
 class BlockLease:
     """Lease of one received message.
 
-    The lease counts ``nbytes`` bytes against the sender's memory limit until the message's arrays die.
+    The lease counts ``nbytes`` bytes against the sender's memory limit until the message's arrays are
+    garbage-collected.
 
-    The lease of a message without shared memory has zero bytes.
+    If a message does not use shared memory, its lease has zero bytes.
     """
 
     def __init__(self, nbytes: int = 0, memory: weakref.ref[NDArray[np.uint8]] | None = None) -> None:
@@ -258,11 +268,13 @@ class BlockLease:
         self._bell: Bell | None = None
 
     def release(self) -> None:
-        """Remove the lent block from the sender's memory limit, so that the sender does not wait for its return.
+        """Stop counting the lent block against the sender's memory limit.
 
-        The arrays in the block stay valid. The block returns to the sender when its arrays die. Call this method before
-        passing arrays of the block to code that may keep the arrays. Repeated calls of ``release`` have no effect, and
-        any thread may call the method.
+        The sender then no longer waits for the block.
+
+        The arrays in the block stay valid. The block returns to the sender when its last array is garbage-collected.
+        Call ``release`` before passing arrays in the block to code that may store them. Repeated calls of ``release``
+        have no effect, and any thread may call the method.
         """
         memory = None if self._memory is None else self._memory()
         # The loan cannot end while `memory` lives, so the LOAN word still belongs to this loan.
@@ -285,7 +297,8 @@ class Borrower:
     def learn(self, number: int, nbytes: int, descriptors: list[int]) -> None:
         """Map a new block.
 
-        The method may remove one descriptor from the list; the caller must close the remaining descriptors.
+        The method may remove a descriptor from the list ``descriptors``. The caller must close all remaining
+        descriptors.
 
         Raises:
             OSError: The file descriptor did not arrive, or its memory cannot be mapped.
@@ -365,10 +378,10 @@ def _anonymous() -> int:
 def _allocate(descriptor: int, nbytes: int) -> None:
     """Reserve all bytes of the memory immediately.
 
-    Without this reservation, a later write could run out of memory, which kills the process.
+    Without this reservation, the system could run out of memory during a later write, and would then kill the process.
 
     Raises:
-        OSError: The operating system has not enough memory.
+        OSError: The system does not have enough memory.
     """
     os.ftruncate(descriptor, nbytes)
     if hasattr(os, "posix_fallocate"):

@@ -19,7 +19,7 @@ from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.lifeline import end_with
 
 also_told: list[Callable[[], str]] = []
-"""Functions that return additional text for the child process's stack report.
+"""Functions that add text to the child process's stack report.
 
 The watcher thread of the child process calls the functions in this list.
 """
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _settle_signals(lifeline: int) -> None:
-    """Ignore Ctrl-C, which the parent handles, and let the system end this process when the lifeline pipe closes."""
+    """Ignore Ctrl-C, which the parent handles. Let the system end this process when the lifeline pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGIO):
         signal.signal(number, signal.SIG_DFL)
@@ -61,7 +61,7 @@ def _settle_signals(lifeline: int) -> None:
 class Watcher(threading.Thread):
     """Thread that sends the stacks of all threads when the parent process requests them.
 
-    The thread ends the process when the parent process has ended.
+    When the parent process ends, this thread ends the child process.
     """
 
     def __init__(self, wire: socket.socket) -> None:
@@ -83,7 +83,7 @@ class Watcher(threading.Thread):
 
 
 def stacks_text(without: int = 0) -> str:
-    """Return the stack of every thread except ``without``, innermost call last, after the texts of ``also_told``."""
+    """Return a report with the output of ``also_told`` and the stacks of all threads except ``without``."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     text = [f"process {os.getpid()}"]
     for told in also_told:

@@ -1,14 +1,14 @@
-"""A child process that calls one function and passes its end of an :class:`.exchange.Exchange` to the function.
+"""A child process that calls one function with its end of an :class:`.exchange.Exchange` as the argument.
 
-The child process is a new Python interpreter that imports the function by name. The child process is never a fork,
-because this process has threads and an event loop. The child process does not run the user's program, so the program
-needs no ``if __name__ == "__main__"``. Three links connect the child process and its parent. The exchange carries
-messages. When the parent ends, a pipe closes, and the closed pipe ends the child (:mod:`.lifeline`). A socket transfers
-requests for the stacks of the child process. A fork of either process closes its copies of the links, so each process
-detects immediately when the other ends.
+The child process is a new Python interpreter that imports the function by name. A fork is not possible, because this
+process has threads and an event loop. The child process does not run the user's program. The program therefore needs no
+``if __name__ == "__main__"``. The parent and the child have three links. The exchange carries messages. A pipe closes
+when the parent ends, and then ends the child (:mod:`.lifeline`). A socket transfers requests for the stacks of the
+child process. A forked copy of either process closes its copies of the links. Each process therefore detects
+immediately when the other process ends.
 
-A process stopped by SIGSTOP runs no code, and does not detect that a link ended. A stopped process receives SIGTERM
-only when it continues, so :meth:`Child.stop` also sends SIGCONT. SIGKILL also ends a stopped process.
+A process that was stopped by SIGSTOP runs no code, so it cannot detect the end of a link. A stopped process handles
+SIGTERM only after SIGCONT, so :meth:`Child.stop` sends both signals. SIGKILL also ends a stopped process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOIN_S = 1.0
 """Maximum time in seconds for a child process to end after a signal."""
 
 TERM_S = 0.5
-"""Maximum time in seconds for several child processes to end after SIGTERM, which a user function may handle."""
+"""Maximum time in seconds for several child processes to end after SIGTERM. A user function may handle this signal."""
 
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split('\\n'); "
@@ -47,11 +47,10 @@ class Child:
     """One child process. Any thread may call the methods of a ``Child``.
 
     Args:
-        target: ``module:function`` to call in the child process, with its end of the exchange as argument. The child
-            process ends when the target function returns.
+        target: ``module:function`` to call in the child process. The argument of the function is the child's end of the
+            exchange. The child process ends when the target function returns.
         name: Name of the child process in process lists.
-        max_nbytes: Maximum number of bytes of shared memory that each end lends at once; see
-            :class:`.exchange.Exchange`.
+        max_nbytes: Maximum number of bytes of shared memory that each end of the exchange lends at the same time.
 
     Raises:
         WorkerDiedError: The system could not start a process.
@@ -106,7 +105,7 @@ class Child:
         return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
     def stop(self) -> None:
-        """Send SIGTERM without waiting. A process that was stopped by SIGSTOP continues and ends."""
+        """Send SIGTERM without waiting. If SIGSTOP had stopped the process, the process continues and then ends."""
         self._process.terminate()
         self._process.send_signal(signal.SIGCONT)
 
@@ -118,11 +117,11 @@ class Child:
         """End the child process, release its resources, and return its exit code.
 
         Args:
-            grace_s: Seconds for the child's function to return after its exchange was closed. SIGTERM and SIGKILL
-                follow.
+            grace_s: Time in seconds for the target function to return after the exchange was closed. SIGTERM and
+                SIGKILL follow.
 
         Returns:
-            Exit code of the process, negative if a signal ended the process; None if the process could not be ended.
+            Exit code of the process; negative if a signal ended the process, None if the process did not end.
         """
         with self._burying:
             if not self._buried:
@@ -146,9 +145,9 @@ class Child:
         return self._process.returncode is not None
 
     def obituary(self) -> WorkerDiedError:
-        """Release the resources of a child process whose link has ended.
+        """Release the resources of a child process after its link has ended.
 
-        Return an error with the cause of its death.
+        Return an error that describes why the process ended.
         """
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(JOIN_S)
@@ -161,7 +160,7 @@ class Child:
         )
 
     def stacks(self, timeout_s: float) -> str:
-        """Return the current stack of every thread of the child as text, even while the child runs a function."""
+        """Return the stacks of all threads of the child as text, even while the child runs a function."""
         silence = f"(process {self.pid} returned no stacks within {timeout_s:g} s"
         with self._asking:
             self._asked += 1
@@ -178,7 +177,10 @@ class Child:
         return f"(process {self.pid} has ended)\n" if answer is None else answer
 
     def _answer(self, deadline: float) -> str | None:
-        """Read replies until the reply to the latest request arrives. Return None if the child process has ended."""
+        """Read replies from the child process until the reply to the latest request arrives.
+
+        Return None if the child process has ended.
+        """
         while True:
             while len(self._answers) >= STACKS_HEAD.size:
                 number, nbytes = STACKS_HEAD.unpack_from(self._answers)
@@ -196,7 +198,7 @@ class Child:
             self._answers += heard
 
     def let_go(self) -> None:
-        """Close the descriptors of the links in a forked copy of this process, which does not own the child."""
+        """Close the links in a forked copy of this process, which does not own the child process."""
         self._buried = True
         self._process.returncode = 0
         self._watch.close()
@@ -214,10 +216,10 @@ class Child:
 
 
 def bury_all(children: Sequence[Child], grace_s: float = 0.0) -> None:
-    """End several child processes at the same time, and release the resources of all processes.
+    """End several child processes at the same time, and release their resources.
 
     Args:
-        grace_s: Seconds that all processes together may take to end before they receive SIGTERM, and later SIGKILL.
+        grace_s: Seconds for which all processes together may continue, before they receive SIGTERM and later SIGKILL.
     """
     for child in children:
         if child.is_stopped:  # a stopped process cannot end by itself
@@ -248,9 +250,11 @@ def _command(target: str, name: str, max_nbytes: int, descriptors: list[int]) ->
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Block SIGINT in this thread, so that a process started by it also blocks SIGINT. The parent handles Ctrl-C.
+    """Block SIGINT in this thread, so that SIGINT is also blocked in a process that this thread starts.
 
-    A signal handler in the child would be installed too late for a Ctrl-C during the child's start.
+    The parent handles Ctrl-C.
+
+    A signal handler in the child would be too late for a Ctrl-C while the child starts.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -1,18 +1,18 @@
-"""One end of a link that transfers Python objects to another process and copies their arrays only once.
+"""One end of a link between two processes. The link transfers Python objects and copies their arrays only once.
 
-Each message is pickled, with its large buffers kept outside the pickle. A small message is sent through the socket. A
+Each message is pickled, but its large buffers stay outside the pickle. A small message is sent through the socket. A
 larger message is written into a block of shared memory (:mod:`.blocks`), and only a short header passes through the
 socket. The arrays that the receiver gets are views of the block. A frame is
 
     head | number of bytes of each part, blocks to unmap | the parts, if they are not in a block
 
 The first part of a message is the pickle. Each part, and the data after the header, begins at a multiple of 64 bytes.
-Parts that still have to be assembled (:class:`Unwritten`) come last, and are written directly to their destination.
+Parts that must still be assembled (:class:`Unwritten`) come last, and are written directly into the message.
 
-A block returns to the sender when the receiver's last array over the block dies. A block counts as lent until the block
-returns to its sender. To limit memory, a sender that has lent ``max_nbytes`` bytes waits for the return of a block. A
-receiver must call ``lease.release()`` before passing arrays of a message to code that may keep the arrays. Without this
-call, both ends of the link could wait for each other forever.
+A block returns to the sender when the receiver's last array in the block is garbage-collected. A block counts as lent
+until the block returns to its sender. To limit memory use, a sender waits for the return of a block if it has already
+lent ``max_nbytes`` bytes. A receiver must call ``lease.release()`` before it passes arrays of a message to code that
+may store the arrays. Without this call, both processes could wait for each other forever.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Smaller messages are sent through the socket, which is equally fast.
 """
 
 CLOSE_S = 1.0
-"""Maximum time in seconds that closing waits for another thread to stop using the socket."""
+"""Maximum time in seconds for which ``close`` waits until other threads stop using the socket."""
 
 _HEAD = struct.Struct("<4sIIIiqq")
 _MAGIC = b"asd\2"
@@ -58,7 +58,7 @@ _NO_MESSAGE = (
 
 
 class Unwritten(Protocol):
-    """Bytes of a message that are assembled directly at their destination."""
+    """Part of a message that is assembled directly in its final memory."""
 
     @property
     def nbytes(self) -> int:
@@ -72,10 +72,10 @@ Part: TypeAlias = memoryview | Unwritten
 
 
 class ReceivedMessage(NamedTuple):
-    """A received message, and the lease that counts its arrays against the sender's memory limit.
+    """A received message and its lease, which counts the message's arrays against the sender's memory limit.
 
     Attributes:
-        written: The parts that the sender passed as ``unwritten``, each as a uint8 array.
+        written: The parts that the sender passed in ``unwritten``, as uint8 arrays.
     """
 
     message: Any
@@ -90,7 +90,7 @@ class Exchange:
 
     Args:
         sock: Connected Unix stream socket. The exchange owns the socket from now on.
-        max_nbytes: Maximum number of bytes that this end of the link lends at once. A message larger than
+        max_nbytes: Maximum number of bytes that this end of the link lends at the same time. A message larger than
             ``max_nbytes`` is sent only while no other bytes are lent.
     """
 
@@ -107,27 +107,27 @@ class Exchange:
 
     @property
     def lent_nbytes(self) -> int:
-        """Number of bytes of shared memory that the other end uses and has not disowned."""
+        """Number of lent bytes of shared memory that count against the limit."""
         return self._lender.lent_nbytes
 
     @property
     def idle_nbytes(self) -> int:
-        """Number of bytes of shared memory that are kept for later messages."""
+        """Number of bytes of shared memory that are unused and kept for later messages."""
         return self._lender.idle_nbytes
 
     def send(self, message: object, unwritten: Sequence[Unwritten] = ()) -> None:
         """Send a message. The call waits while too much memory is lent or the socket buffer is full.
 
-        Arrays of the message are copied before the method returns. The other end must receive messages: two ends that
-        only send will deadlock.
+        Arrays of the message are copied before the method returns. The other end must receive messages. If both ends
+        only send, they deadlock.
 
         Args:
-            unwritten: Further parts of the message, assembled directly in the lent memory.
+            unwritten: Additional parts of the message, which are assembled directly in the shared memory.
 
         Raises:
             LinkEnded: The other process ended, or this end of the link was closed.
-            Exception: The message cannot be pickled, and no part was sent; or an ``unwritten`` part raised, which ends
-                the link.
+            Exception: The message cannot be pickled, and no part was sent. An exception from an ``unwritten`` part also
+                ends the link.
         """
         pickled, buffers = dumps_apart(message)
         parts: list[Part] = [memoryview(pickled), *buffers, *unwritten]
@@ -154,7 +154,7 @@ class Exchange:
     def receive(self) -> ReceivedMessage:
         """Wait for a message.
 
-        The arrays in the received message are writable, and their memory stays valid while they exist.
+        The arrays in the received message are writable. Their memory stays valid as long as the arrays exist.
 
         Raises:
             LinkEnded: The other process ended, or this end of the link was closed.
@@ -182,7 +182,7 @@ class Exchange:
         return bool(poll.poll(None if timeout_s is None else max(0, math.ceil(timeout_s * 1000))))
 
     def close(self) -> None:
-        """End the link and wake the threads that wait for the link. Received arrays stay valid. Idempotent."""
+        """End the link and wake all threads that wait for it. Received arrays stay valid. Idempotent."""
         with self._closing:
             if self._closed:
                 return
@@ -199,7 +199,7 @@ class Exchange:
             self._borrower.close()
 
     def let_go(self) -> None:
-        """Close the descriptors of the link in a forked copy of this process, without notifying the other end."""
+        """Close the link in a forked copy of this process, without notifying the other process."""
         self._closed = True
         self._sock.close()
         self._lender.close()
@@ -307,7 +307,7 @@ def _write(part: Part, memory: NDArray[np.uint8]) -> None:
 
 
 def _padded(parts: list[Part]) -> list[bytes | memoryview]:
-    """Return the parts of a message, each followed by its padding."""
+    """Return the parts of a message, with padding after each part."""
     pieces: list[bytes | memoryview] = []
     for part in parts:
         if not isinstance(part, memoryview):
@@ -319,7 +319,7 @@ def _padded(parts: list[Part]) -> list[bytes | memoryview]:
 
 
 def _joined(pieces: list[bytes | memoryview]) -> bytes:
-    """Remove small pieces from the front of the list, and return them as one piece for a single system call."""
+    """Remove small pieces from the front of the list, and return them joined for one system call."""
     taken, nbytes = 0, 0
     while taken < len(pieces) and nbytes + len(pieces[taken]) <= 2 * BLOCK_NBYTES:
         nbytes += len(pieces[taken])

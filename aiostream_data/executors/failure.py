@@ -1,4 +1,4 @@
-"""Transfer exceptions from worker processes: always as text, and also as the exception object if it can be pickled."""
+"""Transfer exceptions from worker processes as text, and as exception objects if they can be pickled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ WORKER_TRACEBACK = "worker traceback:\n"
 
 
 _PYTHONS_OWN = ("__init__", "__str__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "add_note")
-"""Methods that are replaced by the methods of ``Exception``, because an override can prevent raising or printing."""
+"""Methods that derived classes take from ``Exception``. A user's own version could prevent raising or printing.
+"""
 
 
 class Failure:
@@ -23,8 +24,8 @@ class Failure:
 
     Args:
         error: The exception.
-        during: Step in which the transfer of arguments or results failed, such as "while the result was pickled"; else
-            "".
+        during: Step of the transfer that failed, such as "while the result was pickled"; "" if the function itself
+            failed.
     """
 
     def __init__(self, error: BaseException, during: str = "") -> None:
@@ -40,10 +41,12 @@ class Failure:
         self.pickled = _round_trip(error)
 
     def as_error(self) -> BaseException:
-        """Return a RecordError to raise in the parent. Its cause is the original exception, if that can be unpickled.
+        """Return a RecordError to raise in the parent process.
 
-        The RecordError has all notes of the original exception, and the worker's traceback as the last note. The
-        original exception has no notes.
+        If the original exception can be unpickled, this exception becomes the cause of the RecordError.
+
+        The RecordError gets all notes of the original exception, and the worker's traceback as its last note. The notes
+        of the original exception are removed.
         """
         original = self._original()
         kind = RecordError if not isinstance(original, Exception) else _record_error_like(type(original))  # type: ignore[arg-type]
@@ -72,10 +75,12 @@ class Failure:
 
 
 def workable(error: BaseException) -> BaseException:
-    """Return ``error``, or return a RecordError of its type if Python cannot set attributes on ``error``.
+    """Return ``error``.
 
-    For example, an exception class that is a frozen dataclass rejects the traceback that the standard library sets.
-    Exception notes that are not strings also break Python's printing, so these notes are removed.
+    If Python cannot set attributes on ``error``, return a RecordError with the same type as ``error``.
+
+    For example, if an exception class is a frozen dataclass, the standard library cannot set the traceback. Notes that
+    are not strings are removed, because Python cannot print them.
     """
     try:
         error.__traceback__ = error.__traceback__

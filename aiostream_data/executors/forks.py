@@ -1,7 +1,7 @@
-"""Close the links to worker processes in forked children of this process, because only the parent may use the links.
+"""Close the links to worker processes in forked children of this process. Only the parent may use the links.
 
-A forked child process inherits copies of all file descriptors. An open copy of a link prevents a worker from detecting
-that the parent ended, and the parent from detecting that a worker ended.
+A forked child process inherits copies of all file descriptors. If a child kept a copy of a link open, the worker and
+the parent could not detect when the other process ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class NotForForks(Protocol):
-    """An object whose file descriptors a forked child process must close."""
+    """An object with file descriptors that a forked child process must close."""
 
     def let_go(self) -> None:
         """Close all descriptors of this object in this process, without notifying the other end.
@@ -25,7 +25,7 @@ _open: weakref.WeakSet[NotForForks] = weakref.WeakSet()
 
 
 def keep_from_forks(thing: NotForForks) -> None:
-    """Register ``thing``, so that every forked child process calls ``thing.let_go()`` at its start."""
+    """Register an object. Every forked child process calls the object's ``let_go`` method when the child starts."""
     _open.add(thing)
 
 

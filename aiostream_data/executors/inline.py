@@ -1,4 +1,4 @@
-"""Executor that calls functions in the thread that submits them, which runs the event loop."""
+"""Executor that calls functions directly in the thread of the event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class InlineExecutor(ThreadExecutor):
 
     The futures returned by this executor are already done.
 
-    The executor ignores time limits, because a user may debug a function step by step.
+    The executor ignores time limits, because a user may run a function in a debugger.
 
     Attributes:
         calling: True while a function runs.
@@ -45,7 +45,7 @@ class InlineExecutor(ThreadExecutor):
 
 @contextmanager
 def outside_of_loops() -> Iterator[None]:
-    """Allow the ``with`` block to run a second event loop in this thread, as needed in a notebook."""
+    """Allow the ``with`` block to run a second event loop in this thread, for example in a notebook."""
     running = asyncio._get_running_loop()
     if running is None:
         yield

@@ -1,9 +1,9 @@
 """Executor threads that each have their own subinterpreter and their own GIL (Python 3.14 and later).
 
-Work of the package runs on the threads of a :class:`ThreadExecutor`, in the main interpreter, which has NumPy. Each
+The package's own code runs on the threads of a :class:`ThreadExecutor` in the main interpreter, where NumPy works. Each
 user function is wrapped as a :class:`RemoteFunction`. A call of the wrapper pickles the element, runs the function in
-the thread's subinterpreter, and unpickles the result. Therefore elements are transferred as plain Python objects. User
-functions that import NumPy fail, because NumPy does not support subinterpreters.
+the thread's subinterpreter, and unpickles the result. Elements are therefore transferred as pickles. User functions
+that import NumPy fail, because NumPy does not support subinterpreters.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class RemoteFunction:
         """Call the function in the calling thread's subinterpreter.
 
         Raises:
-            RecordError: The function raised an exception. If possible, the RecordError also derives from the type of
-                this exception.
+            RecordError: The function raised an exception. If possible, the RecordError is also an instance of this
+                exception's type.
         """
         interpreter = self._interpreter()
         interpreter.learn(self._key, self._pickled)
@@ -99,13 +99,13 @@ class Interpreter:
         self._known: set[bytes] = set()
 
     def learn(self, key: bytes, pickled: bytes) -> None:
-        """Send a function to the subinterpreter, unless the subinterpreter already has the function."""
+        """Send a function to the subinterpreter if the subinterpreter does not have the function yet."""
         if key not in self._known:
             self._ask("learn", key, pickled)
             self._known.add(key)
 
     def call(self, key: bytes, args: tuple[Any, ...]) -> Any:
-        """Call a function that :meth:`learn` has sent to the subinterpreter."""
+        """Call a function that was sent to the subinterpreter by :meth:`learn`."""
         return self._ask("call", key, dumps(args))
 
     def close(self) -> None:

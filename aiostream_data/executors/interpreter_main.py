@@ -16,7 +16,7 @@ _functions: dict[bytes, Callable[..., Any]] = {}
 
 
 class Queue(Protocol):
-    """Methods of a queue between interpreters that this module uses."""
+    """Methods that this module needs from a queue between interpreters."""
 
     def get(self) -> Any: ...
 
@@ -24,19 +24,19 @@ class Queue(Protocol):
 
 
 def learn(requests: Queue, answers: Queue) -> None:
-    """Store the function in the queue ``requests``, which contains the function's key and then its pickle."""
+    """Take a key and a pickled function from the queue ``requests``, and store the function under the key."""
     key, pickled = requests.get(), requests.get()
     answers.put(_ended(lambda: _functions.__setitem__(key, pickle.loads(pickled))))
 
 
 def call(requests: Queue, answers: Queue) -> None:
-    """Call the function whose key is next in the queue ``requests``, with the pickled arguments that follow the key."""
+    """Take a key and pickled arguments from the queue ``requests``, and call the function with this key."""
     key, pickled = requests.get(), requests.get()
     answers.put(_ended(lambda: _functions[key](*pickle.loads(pickled))))
 
 
 def _ended(function: Callable[[], Any]) -> bytes:
-    """Return the pickled pair (result, failure) of a function call."""
+    """Call ``function`` and return the pickled pair (result, failure)."""
     try:
         return dumps((function(), None))
     except BaseException as error:  # noqa: BLE001 - given to the main interpreter as a value

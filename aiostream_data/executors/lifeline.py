@@ -2,9 +2,9 @@
 
 The operating system closes the parent's end of the pipe when the parent ends.
 
-The operating system sends a signal to the process when the pipe closes. The signal works even while native code holds
-the GIL, as a regular expression can do indefinitely. On Linux, the signal is SIGKILL, which also ends a process stopped
-by SIGSTOP.
+The operating system sends a signal to the process when the pipe closes. The signal works even while native code, such
+as a long regular expression match, holds the GIL. On Linux, the signal is SIGKILL, which also ends a process stopped by
+SIGSTOP.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from contextlib import suppress
 def end_with(lifeline: int, pid: int) -> None:
     """Make the operating system end a process when the other end of its lifeline pipe closes.
 
-    Both the process and its parent must call this function. The parent's call protects the process from the moment it
-    starts. The process repeats the call because some systems do not allow the parent to configure another process.
+    Both the process and its parent must call this function. The parent's call protects the process from its start. The
+    process repeats the call, because on some systems the parent cannot configure another process.
 
     Args:
         lifeline: File descriptor of the pipe's read end.

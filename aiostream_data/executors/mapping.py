@@ -1,7 +1,7 @@
 """Map shared memory without keeping a file descriptor open.
 
-``mmap.mmap`` keeps a copy of the descriptor as long as the mapping exists (always before Python 3.13). With
-``mmap.mmap``, a consumer that keeps a few thousand batches would run out of file descriptors.
+A ``mmap.mmap`` object keeps a copy of the file descriptor open while the mapping exists. Before Python 3.13, this
+cannot be disabled. With ``mmap.mmap``, a consumer that keeps a few thousand batches would run out of file descriptors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Mapping:
     The memory is unmapped when no array refers to it.
 
     Attributes:
-        retired: True if no process will write into the mapping again; set by the owner of the mapping.
+        retired: True if no process will write into the mapping again. The owner of the mapping sets this attribute.
 
     Raises:
         OSError: The system could not map the memory.
@@ -73,7 +73,7 @@ class _Window:
 
 
 def mapping_of(array: NDArray[Any]) -> Mapping | None:
-    """Return the memory mapping that an array refers to, through any number of views and casts, or None."""
+    """Return the memory mapping that an array refers to, directly or through views and casts, or None."""
     below: Any = array
     while isinstance(below, (np.ndarray, memoryview)):
         below = below.base if isinstance(below, np.ndarray) else below.obj

@@ -24,19 +24,21 @@ def has_cloudpickle() -> bool:
 
 
 def dumps(value: object) -> bytes:
-    """Pickle ``value``. If cloudpickle is installed, objects that another process cannot import are pickled by value.
+    """Pickle ``value``.
+
+    Objects that another process cannot import are pickled by value if cloudpickle is installed.
 
     Raises:
-        Exception: ``value`` cannot be pickled. The exception comes from pickle or from the object.
+        Exception: ``value`` cannot be pickled. pickle or the object raised this exception.
     """
     return dumps_apart(value, 1 << 62)[0]
 
 
 def dumps_apart(value: object, apart_nbytes: int = APART_NBYTES) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of ``value``, and separately its buffers of at least ``apart_nbytes`` bytes, without a copy.
+    """Return the pickle of ``value`` and its buffers of at least ``apart_nbytes`` bytes, which are not copied.
 
     Raises:
-        Exception: ``value`` cannot be pickled. The exception comes from pickle or from the object.
+        Exception: ``value`` cannot be pickled. pickle or the object raised this exception.
     """
     try:
         pickled, buffers = _dumps(pickle.dumps, value, apart_nbytes)

@@ -1,14 +1,14 @@
 """Executor with worker processes.
 
-Each thread of the :class:`ThreadExecutor` owns one child process. A function is pickled once and sent to each worker
-once. Later calls send only the function's key. Arrays in arguments and results pass through shared memory; arrays in
-results are views of this memory. For each child process, one thread of the parent waits for results. When a child
-process ends, its end of the link closes, so the waiting thread detects the end immediately. A child process detects the
-end of its parent by the closed link.
+Each thread of the executor owns one child process. A function is pickled once and sent to each worker once. Later calls
+send only the key of the function. Arrays in arguments and results pass through shared memory; arrays in results are
+views of this memory. For each child process, one thread of the parent process waits for results. When a child process
+ends, its link closes, so the waiting thread is notified immediately. When the parent process ends, the link also closes
+and the child process is notified.
 
-The memory of a result is disowned on arrival (no longer counted as lent), so a consumer that keeps every result never
-blocks a worker. Memory stays limited because a worker has one request at a time, and the stage that counts the results
-also submits the next request.
+When a result arrives, its memory no longer counts as lent. A consumer that keeps all results therefore never blocks a
+worker. Memory use is still limited, because each worker processes one request at a time. The stage that submits the
+next request also counts the results.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from aiostream_data.executors.serving import MAX_FUNCTIONS, CallRequest, Learn, 
 from aiostream_data.executors.thread import Job, ThreadExecutor
 
 MAX_NBYTES = 64 << 20
-"""Maximum unused shared memory in bytes that is kept for reuse, per worker and per direction."""
+"""Maximum amount of unused shared memory in bytes that is kept for reuse, per worker and per direction."""
 
 IDLE_SHARE = 8
-"""All workers together keep at most 1/IDLE_SHARE of a memory limit as unused shared memory."""
+"""All workers together keep at most ``memory_limit / IDLE_SHARE`` bytes of unused shared memory."""
 
 LOOK_S = 0.25
-"""Seconds between two checks whether SIGSTOP has stopped a process that is loading a function."""
+"""Interval in seconds for checking if SIGSTOP has stopped a process that is loading a function."""
 
 _SERVE = "aiostream_data.executors.serving:serve"
 
@@ -49,9 +49,10 @@ def idle_nbytes(memory_limit: int, workers: int) -> int:
 class ProcessExecutor(ThreadExecutor):
     """Executor with up to ``max_workers`` worker processes; see :class:`.base.Executor`.
 
-    Functions, arguments and results must be picklable by pickle, or by an installed cloudpickle. An exception in a
+    Functions, arguments and results must be picklable. If cloudpickle is installed, it is also used. An exception in a
     worker arrives as a ``RecordError`` that also derives from the original exception's type. If a worker dies, the call
-    raises ``WorkerDiedError`` and a new worker replaces it. If a call exceeds its time limit, its worker is ended.
+    raises ``WorkerDiedError`` and a new worker replaces it. If a call exceeds its time limit, the executor ends the
+    worker.
 
     Args:
         max_workers: Maximum number of worker processes, which start when first needed.
@@ -109,8 +110,8 @@ class ProcessExecutor(ThreadExecutor):
         Retry the call once if the worker died before it had loaded a function.
 
         Returns:
-            The reply, and the transfer time in seconds, which is the duration of the call without the function's own
-            time.
+            The reply, and the transfer time in seconds. The transfer time is the duration of the call minus the time in
+            the function.
         """
         worker = self._workers.get(me) or self._start_worker(me)
         try:
@@ -129,7 +130,7 @@ class ProcessExecutor(ThreadExecutor):
 
 
 class _Worker:
-    """One worker process, and the keys of the functions that it has loaded."""
+    """One worker process, and the keys of the functions that the process has loaded."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
@@ -139,7 +140,7 @@ class _Worker:
     def is_new(self) -> bool:
         """True until the worker process has loaded a function.
 
-        If the worker dies before it has loaded a function, no record caused its death.
+        If a worker dies before it has loaded a function, the cause is not a record.
         """
         return not self._known
 
@@ -147,7 +148,7 @@ class _Worker:
         """Call a function in the worker, and return the reply and the transfer time in seconds.
 
         Raises:
-            WorkerDiedError: The worker process died; its resources are released.
+            WorkerDiedError: The worker process died. Its resources were released.
             RecordTimeoutError: The call took longer than ``limit_s``, and the worker was ended.
             Exception: Arguments cannot be pickled, or the result cannot be unpickled.
         """
@@ -182,9 +183,9 @@ class _Worker:
     def _learns_within(self, limit_s: float) -> bool:
         """Wait until the worker process has loaded a function.
 
-        Return False if the worker process was stopped by a signal for ``limit_s`` seconds.
+        Return False if a signal has stopped the worker process for ``limit_s`` seconds.
 
-        The time for starting the worker and importing modules is not limited, because it is not part of a call.
+        The limit excludes the time for starting the worker and importing modules, which is not part of a call.
         """
         look_s = min(limit_s, LOOK_S)
         stopped_s = 0.0
@@ -195,7 +196,7 @@ class _Worker:
         return True
 
     def _ended_after(self, limit_s: float) -> RecordTimeoutError:
-        """End the worker process, and return a timeout error that names the cause."""
+        """End the worker process, and return a timeout error that describes the cause."""
         cause = "while a signal such as SIGSTOP had stopped its worker" if self.child.is_stopped else ""
         self.child.kill()
         self.child.bury()

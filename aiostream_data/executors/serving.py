@@ -86,7 +86,7 @@ def _learn(functions: dict[bytes, Callable[..., Any]], request: Learn) -> None:
 
 
 def _flush() -> None:
-    """Flush stdout and stderr, whose buffered text would be lost if the process were killed."""
+    """Flush stdout and stderr. If the process were killed, buffered text would be lost."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with suppress(OSError, ValueError):  # the stream is closed, full or broken

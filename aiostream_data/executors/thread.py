@@ -24,8 +24,8 @@ class Job:
 
     Attributes:
         limit_s: Time limit of the call in seconds; None for no limit.
-        verdict: List with one item; the caller that removes the item decides the outcome. The thread that finishes the
-            call and the timeout on the event loop both try to remove the item.
+        verdict: List with one item. The caller that removes the item decides the outcome. The thread that finishes the
+            call and the timeout of the event loop compete for the item.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -48,8 +48,8 @@ class Job:
 class ThreadExecutor:
     """Executor with up to ``max_threads`` threads, started when first needed; see :class:`.base.Executor`.
 
-    Python cannot end a running thread. If a call exceeds its time limit, the pool starts a new thread, and the old
-    thread ends when the call returns.
+    Python cannot end a running thread. If a call exceeds its time limit, the pool starts a new thread. The old thread
+    ends when the call returns.
 
     Attributes:
         at_work: Identifiers of the threads that are running a call. Any thread may read ``at_work``.
@@ -162,7 +162,7 @@ class ThreadExecutor:
 
     @property
     def unfinished(self) -> int:
-        """Number of submitted hops (calls on worker threads) that have no outcome yet."""
+        """Number of submitted calls that have no outcome yet."""
         return self._unfinished
 
     @property
@@ -172,5 +172,5 @@ class ThreadExecutor:
 
     @property
     def ended(self) -> bool:
-        """True if all threads have ended, including threads whose calls exceeded the time limit."""
+        """True if all threads have ended, including threads with calls that exceeded the time limit."""
         return not any(thread.is_alive() for thread in (*self._threads, *self._left_behind))

@@ -1,5 +1,5 @@
 """Error policies for failed records, and the dead-letter log of skipped records.
 
-Input: the argument ``on_error=``, and the failures of records. Output: a decision for each failure, and lines of the
+Input: the ``on_error=`` argument, and failed records. Output: a decision for each failed record, and lines of the
 dead-letter log.
 """

@@ -22,23 +22,23 @@ if sys.platform != "win32":
 MAX_LINE_NBYTES: Final = 64 << 20
 """Maximum length in bytes of one line of a dead-letter log.
 
-The lines that the dead-letter log writes are far shorter than this limit.
+The lines that this module writes are far shorter than this limit.
 """
 
 _LINE_START: Final = b'{"url": '
 
 LOCK_S: Final = 30.0
-"""Maximum time in seconds to wait while another loader or process locks the file."""
+"""Maximum time in seconds to wait while another loader or process has locked the file."""
 
 LOCK_RETRY_S: Final = 0.01
-"""Seconds between two attempts to lock the log file."""
+"""Seconds between two attempts to lock the file."""
 
 
 class DeadLetterLog:
     """Append-only log file of the records that failed. Thread-safe.
 
-    The attribute ``name`` identifies each entry. An entry that is already in the file is not written again. Therefore
-    each record is logged once, even if a run is resumed or repeated, or several loaders or ranks share the file.
+    Each entry has a unique ``name``. An entry is not written if the file already contains its name. Therefore each
+    record is logged once, even if a run is resumed or repeated, or if several loaders or ranks share the file.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,7 +52,9 @@ class DeadLetterLog:
         self._failure: BaseException | None = None
 
     def append(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Write the entries that are missing in the file, in order and in one write. Do nothing after :meth:`close`.
+        """Write the entries that the file does not contain yet, in order and with one write.
+
+        Do nothing after :meth:`close`.
 
         Raises:
             DeadLetterError: The file cannot be written or is not a dead-letter log, or an earlier call failed.
@@ -68,7 +70,7 @@ class DeadLetterLog:
     def _append_or_fail(self, entries: Sequence[dict[str, Any]]) -> None:
         """Append the entries.
 
-        Raise an error if an earlier write failed, because the file may then not match the names in memory.
+        After a failed write, every call raises an error, because the file may not match the names in memory.
         """
         if self._failure is not None:
             raise DeadLetterError(
@@ -98,7 +100,7 @@ class DeadLetterLog:
     def close(self) -> None:
         """Close the file.
 
-        If a thread is writing to the file, this thread closes the file after the write. Idempotent; never blocks.
+        If a thread is writing to the file, that thread closes the file after the write. Idempotent; never blocks.
         """
         self._closed = True
         if self._appending.acquire(blocking=False):
@@ -132,7 +134,7 @@ class DeadLetterLog:
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:
-        """Write all bytes of ``data`` or none. An incomplete line would corrupt the next line."""
+        """Write either all bytes of ``data`` or none. An incomplete line would corrupt the next line."""
         assert self._file is not None
         left = data
         try:
@@ -156,7 +158,7 @@ class DeadLetterLog:
 
 @contextmanager
 def _locked(file: int, path: str, given_up: Callable[[], bool]) -> Iterator[None]:
-    """Lock a file, so that other loaders and processes cannot write the file.
+    """Lock a file, so that other loaders and processes cannot write into the file.
 
     On systems without file locks, the function does nothing.
     """
@@ -195,7 +197,7 @@ def _unlock(file: int) -> None:
 def read_entries(path: str | os.PathLike[str], start: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the entries of a dead-letter log in their order in the file.
 
-    If a process was killed during a write, its incomplete line is skipped.
+    If a process was killed during a write, the reader skips the incomplete line.
 
     Args:
         start: Byte offset at which reading starts; must be the beginning of a line.

@@ -11,7 +11,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 
 RATE_ROWS: Final = 1000
-"""Minimum number of rows for ``max_rate``. With fewer rows, the limit is ``max_rate`` times ``RATE_ROWS``."""
+"""Minimum number of rows for ``max_rate``. For fewer rows, the limit is ``max_rate * RATE_ROWS`` records."""
 
 MAX_BACKOFF_S: Final = 30.0
 """Maximum pause between two attempts for a record, in seconds."""
@@ -24,14 +24,13 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Skip the record, count the record, and write it to the dead-letter log if ``open`` has a dead-letter log.
+    """Skip and count the record. If ``open`` has a dead-letter log, write the record to the log.
 
     Args:
-        max_count: Maximum number of skipped records; one more raises
-            :class:`~aiostream_data.errors.ErrorBudgetError`. A lost file, or the lost rest of a file, counts as one
-            record.
+        max_count: Maximum number of skipped records; one more raises :class:`~aiostream_data.errors.ErrorBudgetError`.
+            A lost file counts as one record, and so does the lost remainder of a file.
         max_rate: Maximum fraction of all records that may be skipped, from 0 to 1. For the first 1,000 records, the
-            limit is ``max_rate`` * 1,000 records.
+            limit is ``max_rate * 1000`` records.
     """
 
     max_count: int | None = None
@@ -43,10 +42,12 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Replace the record by ``value``, count it, and write it to the dead-letter log if ``open`` has such a log.
+    """Replace the record with ``value`` and count the record.
+
+    If ``open`` has a dead-letter log, write the record to the log.
 
     Args:
-        value: Replacement for every failed record. All failed records share this one object, so do not modify it.
+        value: Replacement for every failed record. All failed records share this object, so do not modify it.
         max_count, max_rate: Limits for replaced records, as in :class:`Skip`.
     """
 
@@ -63,8 +64,8 @@ class Quarantine:
     """Skip the record, and write the record to a separate dead-letter log for this stage.
 
     Args:
-        path: Path of the file to append to, one JSON line per record. The method ``dataset.replay(path)`` processes the
-            records of this file again.
+        path: Path of the file to which one JSON line per record is appended. The method ``dataset.replay(path)``
+            processes the records in this file again.
         max_count, max_rate: Limits for skipped records, as in :class:`Skip`.
     """
 
@@ -83,8 +84,8 @@ class Retry:
 
     Args:
         times: Maximum number of retries after the first attempt.
-        backoff_s: Seconds before the first retry. The pause between attempts doubles with each retry, up to 30 seconds.
-        then: Policy to apply after the last attempt: "raise", "skip", or any policy except ``Retry``.
+        backoff_s: Pause in seconds before the first retry. The pause doubles with each retry, up to 30 seconds.
+        then: Policy to apply if the last attempt fails: "raise", "skip", or any policy except ``Retry``.
     """
 
     times: int = 3
@@ -107,7 +108,7 @@ ErrorPolicy: TypeAlias = Raise | Skip | Replace | Quarantine | Retry
 OnError: TypeAlias = ErrorPolicy | Literal["raise", "skip"] | None
 """Type of an ``on_error`` argument.
 
-The value None selects the policy of ``open(on_error=...)``, which raises by default.
+None selects the policy of ``open(on_error=...)``. The default policy raises the error.
 """
 
 
@@ -145,9 +146,9 @@ def source_policy_of(value: OnError) -> ErrorPolicy:
 
 
 def policy_for_sources(policy: OnError) -> OnError:
-    """Convert the policy that applies to all stages to the policy for file sources.
+    """Convert a policy for all stages to the policy for file sources.
 
-    ``Replace`` becomes None, so sources raise errors.
+    ``Replace`` becomes None, which means that sources raise errors.
     """
     if isinstance(policy, Replace):
         return None
@@ -157,14 +158,14 @@ def policy_for_sources(policy: OnError) -> OnError:
 
 
 def may_drop(value: OnError) -> bool:
-    """Return True if a stage with this policy may emit fewer rows than the stage receives."""
+    """Return True if a stage with this policy may return fewer rows than it receives."""
     policy = policy_of(value)
     return isinstance(policy_of(policy.then) if isinstance(policy, Retry) else policy, (Skip, Quarantine))
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """Normalized form of an error policy, as used by a stage. The object can be pickled if ``value`` can be pickled.
+    """Normalized form of an error policy for use in a stage. The object can be pickled if ``value`` can be pickled.
 
     Attributes:
         kind: Action after the last failed attempt.
@@ -189,7 +190,10 @@ class Handling:
 
     @property
     def of_given_rows(self) -> Handling:
-        """Policy for recomputing delivered rows: "skip" becomes "raise", because delivered rows were not skipped."""
+        """Policy for recomputing rows that were already delivered.
+
+        Such rows were not skipped, so "skip" becomes "raise".
+        """
         return replace(self, kind="raise") if self.kind == "skip" else self
 
     def pause_s(self, attempt: int) -> float:
@@ -197,14 +201,14 @@ class Handling:
         return min(MAX_BACKOFF_S, self.backoff_s * 2.0**attempt)
 
     def is_spent(self, failures: int, rows: int) -> bool:
-        """Return True if ``failures`` failed records among ``rows`` records exceed the limits."""
+        """Return True if the number of failed records (``failures`` of ``rows``) exceeds a limit."""
         if self.max_count is not None and failures > self.max_count:
             return True
         return self.max_rate is not None and failures > self.max_rate * max(rows, RATE_ROWS)
 
     @property
     def budget(self) -> str:
-        """Text that describes the limits of :meth:`is_spent`, for an error message."""
+        """Text that describes the limits ``max_count`` and ``max_rate``, for an error message."""
         rules = [] if self.max_count is None else [f"max_count={self.max_count}"]
         if self.max_rate is not None:
             first = f"{int(self.max_rate * RATE_ROWS):,} of the first {RATE_ROWS:,}"

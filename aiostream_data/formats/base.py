@@ -14,24 +14,24 @@ from aiostream_data.rows.records import VarColumn
 class Framer(Protocol):
     """Incremental parser (framer) that splits one byte stream into records.
 
-    The parser is not thread-safe, and each open shard has its own parser.
+    An open shard has its own parser, because parsers are not thread-safe.
     """
 
     def feed(self, block: NDArray[np.uint8], headroom: int, most_rows: int = ...) -> Iterator[VarColumn]:
-        """Yield the records that end in this block, in columns of at least one row.
+        """Yield all records that end in this block, in columns of at least one row each.
 
-        The iterator parses lazily. Exhaust the returned iterator before the next call.
+        The iterator parses lazily. The caller must exhaust the iterator before the next call.
 
         Args:
-            block: uint8 array; ``block[headroom:]`` are the next bytes of the stream. The framer may overwrite
-                ``block[:headroom]`` with the beginning of an incomplete record, which avoids a copy of this block. The
-                framer and the returned records keep the block alive.
-            headroom: Length in bytes of the unused space before the data; may be 0.
+            block: uint8 array. The slice ``block[headroom:]`` contains the next bytes of the stream. The framer may
+                copy the beginning of an incomplete record into ``block[:headroom]``, which avoids a copy of the whole
+                block. The framer and the returned records keep the block alive.
+            headroom: Number of unused bytes before the data in ``block``; may be 0.
             most_rows: Approximate maximum number of rows per column. Each row of a column needs 32 bytes for its index.
 
         Raises:
-            CorruptRecordError: The bytes of the stream are damaged. The parser has then yielded all records before the
-                damage, and no record after the damage.
+            CorruptRecordError: The stream contains damaged bytes. The parser has already yielded all records before the
+                damage, and yields no records after the damage.
         """
 
     def finish(self) -> Iterator[VarColumn]:
@@ -43,7 +43,7 @@ class Framer(Protocol):
 
 
 class Format(Protocol):
-    """A frozen, hashable, picklable description of a record format, which creates one framer per shard."""
+    """Description of a record format that creates one framer per shard. Frozen, hashable and picklable."""
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class Format(Protocol):
 
 @runtime_checkable
 class KnowsLargest(Protocol):
-    """A record format that rejects records above a maximum size."""
+    """A record format that rejects records above its maximum size."""
 
     @property
     def largest_nbytes(self) -> int:
@@ -68,18 +68,18 @@ class KnowsLargest(Protocol):
 
 @runtime_checkable
 class KnowsEnd(Protocol):
-    """A framer (record parser) for records that declare their length."""
+    """A framer (record parser) for a format in which each record declares its length."""
 
     def check_end(self, nbytes: int) -> None:
-        """Check that the partially received record ends before the end of the stream, which has ``nbytes`` bytes.
+        """Check that the incomplete record fits into the stream, which has ``nbytes`` bytes in total.
 
         Raises:
-            CorruptRecordError: The record declares a length beyond the end of the stream.
+            CorruptRecordError: The record declares a length that exceeds the end of the stream.
         """
 
 
 class Loss(NamedTuple):
-    """A range of damaged bytes that was skipped.
+    """A range of damaged bytes that the parser skipped.
 
     Attributes:
         offset: Offset of the first damaged byte in the decompressed stream.
@@ -93,44 +93,47 @@ class Loss(NamedTuple):
 
 
 Report: TypeAlias = Callable[[Loss], None]
-"""Callback for each loss (a range of damaged bytes), called between the records before and after the loss."""
+"""Function to call for each loss (range of damaged bytes), between the records before and after the loss."""
 
 
 class Recovery(Protocol):
     """Parser that finds the next valid records after damaged bytes.
 
-    The parser is not thread-safe, and each open shard has its own parser.
+    An open shard has its own parser, because parsers are not thread-safe.
     """
 
     @property
     def consumed(self) -> int:
-        """After :meth:`cut`: index of the first unprocessed byte. The next call must begin with this byte."""
+        """Index of the first byte that :meth:`cut` did not process.
+
+        The next call of :meth:`cut` must begin with this byte.
+        """
 
     @property
     def in_sync(self) -> bool:
-        """After :meth:`cut`: True if a valid record presumably begins at ``consumed``."""
+        """True if a valid record probably begins at index ``consumed``, after a call of :meth:`cut`."""
 
     @property
     def wanted(self) -> int:
-        """After :meth:`cut` without finding a record: minimum number of bytes from ``consumed`` for the next call."""
+        """Minimum number of bytes for the next call of :meth:`cut`, if the last call did not find a record."""
 
     def begin(self) -> None:
-        """Start a recovery. The bytes passed to the next :meth:`cut` begin with the damaged record."""
+        """Start a recovery. The next call of :meth:`cut` must begin with the damaged record."""
 
     def cut(
         self, values: NDArray[np.uint8], start: int, stop: int, base: int, end: int | None
     ) -> Iterator[VarColumn | Loss]:
-        """Yield the records and the losses (damaged ranges) in ``values[start:stop]``, in stream order.
+        """Yield the records in ``values[start:stop]`` and the losses (damaged ranges), in the order of the stream.
 
-        Exhaust the returned iterator before the next call. The combined output of all calls does not depend on the
-        sizes of the blocks.
+        The caller must exhaust the iterator before the next call. The division of the stream into blocks does not
+        affect the combined output of all calls.
 
         Args:
             values: Contiguous uint8 array; the yielded records keep the array alive.
-            start, stop: Index range in ``values`` of the bytes to parse.
+            start, stop: Range of the indices in ``values`` to parse.
             base: Byte offset of ``values[0]`` in the stream; may be negative.
-            end: Index in ``values`` at which the stream ends, or None if unknown. For the last bytes of the stream,
-                ``stop == end``.
+            end: Index in ``values`` at which the stream ends, or None if unknown. In the last call for a stream,
+                ``stop`` equals ``end``.
         """
 
 
@@ -139,4 +142,4 @@ class Recovers(Format, Protocol):
     """A record format that can find the next valid records after damaged bytes."""
 
     def recovery(self) -> Recovery:
-        """Create a recovery (a parser for damaged bytes) for one stream."""
+        """Create a parser for damaged bytes of one stream."""

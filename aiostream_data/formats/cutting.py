@@ -1,15 +1,15 @@
-"""Base class of framers. A framer splits blocks of bytes into records; a block can end inside a record.
+"""Base class of framers. Framers split blocks of bytes into records. A block can end inside a record.
 
-A format implements :meth:`CuttingFramer._cut`, which splits contiguous bytes into records, and
-:meth:`CuttingFramer._completes`, which decides when to call ``_cut``. The base class joins the parts of records that
-continue in the next block, and tracks byte offsets. If bytes are damaged, the base class yields all records before the
-damage and then raises the error.
+A format implements two methods. The method :meth:`CuttingFramer._cut` splits contiguous bytes into records, and
+:meth:`CuttingFramer._completes` decides when to call ``_cut``. The base class joins records that span several blocks,
+and tracks byte offsets. If bytes are damaged, the base class yields all records before the damage and then raises the
+error.
 
-The incomplete record at the end of a block is copied once, into the unused space (headroom) before the next block. If
-the incomplete record does not fit into the headroom, the record and the next block are copied into a new buffer. A long
-record is collected in a separate buffer (:mod:`.long_record`) without a second copy. Memory use depends on the number
-of bytes received, never on the length that a record declares. The number of rows per column is limited, because the
-index and id of a row need 32 bytes in addition to its data.
+An incomplete record at the end of a block is copied once, into the unused space (headroom) before the next block. If
+the headroom is too small, the incomplete record and the next block are copied into a new buffer. A long record is
+collected in a separate buffer (:mod:`.long_record`) and needs no second copy. Memory use depends only on the number of
+bytes received, and not on the length that a record declares. The number of rows per column is limited, because each row
+needs 32 bytes for its index and id.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ MOST_ROWS = 16384
 """Default maximum number of rows in a column of records."""
 
 PIECE_NBYTES = 4 << 20
-"""Maximum number of bytes allocated in advance for the rest of an incomplete record."""
+"""Maximum number of bytes that are allocated in advance for the rest of an incomplete record."""
 
 
 class Cut(NamedTuple):
-    """Result of splitting one run of bytes into records.
+    """Result of splitting a range of bytes into records.
 
     Attributes:
         column: The complete records.
         consumed: Index of the first byte after the complete records.
-        problem: Description of the damage at ``consumed``; None if the record there is only incomplete.
+        problem: Description of the damage at index ``consumed``; None if the bytes from ``consumed`` are not damaged.
     """
 
     column: VarColumn
@@ -51,8 +51,8 @@ class Cut(NamedTuple):
 class RecordTail:
     """Buffer for the received part of an incomplete record.
 
-    The bytes are stored in pieces and joined once. Each piece is as large as all previous pieces, up to
-    ``PIECE_NBYTES``. A single growing buffer would need twice the memory of a long record each time the buffer grows.
+    The bytes are stored in pieces and joined once. Each new piece is as large as all previous pieces together, up to
+    ``PIECE_NBYTES``. A single growing array would temporarily need twice the memory of a long record.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class RecordTail:
         return self.nbytes + self._room
 
     def view(self) -> Bytes:
-        """Return the buffered bytes as one array, which is valid until the next change of the buffer."""
+        """Return the buffered bytes as one array. The array is valid until the buffer changes."""
         if len(self._pieces) != 1 or self._room:
             self._pieces = [self._joined(self.nbytes)]
         return self._pieces[0]
@@ -96,7 +96,8 @@ class RecordTail:
     def join(self, block: Bytes, headroom: int) -> tuple[Bytes, int, int]:
         """Join the buffered bytes and ``block[headroom:]``, and empty the buffer. Return (array, start, stop).
 
-        The returned array is the block itself if the buffered bytes fit into its headroom, else a new array.
+        If the buffered bytes fit into the headroom, the returned array is the block itself. Otherwise a new array is
+        returned.
         """
         if self.nbytes <= headroom:
             start, values, stop = headroom - self.nbytes, block, len(block)
@@ -148,14 +149,14 @@ class CuttingFramer(ABC):
         return self._offset
 
     def resume(self, offset: int) -> None:
-        """Start at byte ``offset`` of the stream, where a record begins, instead of at the start of the stream."""
+        """Start at byte ``offset`` of the stream instead of at its beginning. A record must begin at this offset."""
         self._offset = offset
 
     def offset_of(self, start: int) -> int | None:
-        """Return the byte offset of a record in the stream, or None if its column is a re-encoded copy.
+        """Return the byte offset of a record in the stream, or None if the column of the record is a re-encoded copy.
 
         Args:
-            start: Start index of the record's bytes in the last yielded column.
+            start: Index of the record's first byte in the last yielded column.
         """
         return None if self._shift is None else self._shift + start
 
@@ -166,12 +167,12 @@ class CuttingFramer(ABC):
 
     @property
     def tail_nbytes(self) -> int:
-        """Number of bytes of the incomplete record that are copied in front of the next block."""
+        """Number of buffered bytes to copy in front of the next block."""
         return self._tail.nbytes
 
     @property
     def record_nbytes(self) -> int:
-        """Declared length of the incomplete record in bytes, or the number of bytes received if no length is known."""
+        """Declared length of the incomplete record in bytes. If no length is declared, the number of bytes received."""
         return self.held_nbytes
 
     def feed(self, block: Bytes, headroom: int, most_rows: int = MOST_ROWS) -> Iterator[VarColumn]:
@@ -230,7 +231,7 @@ class CuttingFramer(ABC):
             yield column
 
     def unread(self) -> list[Bytes]:
-        """Return the received bytes from the start of the damaged record onward, in pieces.
+        """Return all received bytes from the start of the damaged record, in pieces.
 
         Call this method only once, after an error.
         """
@@ -264,7 +265,7 @@ class CuttingFramer(ABC):
     def _extend(self, long: LongRecord, fresh: Bytes) -> int:
         """Append bytes to the long record.
 
-        Return how many bytes of ``fresh`` belong to the record, including its terminator.
+        Return the number of bytes in ``fresh`` that belong to the record, including its terminator.
         """
         return long.take(fresh)
 
@@ -272,11 +273,11 @@ class CuttingFramer(ABC):
         return long.is_complete
 
     def _problem_of(self, data: bytes, suffix: bytes) -> str | None:
-        """Return a description of the damage of a complete long record, or None if the record is valid."""
+        """Describe the damage of a complete long record, or return None if the record is valid."""
         return None
 
     def _long_parts(self, data: bytes, suffix: bytes) -> list[bytes]:
-        """Return the received part of a long record as the original bytes of the stream."""
+        """Return the received part of a long record as it appears in the stream."""
         return [data, suffix]
 
     def _long_column(self, long: LongRecord) -> VarColumn:
@@ -291,7 +292,7 @@ class CuttingFramer(ABC):
         return column_of(data, self._kind())
 
     def _last_long(self, long: LongRecord) -> VarColumn:
-        """Return the long record that ends at the end of the stream.
+        """Return the long record at the end of the stream.
 
         Raises:
             CorruptRecordError: The record is truncated.
@@ -299,11 +300,11 @@ class CuttingFramer(ABC):
         raise self._failed(self._cut_short(self._long_nbytes))
 
     def _cut_short(self, nbytes: int) -> str:
-        """Return the error text for a stream that ends ``nbytes`` bytes after the start of a record."""
+        """Return the error text for a stream that ends ``nbytes`` bytes after the start of its last record."""
         return f"the stream ends {nbytes} bytes into a record"
 
     def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
-        """Return the end of the next range of bytes to split, which contains about ``most_rows`` records or fewer.
+        """Return the end of the next range of bytes to split. The range contains at most about ``most_rows`` records.
 
         The range contains at least one complete record, unless the range ends at ``stop``.
         """
@@ -313,7 +314,7 @@ class CuttingFramer(ABC):
         return "bytes"
 
     def _completes(self, fresh: Bytes) -> bool:
-        """Return True if the buffered bytes followed by ``fresh`` may contain a complete record or damage."""
+        """Return True if the buffered bytes and ``fresh`` together may contain a complete record or damage."""
         return True
 
     @abstractmethod
@@ -322,9 +323,9 @@ class CuttingFramer(ABC):
 
     @abstractmethod
     def _end(self, tail: Bytes) -> Cut:
-        """Parse the remaining bytes at the end of the stream.
+        """Parse the last bytes of the stream.
 
-        Return either the records in the last bytes or a description of the problem.
+        Return either the records or a description of the problem.
         """
 
 

@@ -39,7 +39,7 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, Structure
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
-"""The function ``describe(row)`` returns the URL and the number of the record that the row was read from."""
+"""The function ``describe(row)`` returns the URL and the record number for a row."""
 
 _KINDS = {"bytes": BYTES, "float": FLOAT, "int64": INT64}
 _LISTS = {BYTES: "a bytes list", FLOAT: "a float list", INT64: "an int64 list"}
@@ -51,7 +51,7 @@ _LEAST_NBYTES = {BYTES: 2, FLOAT: 4, INT64: 1}
 class _Misfit(Exception):
     """A record does not match the feature descriptions.
 
-    The method ``parse`` converts this exception to an ``ExampleParseError`` with the URL and the record number.
+    The method ``parse`` converts this exception to an ``ExampleParseError`` with the URL and the number of the record.
     """
 
     def __init__(self, row: int, feature: str, expected: str, found: str) -> None:
@@ -65,13 +65,13 @@ class _Misfit(Exception):
 class ExampleParser:
     """Parser for selected features of ``tf.train.Example`` records. Picklable and thread-safe.
 
-    The parser is equivalent to ``tf.io.parse_example``: other features are ignored, and missing features get their
-    default. Unlike TensorFlow's parser, this parser accepts all valid protobuf messages: a list may mix packed and
+    The parser is equivalent to ``tf.io.parse_example``: it ignores other features, and uses defaults for missing
+    features. Unlike TensorFlow, this parser accepts all valid protobuf messages. For example, a list may mix packed and
     unpacked values, and unknown fields may occur anywhere.
 
     Attributes:
         features: Descriptions of the features to parse, by feature name.
-        structure: Structure of an element: a dict with one leaf per feature, in the order of ``features``.
+        structure: Structure of an element: a dict with one leaf per feature, in the same order as ``features``.
     """
 
     def __init__(self, features: Mapping[str, Feature]) -> None:
@@ -86,7 +86,7 @@ class ExampleParser:
 
     @property
     def element_specs(self) -> tuple[FeatureSpec, ...]:
-        """Shape, dtype and ``ragged`` flag of each leaf of an element, in leaf order."""
+        """Shape, dtype and ``ragged`` flag of each leaf of an element, in the order of the leaves."""
         return tuple(feature.spec for feature in self.features.values())
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
@@ -97,8 +97,8 @@ class ExampleParser:
             describe: Function that returns the URL and record number of a row, for error messages.
 
         Returns:
-            One leaf per feature. Scalar bytes and str leaves use the chunk's buffer; in this case the result keeps the
-            chunk's lease. All leaves of the result except scalar bytes and str leaves have their own memory.
+            One leaf per feature. If scalar bytes or str leaves refer to the chunk's buffer, the result keeps the
+            chunk's lease. All other leaves have their own memory.
 
         Raises:
             ExampleParseError: A record is damaged or does not match the feature descriptions. The error names the first
@@ -113,10 +113,10 @@ class ExampleParser:
         return Columns(self.structure, leaves, chunk.ids, chunk.lease if shared else None)
 
     def _leaves_or_misfit(self, records: VarColumn) -> tuple[tuple[Column, ...], _Misfit | None]:
-        """Return the parsed columns, or the ``_Misfit`` exception of the first record that does not match.
+        """Return the parsed columns, or a ``_Misfit`` exception for the first record that does not match.
 
-        The caller raises the error. An error raised in this method would refer to the ``_Misfit`` exception, which
-        keeps the records in memory.
+        The caller must raise the error. If this method raised the error, the error would refer to the ``_Misfit``
+        exception and thus keep the records in memory.
         """
         try:
             return self._leaves(records), None
@@ -137,7 +137,7 @@ class ExampleParser:
     def _first_misfit(self, records: VarColumn, misfit: _Misfit) -> _Misfit:
         """Return the ``_Misfit`` exception with the lowest row number.
 
-        A search is necessary because the parser works feature by feature, not row by row.
+        A search is necessary, because the parser works feature by feature, not row by row.
         """
         while True:
             try:
@@ -148,10 +148,10 @@ class ExampleParser:
                 return misfit
 
     def _first_too_short(self, lengths: NDArray[np.int64]) -> int:
-        """Return how many records to parse, including the first record that is too short for its required values.
+        """Return the number of records to parse, up to and including the first record that is too short.
 
-        Parsing fails at the first record that is too short or earlier, so later records need no parsing. Parsing only
-        these records prevents large allocations for values that short records cannot contain.
+        A record that is too short cannot contain its required values. Parsing fails at this record or at an earlier
+        one. Omitting later records prevents large allocations for values that short records cannot contain.
         """
         least = max(want.size * _LEAST_NBYTES[want.kind] * want.required for want in self._wanted)
         if not len(lengths) or lengths.min() >= least:
@@ -216,7 +216,7 @@ def records_of(chunk: Columns, name: str) -> VarColumn:
 
 
 def join_records(records: Sequence[bytes]) -> Columns:
-    """Copy records into one chunk with a single buffer, and give each record the row id (0, position)."""
+    """Copy records into one chunk with a single buffer. The row id of each record is (0, position)."""
     lengths = np.array([len(record) for record in records], np.int64)
     values = np.frombuffer(b"".join(records), np.uint8)
     column = VarColumn(values, np.cumsum(lengths) - lengths, lengths)

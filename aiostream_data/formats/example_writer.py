@@ -1,9 +1,9 @@
 """Serialize ``tf.train.Example`` and ``SequenceExample`` messages, without TensorFlow or protobuf.
 
-Values of type bool and int and integer arrays become int64 lists. Values of type float and floating arrays become
-float32 lists. Values of type bytes and str (as UTF-8) become bytes lists. Lists and arrays of any shape are flattened
-in C order, as TensorFlow expects. An empty list becomes a feature without a type, which parsers treat as missing.
-Features are sorted by name, so equal mappings produce equal bytes.
+Values of type bool or int and integer arrays become int64 lists. Values of type float and floating-point arrays become
+float32 lists. Values of type bytes or str become lists of bytes; str values are encoded as UTF-8. Lists and arrays of
+any shape are flattened in C order, as TensorFlow expects. An empty list becomes a feature without a type. Parsers treat
+such a feature as missing. Features are sorted by name, so equal mappings produce equal bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def encode_sequence_example(context: Mapping[str, Any], sequences: Mapping[str, 
 
 
 def wrap_feature(name: str, feature: bytes) -> bytes:
-    """Serialize an Example whose only feature is the given serialized Feature message."""
+    """Serialize an Example with a single feature. The argument ``feature`` is a serialized Feature message."""
     return _delimited(_FIRST, _entry(name, feature))
 
 
@@ -98,7 +98,7 @@ def _feature(name: str, value: Any) -> bytes:
 
 
 def _one_value(value: Any) -> bytes:
-    """Serialize a value as a Feature message. The function checks for scalars first, because they are most common."""
+    """Serialize a value as a Feature message. Scalars are checked first, because they are the most common values."""
     if isinstance(value, bytes):
         return _delimited(_BYTES_LIST, _delimited(_FIRST, value))
     if isinstance(value, int):

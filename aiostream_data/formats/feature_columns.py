@@ -1,4 +1,4 @@
-"""Convert the parsed values of one feature to the column that the feature's description specifies."""
+"""Convert the parsed values of one feature to a column, according to the feature's description."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiostream_data.formats.features import (
 from aiostream_data.rows.records import Column, VarColumn
 
 Fail: TypeAlias = Callable[[int, str, str], NoReturn]
-"""The function ``fail(row, expected, found)`` raises an error for one row of a feature."""
+"""The function ``fail(row, expected, found)`` raises an error for the given row of a feature."""
 
 
 def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.uint8], fail: Fail) -> Column:
@@ -28,11 +28,10 @@ def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.u
 
     Args:
         feature: Description of the feature.
-        parsed: Values in the order of the serialized records, and the number of values per row (-1 if the row lacks the
-            feature).
+        parsed: Values of all rows, and the number of values per row. The number is -1 if a row lacks the feature.
         buffer: uint8 array that contains the values of bytes features. Scalar bytes and str columns refer to the
             buffer.
-        fail: Function to call for the first row whose values do not match the dtype or shape.
+        fail: Function to call for the first row with values that do not match the dtype or shape.
     """
     if isinstance(feature, FixedLen):
         if not isinstance(feature.type, type):
@@ -45,10 +44,10 @@ def feature_column(feature: Feature, parsed: ParsedFeature, buffer: NDArray[np.u
 
 
 def convert(data: NDArray[Any], dtype: np.dtype[Any], fail: Fail, row_of: Callable[[int], int]) -> NDArray[Any]:
-    """Convert serialized values (int64 or float32) to ``dtype``, and call ``fail`` for the first value out of range.
+    """Convert int64 or float32 values to ``dtype``. Call ``fail`` for the first value that is out of range.
 
-    Rounding a value to a smaller floating type is allowed. Conversion fails for finite floats that become infinite,
-    integers outside the range, and bools other than 0 and 1.
+    Rounding a value to a smaller floating type is allowed. Conversion fails if a finite float becomes infinite, an
+    integer is out of range, or a bool is not 0 or 1.
     """
     if data.dtype == dtype:
         return data
@@ -77,7 +76,10 @@ def _dense(feature: FixedLen, data: NDArray[Any], counts: NDArray[np.int64]) -> 
 
 
 def _slices(feature: FixedLen, parsed: ParsedFeature, buffer: NDArray[np.uint8], fail: Fail) -> VarColumn:
-    """Build a scalar bytes or str column that refers to the buffer, or to a copy with the default value appended."""
+    """Build a scalar bytes or str column.
+
+    The column refers to the buffer, or to a copy that ends with the default value.
+    """
     starts, nbytes = parsed.data, parsed.nbytes
     lacking = parsed.counts < 0
     if feature.type is str:
@@ -135,7 +137,7 @@ def _check_text(
 ) -> None:
     """Call ``fail`` for the first value that is not valid UTF-8.
 
-    The check happens here, because later code does not know the row of a value.
+    Later code does not know the row of a value, so the error must be raised here.
     """
     for value, (start, length) in enumerate(zip(starts.tolist(), nbytes.tolist(), strict=True)):
         try:

@@ -1,4 +1,4 @@
-"""List the features of a record, for the error message about a missing feature."""
+"""List the features of a record. The list is part of the error message about a missing feature."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 
 MOST_NAMES: Final = 20
-"""Maximum number of feature names to read and show, because a record may have a million."""
+"""Maximum number of feature names to read and show. A record may have a million names."""
 
 MOST_CHARACTERS: Final = 40
 
@@ -19,7 +19,7 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 def instead_of_feature(record: bytes, name: str) -> str:
-    """Return an error text that lists the features of an Example without the feature ``name``."""
+    """Return an error text that lists the existing features of an Example, which lacks the feature ``name``."""
     found = _names(record, _FIRST_TAG)
     if name in found:
         return "the feature exists but has no list of values"
@@ -33,7 +33,7 @@ def instead_of_feature_list(record: bytes) -> str:
 
 
 def instead_of_message(record: bytes) -> str:
-    """Return an error text that names the file format of a damaged record, or "" if the format is unknown."""
+    """Return an error text that names the file format of an invalid record, or "" if the format is unknown."""
     kind = kind_of(record[:START_NBYTES])
     return "" if kind is None else f"; the record is {kind.name}: decode it in a function passed to map()"
 
@@ -50,7 +50,7 @@ def _short(name: str) -> str:
 
 
 def _names(record: bytes, wanted: int) -> list[str]:
-    """Return the sorted feature names, at most one more than ``MOST_NAMES``."""
+    """Return at most ``MOST_NAMES`` + 1 feature names, in sorted order."""
     return sorted(dict.fromkeys(islice(_keys(record, wanted), MOST_NAMES + 1)))
 
 

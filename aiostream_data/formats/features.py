@@ -2,9 +2,9 @@
 
 The descriptions are immutable, hashable and validated on creation.
 
-The names of the classes follow TensorFlow's ``tf.io.FixedLenFeature`` and the related classes. An Example message
-stores lists of bytes, float32 and int64 values. The dtype of a feature determines the list type in the message and the
-type of the parsed values.
+The class names follow TensorFlow, e.g. ``tf.io.FixedLenFeature``. An Example message stores lists of bytes, float32 and
+int64 values. The dtype of a feature determines both the type of the list in the message and the type of the parsed
+values.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class FeatureSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class FixedLen:
-    """Feature with exactly ``prod(shape)`` values per record, which are parsed to an array of this shape.
+    """Feature with a fixed number of values per record. The values are parsed to an array of shape ``shape``.
 
     Equivalent to ``tf.io.FixedLenFeature``. Values of scalar bytes and str features are slices of the input bytes,
-    without a copy. A record with a different number of values, including an empty list, is an error. Only a record that
-    lacks the feature gets the default.
+    without a copy. A record with another number of values, including an empty list, causes an error. The default
+    applies only to records that lack the feature.
 
     Attributes:
         shape: Length of each axis, at least 1; ``()`` for a scalar.
         dtype: Type of the values: bytes, str (UTF-8), bool, or a NumPy integer or floating type. Integers and bool are
-            read from int64 lists, floating types from float32 lists. A value outside the range of the dtype is an
-            error.
+            read from int64 lists, and floating-point types from float32 lists. A value outside the range of the dtype
+            causes an error.
         default: Value for records that lack the feature: an array of this shape, or a scalar for all values of the
-            array. If ``default`` is None, a record without the feature is an error. Stored as nested tuples.
+            array. If ``default`` is None, a record without the feature causes an error. Stored as nested tuples.
 
     Raises:
         PlanError: The shape, dtype or default is invalid.
@@ -120,7 +120,7 @@ class VarLen:
 class Ragged(VarLen):
     """Feature with any number of values per record, equivalent to ``tf.io.RaggedFeature`` without partitions.
 
-    ``Ragged`` behaves like :class:`VarLen`; the second name simplifies porting from tf.data.
+    ``Ragged`` behaves like :class:`VarLen`. The additional name simplifies porting code from tf.data.
     """
 
 
@@ -134,7 +134,7 @@ class FixedLenSequence:
     Attributes:
         shape, dtype: Shape and dtype of one step, as in :class:`FixedLen`.
         allow_missing: If True, a record without the feature has zero steps. If ``allow_missing`` is False, a record
-            without the feature is an error.
+            without the feature causes an error.
 
     Raises:
         PlanError: The shape or dtype is invalid.
@@ -238,7 +238,7 @@ def _checked_default(default: Any, shape: tuple[int, ...], dtype: FeatureType) -
 def _converted(given: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert ``given`` to ``dtype``.
 
-    The conversion may change a value only by rounding a float to a smaller floating type.
+    The only allowed change of a value is rounding a float to a smaller floating-point type.
 
     Raises:
         TypeError: A value has a different type or is out of range.

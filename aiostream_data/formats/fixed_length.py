@@ -14,14 +14,18 @@ from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.rows.records import VarColumn
 
 MAX_FOOTER_NBYTES = 1 << 20
-"""Maximum footer size in bytes. The footer must be small, because its bytes are copied from block to block."""
+"""Maximum footer size in bytes.
+
+Footers must be small, because the last bytes of each block are copied in front of the next block.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedLengthFormat:
     """Format of ``tf.data.FixedLengthRecordDataset``: ``bytes`` records of ``record_nbytes`` each.
 
-    The framer (parser) always buffers the last ``footer_nbytes`` bytes, so footers also work in compressed streams.
+    The framer (parser) always buffers the last ``footer_nbytes`` bytes. Footers therefore also work in compressed
+    streams.
 
     Attributes:
         record_nbytes: Size of a record in bytes.
@@ -53,7 +57,10 @@ class FixedLengthFormat:
         return self.record_nbytes
 
     def refuses(self, kind: FileKind) -> bool:
-        """Return True for files that certainly have another format, unless a header may precede the records."""
+        """Return True if the file certainly has another format.
+
+        If a header may precede the records, the result is always False.
+        """
         return kind.is_certain and not self.header_nbytes
 
     def framer(self, url: str) -> FixedLengthFramer:

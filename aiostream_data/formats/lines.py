@@ -39,7 +39,7 @@ class LineRules:
 
     @property
     def keeps_bytes(self) -> bool:
-        """True if the original bytes of lines are kept; False if lines are re-encoded as UTF-8."""
+        """True if lines keep their original bytes; False if lines are re-encoded as UTF-8."""
         return self.is_utf8 or self.codec in (None, "ascii")
 
     def is_too_long(self, waiting_nbytes: int) -> bool:
@@ -47,7 +47,7 @@ class LineRules:
         return waiting_nbytes > self.max_nbytes + len(BOM) + 1
 
     def problem_of(self, line: bytes | memoryview, offset: int) -> str | None:
-        """Return a description of the problem of the line at byte ``offset`` of the stream, or None if it is valid."""
+        """Return a description of what is wrong with the line, or None if the line is valid."""
         if len(line) > self.max_nbytes:
             return self.too_long()
         try:
@@ -60,13 +60,15 @@ class LineRules:
     def checked(
         self, values: Bytes, start: int, starts: Indices, lengths: Indices, consumed: int, offset: int = 0
     ) -> Cut:
-        """Return the lines before the first invalid or too long line, and a description of the problem of that line.
+        """Return all lines before the first invalid line.
+
+        If a line is invalid, also return a description of the problem.
 
         Args:
             values: Bytes that contain the lines.
-            start, offset: Index in ``values`` and offset in the stream of the first byte.
+            start, offset: Index in ``values`` of the first byte, and offset in the stream of the first byte.
             starts, lengths: Start indices and lengths of the lines in ``values``.
-            consumed: Index of the first byte after the last line.
+            consumed: Index in ``values`` of the first byte after the last line.
         """
         good, problem = len(starts), None
         if good and int(lengths.max()) > self.max_nbytes:
@@ -89,7 +91,7 @@ class LineRules:
         return Cut(VarColumn(values, starts, lengths, self.kind), consumed, problem)
 
     def too_long(self) -> str:
-        """Return the error text for a line that is too long."""
+        """Return the error text for a line that exceeds ``max_nbytes``."""
         return f"the line is longer than max_line_nbytes={self.max_nbytes}"
 
     def _not_valid(self, at: int, error: UnicodeDecodeError) -> str:
@@ -103,9 +105,9 @@ def newlines(values: Bytes) -> int:
 
 
 def first_newline(values: Bytes) -> int | None:
-    """Return the index of the first newline, or None if no newline exists.
+    """Return the index of the first newline, or None if ``values`` contains no newline.
 
-    The function searches in small steps, because the newline is usually near the start.
+    The function searches small ranges, because the first newline is usually near the start.
     """
     for start in range(0, len(values), _SEARCHED_NBYTES):
         found = values[start : start + _SEARCHED_NBYTES] == NEWLINE
@@ -116,5 +118,5 @@ def first_newline(values: Bytes) -> int | None:
 
 
 def _span(values: Bytes, starts: Indices, lengths: Indices) -> memoryview:
-    """Return the bytes from the first to the last line, to decode all lines at once."""
+    """Return the bytes from the first to the last line, so that one call can decode all lines."""
     return values[starts[0] : starts[-1] + lengths[-1]].data if len(starts) else memoryview(b"")

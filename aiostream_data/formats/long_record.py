@@ -1,8 +1,8 @@
-"""Buffers for records that are longer than a block. The buffers keep a single copy of the record in memory.
+"""Buffers for records that are longer than a block. Each buffer keeps only one copy of its record in memory.
 
 The bytes of a long record are collected in a ``BytesIO``, which grows without a second copy. The buffer of the
-``BytesIO`` becomes the ``bytes`` object that a user function receives. In contrast, joining the pieces of a record into
-an array would require two copies.
+``BytesIO`` becomes the ``bytes`` object that a user function receives. Joining the pieces of a record in an array would
+require two copies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LongRecord:
     """Buffer for the data of one long record.
 
     Args:
-        nbytes: Length of the data in bytes, or None if unknown.
+        nbytes: Length of the data in bytes; None if unknown.
         suffix_nbytes: Number of bytes after the data that also belong to the record.
     """
 
@@ -46,7 +46,7 @@ class LongRecord:
     def is_complete(self) -> bool:
         """True if the data and the suffix have been received completely.
 
-        The result is always False if the length of the data is unknown.
+        The value is always False if the length of the data is unknown.
         """
         return self.nbytes == self._expected and len(self.suffix) == self._suffix_nbytes
 
@@ -73,7 +73,7 @@ class LongRecord:
 
 
 def column_of(data: bytes, kind: VarKind = "bytes") -> VarColumn:
-    """Build a column with one row, ``data``, without a copy."""
+    """Build a column with a single row that contains ``data``, without a copy."""
     return VarColumn(np.frombuffer(data, np.uint8), np.zeros(1, np.int64), np.array([len(data)], np.int64), kind)
 
 
