@@ -20,8 +20,8 @@ C differ between the two lanes.
   truncated sums.
 - The stream hash detects accidental differences only. The hash is not cryptographic: an attacker who chooses the rows
   can construct two streams with equal hashes.
-- Only the salt identifies the origin of a row. Salts are 64-bit hashes of names. Among n salts, two are equal with
-  probability n**2 / 2**65. The hash cannot distinguish rows with equal salts.
+- The hash identifies the origin of a row only by the row's salt. Salts are 64-bit hashes of names. Among n salts, two
+  are equal with probability n**2 / 2**65. The hash cannot distinguish rows with equal salts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Interleave rows of several streams, block by block: the pure-Python version of ``ordering.pyx``.
 
 The functions follow the rules of tf.data's interleave kernel. The kernel has several slots, each with one open stream.
-Each slot emits up to ``block_length`` rows before the next slot. The kernel detects the end of a stream when the row
-after the last row of the stream is due. After the end of its stream, a slot is empty. When it is the turn of an empty
+Each slot emits up to ``block_length`` rows before the next slot. The kernel detects the end of a stream only when the
+row after the stream's last row is due. After the end of its stream, a slot is empty. When it is the turn of an empty
 slot, the slot requests a new stream.
 """
 

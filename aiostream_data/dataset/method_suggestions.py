@@ -134,7 +134,7 @@ class Hints(metaclass=_Hinting):
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray[Any, Any]:
             """Return a NumPy array whose single element is this object.
 
-            Otherwise NumPy would try to index the object.
+            Without this method, NumPy would try to index the object.
             """
             array = np.empty((), object)
             array[()] = self

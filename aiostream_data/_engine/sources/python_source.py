@@ -302,7 +302,7 @@ def _pass_over(
 
 
 async def _pass_over_async(iterator: AsyncIterator[Any], count: int, keep: Collection[int]) -> dict[int, Any]:
-    """Skip ``count`` elements. Return those skipped elements whose numbers are in ``keep``."""
+    """Skip ``count`` elements. Return a dict with the skipped elements whose numbers are in ``keep``."""
     kept: dict[int, Any] = {}
     for row in range(count):
         try:

@@ -161,7 +161,7 @@ class TakesTurns(MergeLoop, Stage):
         return {**order, self.exhausted: over}
 
     exhausted: ClassVar[str]
-    """Key of the list of exhausted inputs in the order object's saved state."""
+    """Key under which the order object's saved state stores the list of exhausted inputs."""
 
     own_inputs: ClassVar[int] = 0
     """Number of additional inputs that supply no rows (such as choices).

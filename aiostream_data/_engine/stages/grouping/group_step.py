@@ -149,7 +149,7 @@ class SortingStep(GroupStep, Generic[O]):
         raise NotImplementedError
 
     def rows_done(self, group: Any) -> int:
-        """Return the number of input rows whose last part is in this group."""
+        """Return the number of input rows that this group completes."""
         raise NotImplementedError
 
     def push(self, chunk: Chunk) -> Chunk | None:
