@@ -221,7 +221,8 @@ def _safe_user(scheme: str, user: str) -> str:
 
 
 def _split_authority(kind: str, rest: str) -> tuple[str | None, str, str]:
-    """Return the user, the redacted host, and the text after the host. The user is None if missing."""
+    """Return the user, the redacted host, and the text after the host. If the text contains no user, the user is
+    None."""
     found = _AUTHORITY_END.search(rest)
     end = found.start() if found else len(rest)
     authority, tail = rest[:end], rest[end:]

@@ -155,7 +155,7 @@ def naming(name: str) -> Iterator[None]:
 
 
 def path_of(root: Any, value: Any, path: str) -> str | None:
-    """Return the path of the object ``value`` inside ``root``, or None if missing.
+    """Return the path of the object ``value`` inside ``root``, or None if ``root`` does not contain ``value``.
 
     The function compares objects by identity.
     """

@@ -142,7 +142,8 @@ def _fields(value: Any, parts: Mapping[str, Any], depth: int) -> str:
 def dataclass_values(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass instance that ``==`` compares, in order. Fields with default values are omitted.
 
-    Omitting default values keeps descriptions short, and unchanged when a later release adds a field.
+    Omitting default values keeps descriptions short. Descriptions then also stay the same when a later release adds a
+    field.
     """
     found = {field: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare}
     return {field.name: part for field, part in found.items() if not _is_default(field, part)}

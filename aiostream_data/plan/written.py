@@ -68,7 +68,7 @@ def function_line(function: Callable[..., Any]) -> SourceLine | None:
 
 
 class Verbatim(str):
-    """A string whose ``repr`` has no quotes. :func:`call_arguments` and structures print it unchanged."""
+    """A string whose ``repr`` has no quotes. :func:`call_arguments` and structures print the string unchanged."""
 
     __slots__ = ()
 

@@ -20,8 +20,8 @@ class Launcher:
 
     Attributes:
         rank, world_size: Names of the variables for the rank and for the world size.
-        sets_halves: True if the launcher may set only one of the two variables, as SLURM does in a batch script. For
-            such a launcher, a single variable is ignored instead of raising an error.
+        sets_halves: True if the launcher may set only one of the two variables, as SLURM does in a batch script. If
+            ``sets_halves`` is True, a single variable is ignored and raises no error.
     """
 
     rank: str

@@ -1,8 +1,8 @@
 """Detect arrays of NumPy and other libraries in elements, and convert these arrays to NumPy.
 
 Arrays of PyTorch, JAX, CuPy, Pillow and PyArrow are detected by class name or DLPack, without importing these
-libraries. A conversion must be lossless and must not copy between devices. An array that does not allow such a
-conversion raises an error with its type.
+libraries. A conversion must be lossless and must not copy between devices. If an array cannot be converted in this way,
+the error message contains the type of the array.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class _Foreign(NamedTuple):
 
 
 def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
-    """Convert an array, a number, or a list of arrays or numbers to NumPy. The result is a view of ``value`` if
-    possible.
+    """Convert an array, number, or list of arrays or numbers to NumPy. The result is a view of ``value`` if possible.
 
     Args:
         value: Any value.

@@ -65,7 +65,8 @@ class Pairs(NamedTuple):
 
     @property
     def namespaces(self) -> Numbers:
-        """Namespace number of each pair. It is 0 for a pair appended by an operator, and -1 for a missing pair."""
+        """Namespace number of each pair. The number is 0 for a pair appended by an operator, and -1 for a missing
+        pair."""
         return self.splits >> SPLIT_BITS
 
 

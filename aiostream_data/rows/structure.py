@@ -18,7 +18,7 @@ Kind = Literal["leaf", "dict", "tuple", "namedtuple", "dataclass"]
 
 
 class StructureError(AiostreamError, ValueError):
-    """Error for an element whose structure differs from the expected one."""
+    """Error for an element whose structure differs from the expected structure."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

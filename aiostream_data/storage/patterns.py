@@ -104,5 +104,6 @@ def _read_set(segment: str, position: int) -> tuple[str, int]:
 
 
 def _has_backward_range(members: str) -> bool:
-    """Return True for a range such as ``z-a``. Such a range matches nothing, and ``re`` would raise an error."""
+    """Return True for a range such as ``z-a``. A descending range matches nothing, and ``re`` would raise an error for
+    the range."""
     return any(members[i] == "-" and members[i - 1] > members[i + 1] for i in range(1, len(members) - 1))

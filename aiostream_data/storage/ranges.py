@@ -24,7 +24,7 @@ LEAST_NBYTES = 64 << 10
 """Minimum size of a range in bytes, even if the memory limit allows less per open object."""
 
 LIMIT_SHARE = 64
-"""A range uses at most this fraction (1/64) of the memory limit, so that many shards can be open at once."""
+"""A range uses at most this fraction (1/64) of the memory limit, so that many shards can be open at the same time."""
 
 OPEN_SHARE = 4
 """If one range per open object is in memory, all ranges use at most this fraction (1/4) of the memory limit.
