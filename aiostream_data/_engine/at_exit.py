@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Stoppable(Protocol):
-    """Interface of an engine that can be stopped.
+    """Interface for engines that can be stopped.
 
     Attributes:
         pid: ID of the process in which the engine runs.
@@ -18,10 +18,10 @@ class Stoppable(Protocol):
     pid: int
 
     def stop_soon(self) -> None:
-        """Request that the engine stops; do not wait."""
+        """Ask the engine to stop, without waiting for it."""
 
     def stop(self) -> None:
-        """Stop the engine and wait for its end, for a limited time."""
+        """Stop the engine and wait a limited time for it to end."""
 
 
 _running: weakref.WeakSet[Stoppable] = weakref.WeakSet()

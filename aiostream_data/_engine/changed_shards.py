@@ -2,9 +2,9 @@
 
 How this works. The remaining rows of an epoch come from old shards that are still listed, and from new shards. An epoch
 in progress keeps its shard numbers (:mod:`~aiostream_data._engine.resume.shard_numbers`) and reads new shards after the
-old shards. The remaining rows are exact unless the state counts rows that cannot be identified in the new list. Rows of
-a changed shard, of a partly delivered element, and of a cache cannot be identified in this case. If the state counts
-rows that cannot be identified, resuming raises StateMismatchError.
+old shards. The remaining rows are exact unless the saved state counts rows that cannot be identified in the new shard
+list. The rows of a changed shard, of a partly delivered element, and of a cache cannot be identified. If the state
+counts rows that cannot be identified, resuming raises StateMismatchError.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class ChangedShards:
 
     Args:
         plan: The plan that the engine runs.
-        context: Context of the run, for the epoch of the saved state.
+        context: Run context for the epoch of the saved state.
         options: Engine options that contain the saved state.
         state: Engine state that was restored from the options.
 
     Attributes:
-        numbers: For each source key, the shard numbers for epochs that began before the list changed.
+        numbers: For each source key, the shard numbers of epochs that began before the shard list changed.
         gained: Keys of sources that read new shards after their saved position, and of mixtures with new inputs.
 
     Raises:
@@ -70,7 +70,7 @@ class ChangedShards:
                 self._take_over(node, key, shards, saved[key])
 
     def _check_mixture(self, mixture: Node) -> None:
-        """Raise StateMismatchError if the mixture has a new input and cannot deliver all rows of the new input."""
+        """Raise StateMismatchError if the mixture has a new input but cannot deliver all rows of that input."""
         counting = [each for each in self._read.counting if mixture in walk(each.node)]
         if self._force or (not counting and mixture not in self._read.finished):
             return
@@ -144,7 +144,7 @@ class ChangedShards:
 
 
 def _numbers_after(saved: SavedShards, match: ShardMatch, read: SourceRead) -> list[ShardNumbers]:
-    """Return a source's shard numbers after the shard list changed, for each epoch that the state refers to."""
+    """For each epoch in the saved state, return a source's shard numbers after the shard list has changed."""
     epochs = read.epochs
     current = epochs[-1] + 1 if read.in_progress is None else read.in_progress
     numbers = [each for each in saved.numbered if each.epoch >= epochs[0]]
@@ -166,7 +166,7 @@ def _after(numbers: ShardNumbers, match: ShardMatch, count: int, current: int) -
 
 
 def _has_more_eras(place: Place, numbers: Sequence[ShardNumbers]) -> bool:
-    """Return True if the source has an era (shards added by one list change) not started at its saved position."""
+    """Return True if the source still has to start an era (a group of shards added by one list change)."""
     eras = next((each.eras for each in numbers if place.epoch <= each.epoch), None)
     if eras is None:
         return False

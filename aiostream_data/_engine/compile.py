@@ -105,7 +105,7 @@ def build(node: Node, context: RunContext, counters: StageCounters, fused: Seque
     """Create the stage that runs ``node``.
 
     Args:
-        fused: Earlier nodes that run in the same stage, in stream order; from :func:`fused_below`.
+        fused: Earlier nodes that run in the same stage, in stream order, as returned by :func:`fused_below`.
     """
     if fused:
         return RowwiseStage(node, context, counters, fused=fused)

@@ -97,7 +97,7 @@ class Engine:
     def _check_schema(self) -> None:
         """Raise an error if the saved state is damaged, before any stage runs.
 
-        A state of another pipeline is rejected later, with a list of the differences between the pipelines.
+        A state that another pipeline saved is rejected later, with a list of the differences between the pipelines.
         """
         options, resuming = self.options, self.options.run.resuming
         if options.held_against is None:
@@ -187,7 +187,7 @@ class Engine:
             )
 
     def wait_ready(self) -> None:
-        """Block until files have been listed and devices have been opened.
+        """Block until all files are listed and all devices are open.
 
         Raise the error if listing files or opening a device failed.
         """
@@ -207,8 +207,9 @@ class Engine:
         self.wait_ready()
 
     def settle(self, elements: int) -> None:
-        """Save the position after ``elements`` elements and the worker processes' statistics; then release the
-        processes.
+        """Save the position after ``elements`` elements and the worker processes' statistics.
+
+        Then release the worker processes.
         """
         if self.hosting is not None:
             self.hosting.hurry()
@@ -219,7 +220,7 @@ class Engine:
     def stats_elsewhere(self) -> list[Mapping[str, Any]]:
         """Copy the stage counters of worker processes to the engine's counters.
 
-        Return the other statistics of the worker processes.
+        Return the statistics that the worker processes last reported.
         """
         if self.hosting is None:
             return []
@@ -250,8 +251,7 @@ class Engine:
     def stop(self) -> None:
         """Stop the engine. Wait at most ``2 * CLOSE_S`` seconds for its thread, then for its worker processes.
 
-        If a user function that the engine runs calls this method, return without waiting, because waiting would
-        deadlock.
+        If a user function of this engine calls this method, return without waiting, because waiting would deadlock.
         """
         self.stop_soon()
         if self.is_here and threading.current_thread() not in (self.thread, *self.resources.workers.threads()):
@@ -275,7 +275,7 @@ class Engine:
             self._abandoning = self.loop.call_later(CLOSE_S, self._abandon)
 
     def _abandon(self) -> None:
-        """Stop the event loop even though a cancelled user coroutine is still running."""
+        """Stop the event loop without waiting for a cancelled user coroutine that is still running."""
         if self.loop is not None:
             self._stuck = True
             self.loop.stop()
@@ -347,7 +347,7 @@ class Engine:
     async def _until_asked(self) -> None:
         """Wait until the consumer requests an element.
 
-        An engine of this class reads ahead, so this method returns immediately.
+        The default engine reads ahead, so this method returns immediately.
         """
 
     async def _work(self) -> None:
@@ -413,7 +413,7 @@ class Engine:
             await self._take_over_shards(context)
 
     async def _take_over_shards(self, context: RunContext) -> None:
-        """Resume with the listed shards, which can differ from the shards in the saved state."""
+        """Resume with the current list of shards, which can differ from the list in the saved state."""
         from aiostream_data._engine.changed_shards import ChangedShards  # needed for resuming only
 
         shards = value_of(await self.resources.pool.submit(ChangedShards, self.plan, context, self.options, self.state))
@@ -432,7 +432,7 @@ def _has_stopped(engine: weakref.ref[Engine]) -> None:
 def _weakly(question: Callable[[], bool]) -> Callable[[], bool]:
     """Wrap a bound method without keeping the method's object alive.
 
-    When the object has been deleted, the wrapper returns True.
+    After the object has been deleted, the wrapper returns True.
     """
     method = weakref.WeakMethod(question)
 

@@ -22,18 +22,19 @@ class EngineOptions:
         epoch: Number of the first epoch. Random draws depend on the epoch.
         root_seed: Seed for operators without their own seed; drawn at random if None.
         state: Saved position to resume from; None starts at the beginning.
-        book: Rows that the saved state names, in encoded form.
+        book: Encoded rows that the saved state refers to.
         weights: Changes of mixture weights that were made before the state was saved.
         caches: For each cache, the epoch in which the cache first read its rows.
         written: Plan as the user wrote it; None if the engine runs the plan unchanged.
         world_size: Number of ranks (training processes) that share the rows.
-        held_against: Description of the saved pipeline, to be compared with the current pipeline.
+        held_against: Description of the saved pipeline, which is compared with the current pipeline.
         received: Approximate number of rows and elements that the consumer had received when the state was saved.
-        of_ranks: If the user passed a list of states, the options with the state of each rank. All are checked.
+        of_ranks: If the user passed a list of states, one set of options per rank, each with the state of that rank.
+            All are checked.
         given_seed: Seed that the user passed in addition to a state.
-        fetch: True to recompute only the rows listed in ``book``, in the order of its first entry.
+        fetch: If True, recompute only the rows that ``book`` lists, in the order of the first entry of ``book``.
         fetched_from: URL or source name of the first row to fetch.
-        keys: Numbers of the plan's nodes and of any operators after the plan; None numbers the nodes from 0.
+        keys: Numbers of the nodes of the plan and of any operators that follow it. If None, nodes are numbered from 0.
         current_gpu: GPU that was selected in the thread that opened the loader; None if no GPU was selected.
         list_once: Rank that lists the files for all ranks; None if each rank lists the files itself.
     """
@@ -58,5 +59,5 @@ class EngineOptions:
     list_once: ListOnce | None = None
 
     def states(self) -> list[tuple[str, EngineOptions]]:
-        """Return the name and the options of each saved state to resume from; errors use the name."""
+        """Return a name and the options for each saved state to resume from. Error messages use the name."""
         return [(f"state[{number}]", each) for number, each in enumerate(self.of_ranks)] or [(STATE, self)]

@@ -73,13 +73,13 @@ class EngineState:
         self._spaces = Spaces(self.origins)
 
     def keep_keys(self, saved: Mapping[str, Any]) -> None:
-        """Keep the saved numbers of the nodes if mixtures gained inputs after the state was saved.
+        """If mixtures gained inputs after the state was saved, keep the saved numbers of the nodes.
 
         Args:
             saved: Description of the saved pipeline.
 
         Raises:
-            StateMismatchError: A new input of a mixture comes before an old input.
+            StateMismatchError: A mixture has a new input in front of an old input.
         """
         gained, known = self.identity.gained_inputs(saved) or (), saved.get("keys")
         if gained or known is not None:
@@ -111,7 +111,7 @@ class EngineState:
         return {"weights": self.weights.state(), "caches": caches or None}
 
     def keep_place(self, elements: int) -> None:
-        """Compute and store the result of :meth:`place` before the worker processes end.
+        """Compute and store the result of :meth:`place` while the worker processes still run.
 
         Do nothing if a worker process has died.
         """
@@ -139,14 +139,14 @@ class EngineState:
         return self.weights.set(key, mixture.schedule, vector, from_row)
 
     def weights_so_far(self) -> Any:
-        """Return all weight changes since the engine started; with them, another run can reproduce the same rows."""
+        """Return all weight changes since the engine started, so that another run can reproduce the same rows."""
         if self.hosting is not None:
             self.hosting.tell_weights(self.weights, self.keys)
         return self.weights.state(from_the_beginning=True)
 
 
 def _keys(plan: Node, known: Sequence[int] | None) -> dict[Node, int]:
-    """Return a number for each node of a plan: from ``known``, or counted from 0 if ``known`` is None."""
+    """Return a number for each node of a plan: the number in ``known``, or a count from 0 if ``known`` is None."""
     plain = keys_of(plan)
     if known is None:
         return plain

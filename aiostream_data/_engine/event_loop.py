@@ -15,8 +15,8 @@ LEFTOVERS_S = 0.5
 def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
     """Return the event loop factory of uvloop if uvloop is installed, otherwise the factory of asyncio.
 
-    Call this function on the thread that opens the loader, because no other thread can import uvloop while the
-    interpreter exits.
+    Call this function on the thread that opens the loader: no other thread can import uvloop while the interpreter
+    exits.
     """
     try:
         import uvloop
@@ -32,8 +32,8 @@ def close_loop(loop: asyncio.AbstractEventLoop, *, of_thread: bool = True) -> No
     Call this function on the thread of the event loop.
 
     Args:
-        of_thread: True if ``loop`` is the current event loop of the thread. After closing, the thread has no current
-            event loop.
+        of_thread: True if ``loop`` is the thread's current event loop. After closing, the thread has no current event
+            loop.
     """
     leftovers = asyncio.all_tasks(loop)
     for task in leftovers:

@@ -1,9 +1,9 @@
-"""Engine of a worker process that runs the part of a plan before ``in_subprocess()`` and sends the resulting chunks.
+"""Engine of a worker process: runs the part of a plan before ``in_subprocess()`` and sends the resulting chunks.
 
 How this works. The parent process opens the loader and sends an :class:`.Errand`, which describes the work of the
 worker process. Each ``begin`` message from the parent then starts a run of one epoch, from the given state. A run is a
-task on the worker process's event loop. The run sends chunks while the bytes not yet acknowledged are within a limit
-(the window); the parent acknowledges chunks with ``taken``. The main thread of the worker answers queries about
+task on the worker process's event loop. The run sends chunks while the unacknowledged bytes stay within a limit (the
+window). The parent acknowledges chunks with ``taken`` messages. The main thread of the worker answers queries about
 positions, split names and counters, even while user functions run. The worker process ends when the connection closes.
 
 Messages from the parent process:
@@ -62,7 +62,7 @@ from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.weights import Vector
 
 MAX_CHUNKS = 16
-"""Maximum number of chunks of one run that the parent has not acknowledged, regardless of the chunks' size."""
+"""Maximum number of chunks of one run that the parent has not acknowledged, for chunks of any size."""
 
 
 def serve(exchange: Exchange) -> None:
@@ -101,7 +101,7 @@ class Run:
         self._waiter: asyncio.Future[None] | None = None
 
     async def room_for(self, nbytes: int) -> None:
-        """Wait until the limit of unacknowledged bytes (the window) allows a chunk, then count the chunk as sent.
+        """Wait until the window (limit of unacknowledged bytes) has room for a chunk, then count the chunk as sent.
 
         A chunk larger than the window is sent when no other chunk is unacknowledged.
         """
@@ -205,7 +205,7 @@ class HostedEngine:
         self._exchange.send(("answer", number, answer))
 
     def _say_place(self, run: int, rows: int) -> dict[str, Any]:
-        """Return the parts of a saved state after the first ``rows`` rows of a run."""
+        """Return the parts of a saved state that describe the position after the first ``rows`` rows of a run."""
         position = self._runs[run].position
         assert position is not None, "nobody asks for rows that were not given"
         book = BookWriter(self._spaces)

@@ -38,9 +38,12 @@ READER_THREADS = 4
 """Number of threads for blocking reads: from local files, and from stores without an asynchronous client."""
 
 IDLE_NBYTES = 256 << 20
-"""Maximum bytes of unused read blocks kept for reuse; :func:`idle_blocks_nbytes` also limits them to 1/32 of the limit.
+"""Maximum bytes of unused read blocks that are kept for reuse.
 
-A store that is faster than the training loop is read in bursts. Many read blocks are unused between two bursts.
+Unused blocks may also use at most 1/32 of the memory limit (:func:`idle_blocks_nbytes`).
+
+If a store is faster than the training loop, reading happens in bursts. Many read blocks are unused between two bursts
+of reading.
 """
 
 
@@ -56,7 +59,7 @@ class Resources:
         budget, board: Memory budget, and the counters of all stages.
         pool: Threads for the engine's own work and for cheap user functions.
         stores: Opened object stores, keyed by their options as JSON.
-        devices: Open devices, keyed by their ``to_device`` node.
+        devices: The open devices, keyed by their ``to_device`` node.
         workers: All executors.
         runs: Stages that are currently running.
         trimmer: Object that returns unused memory of malloc to the operating system.
@@ -168,7 +171,7 @@ class Resources:
         return ended
 
     def look_after_memory(self) -> None:
-        """If a check of malloc's memory is due, schedule the check; do not wait for it."""
+        """Schedule a check of malloc's memory if one is due; do not wait for the check."""
         if self.trimmer.is_due():
             self.pool.submit(self.trimmer.look)
 

@@ -1,9 +1,9 @@
 """Await a user's coroutine function for many rows concurrently, on a fixed set of asyncio tasks.
 
 Creating one asyncio task per row costs more time than most rows need on the event loop. Therefore a fixed pool of tasks
-takes rows from the feed one by one. Each task writes the result of a row into an *entry*. The stage takes entries in
-row order or in completion order. A task never fails: it stores a row's error in the row's entry, so the stage can raise
-errors in row order.
+takes rows from the feed one by one. Each task writes the result of a row into an *entry*. The stage that awaits the
+function takes entries in row order or in completion order. A task never fails: it stores a row's error in the row's
+entry, so the stage can raise errors in row order.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class AwaitedRow:
         element: Argument passed to the coroutine function.
         ids: Row ids of all rows of the chunk that contains this row.
         row: Index of the row in the chunk.
-        made_of: Ids of the rows from which this row was made.
-        number: Number of the row among all rows that the stage received.
-        room: Memory charge that is reserved for the result.
+        made_of: Ids of the rows that this row was made from.
+        number: Sequence number of the row, counted over all rows that the stage received.
+        room: Memory reserved for the result.
         chunk: Chunk that contains the row; set only for filters, which emit the row unchanged.
         done: True when the call has finished.
         value: Return value of the call.
@@ -72,10 +72,10 @@ class AwaitedRows:
         ordered: If True, return entries in row order, else in completion order.
 
     Attributes:
-        awaiting: For each task, the entry that the task awaits and the start time from ``perf_counter()``. Any thread
-            may copy the ``awaiting`` dict.
-        stopped: True when the stage is stopping. While ``stopped`` is True, the engine, not the user function, cancels
-            the tasks.
+        awaiting: Maps each task to its current entry and to the start time of the call, from ``perf_counter()``. Any
+            thread may copy the ``awaiting`` dict.
+        stopped: True when the stage is stopping. While ``stopped`` is True, any cancellation of a task comes from the
+            engine, not from the user function.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class AwaitedRows:
     async def take(self) -> list[AwaitedRow]:
         """Wait until at least one entry (row with its result) is finished and can be returned.
 
-        Return all finished entries whose turn has come, or an empty list at the end of the feed.
+        Return all finished entries that can be emitted now, or an empty list at the end of the feed.
 
         Raises:
             BaseException: The error of the feed, raised after all earlier entries were returned.

@@ -15,7 +15,7 @@ from typing import Final
 from aiostream_data.metrics.machine import thread_switches
 
 SLEEP_S: Final = 5e-4
-"""Duration of the sleep in seconds: a waiting thread can wake up, and the event loop is hardly delayed."""
+"""Duration of the sleep in seconds: long enough for a waiting thread to wake up, too short to delay the event loop."""
 
 LOOK_AFTER_S: Final = 0.003
 """Seconds between the start of a hop (one unit of work) and the probe, so that the user function is already running."""

@@ -26,9 +26,9 @@ def broke_off(outcome: Outcome) -> bool:
 
 
 async def alone(place: WorkPlace, work: RowWork, rows: Chunk, timeout_s: float | None, first: Outcome) -> Outcome:
-    """Run an aborted hop again, one row and one operator at a time. Return the combined outcome.
+    """Run an aborted hop (unit of work) again, one row and one operator at a time. Return the combined outcome.
 
-    If the hop had one row and one operator and timed out, use its outcome ``first`` instead of a new attempt.
+    If the hop had a single row and operator and timed out, reuse its outcome ``first`` and do not run the row again.
     """
     singles = [RowWork((part,)) for part in work.parts]
     known = len(rows) == 1 and len(singles) == 1 and isinstance(first.error, RecordTimeoutError)
@@ -73,7 +73,7 @@ async def _one_row(
 
 
 async def _handled(place: WorkPlace, single: RowWork, row: Chunk, timeout_s: float | None, outcome: Outcome) -> Outcome:
-    """Retry a row whose processing aborts the hop.
+    """Retry a row that makes its hop (unit of work) abort.
 
     After the last attempt, skip or replace the row, or return the error of the row.
     """

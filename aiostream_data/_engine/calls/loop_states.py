@@ -16,7 +16,8 @@ from aiostream_data.plan.written import function_name
 class LoopStates:
     """User states of one loader.
 
-    A state is released when its key is deleted. This class is not thread-safe: use it only on the event loop's thread.
+    Deleting the key of a user state releases the state. This class is not thread-safe: use it only on the event loop's
+    thread.
     """
 
     def __init__(self) -> None:

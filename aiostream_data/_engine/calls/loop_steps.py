@@ -23,7 +23,7 @@ class LoopSteps:
     This class is not thread-safe: use it only on the event loop's thread.
 
     Args:
-        extra: Counters of the stage, to which the number of timed calls and the seconds of their steps are added.
+        extra: Stage counters that receive the number of timed calls and the total seconds of their steps.
     """
 
     __slots__ = ("_calls", "_due", "_extra")

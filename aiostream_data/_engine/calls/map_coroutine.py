@@ -43,7 +43,10 @@ AUTO_CONCURRENCY = 64
 """Number of coroutines awaited concurrently with ``concurrency=AUTO``."""
 
 HELD = 4
-"""Maximum number of buffered rows per awaited row: later rows continue while ordered output waits for a slow row."""
+"""Maximum number of buffered rows per awaited row.
+
+Buffered rows let later calls continue while ordered output waits for a slow row.
+"""
 
 CHUNK_SHARE = 32
 """Maximum size of an output chunk, as a fraction (1/32) of the memory limit."""
@@ -213,7 +216,7 @@ class CoroutineStage(CallStage):
             del chunk
 
     def awaited(self) -> list[tuple[str, float, bool]]:
-        """Return a tuple for each awaited call: record name, ``perf_counter()`` start time, and True if executing now.
+        """Return (record name, ``perf_counter()`` start time, True if executing now) for each awaited call.
 
         Any thread may call this method.
         """
@@ -285,7 +288,7 @@ class CoroutineStage(CallStage):
         entry.value = handling.value
 
     def _noted(self, entry: AwaitedRow, error: BaseException) -> BaseException:
-        """Add notes about this row to an error just before the report: several rows may share one exception."""
+        """Add notes about this row to an error just before the report, because several rows may share an exception."""
         record = self.context.services.origins.describe(entry.ids, entry.row)
         rows = rows_within(entry.ids.row(entry.row), entry.made_of)
         name, is_batch = function_name(self.node.function_called), gives_batches(self.node.input)
@@ -352,9 +355,9 @@ def _of_one_layout(entries: list[AwaitedRow]) -> Iterator[list[AwaitedRow]]:
 
 
 def _may_be_handled(error: BaseException) -> bool:
-    """Return True if the error policy applies.
+    """Return True if the error policy may handle ``error``.
 
-    The policy does not apply if the function's parameters do not match the element.
+    The policy never handles an error that occurs because the function's parameters do not match the element.
     """
     return isinstance(error, Exception) and not isinstance(error, StageBuildError)
 

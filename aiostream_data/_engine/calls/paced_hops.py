@@ -1,15 +1,15 @@
 """Split chunks into hops (units of work) of about ten milliseconds, and run several hops concurrently on workers.
 
-For rows that are cheap to process, several threads would only compete for the GIL. Therefore these hops run one after
-another on one thread, with the next hop already queued. The *tail* (later operators that need no task of their own)
-runs in the same hops. For expensive rows, hops run on many workers concurrently, and the tail processes their results
-in row order, in separate hops. The scheduler switches between these two modes only when no hop is in flight. Therefore
-the tail receives rows in order and from one thread at a time. If a user function holds the GIL and can be pickled, its
-hops move to worker processes.
+For rows that are cheap to process, several threads would only compete for the GIL. Therefore, hops of cheap rows run
+one after another on a single thread, with the next hop already queued. The *tail* (all later operators that need no
+asyncio task of their own) runs in the same hops. For expensive rows, hops run on many workers concurrently, and the
+tail processes their results in row order, in separate hops. The scheduler switches between these two modes only when no
+hop is in flight. Therefore the tail receives rows in order and from one thread at a time. If a user function holds the
+GIL and can be pickled, its hops move to worker processes.
 
-Processing a single row may take far longer than processing the others. With AUTO concurrency, a late hop no longer
-counts against the number of workers, so another hop can start. If a slow row blocks the single thread, later hops run
-on other threads until the limit of buffered results is reached.
+A single row may take far longer to process than the others. With AUTO concurrency, the scheduler does not count a late
+hop as an occupied worker, so another hop can start. If a slow row blocks the single thread, later hops run on other
+threads until the limit of buffered results is reached.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MAX_HOP_NBYTES = 16 << 20
 """Target maximum output of a hop in bytes, independent of the memory limit, chosen to fit CPU caches."""
 
 STRAGGLER_S = 0.1
-"""Seconds after which a running hop counts as late and no longer counts against the number of workers with AUTO."""
+"""Seconds after which a running hop is late. With AUTO concurrency, a late hop does not count as an occupied worker."""
 
 
 class HopPiece(NamedTuple):
@@ -73,13 +73,13 @@ class PacedHops:
         serial: Single thread that runs consecutive cheap hops. ``serial`` is None if work runs in another process or
             interpreter. ``serial`` is also None if rows have a timeout, because the engine cannot abandon a hop that
             also runs the tail.
-        processes: Function that returns the executor to use when threads block each other on the GIL; None disables
-            this switch.
-        take_in: Function that numbers the rows of an arriving chunk and returns the number of the first row.
-        account: Coroutine function that records the statistics and the transfer seconds of a hop before its rows are
+        processes: Function that returns the executor to use when threads block each other on the GIL. None disables
+            this executor.
+        take_in: Function that numbers the rows of a new chunk and returns the number of the first row.
+        account: Coroutine function that records a hop's statistics and transfer seconds before the rows of the hop are
             emitted. ``account`` returns the result that the stage emits.
-        hands_all_on: True if ``account`` never removes rows, so that the tail (the later operators) can run in the same
-            hop.
+        hands_all_on: True if ``account`` never removes rows. In this case, the tail (the later operators) can run in
+            the same hop.
         fixed_workers: Number of concurrent hops; None chooses the number from the cost of a row.
         timeout_s: Maximum seconds to process one row.
         one_at_a_time: Start a hop only after the rows of the previous hop were emitted.
@@ -101,7 +101,7 @@ class PacedHops:
     pace: Pace = field(default_factory=Pace)
     workers: int = 1
     _apart: int = 0
-    """Number of hops in flight whose rows the tail (the later operators) has not received."""
+    """Number of hops in flight that have not yet passed their rows to the tail (the later operators)."""
 
     def __post_init__(self) -> None:
         self.workers = self.fixed_workers or 1
@@ -238,7 +238,7 @@ class PacedHops:
             self.pace.hop_s = _hop_s(place, self.cpus)
 
     def _widen(self) -> None:
-        """Limit the hops: one running per worker, one queued per two workers, and results that wait their turn."""
+        """Set the limits for running hops (one per worker), queued hops (one per two workers) and finished hops."""
         # Queued hops keep the workers of a fixed-size executor from waiting for the loop between hops.
         waiting = max(1, self.workers // 2) if self.fixed_workers is not None and self.workers > 1 else 0
         running = self.workers + waiting

@@ -17,13 +17,16 @@ LONG_HOP_S = 0.060
 """
 
 CHEAP_ROW_S = 20e-6
-"""Seconds per row below which Python functions rarely release the GIL; one hop runs at a time for such cheap rows."""
+"""Seconds per row below which a row is cheap.
+
+Hops of cheap rows run one at a time, because cheap functions rarely release the GIL.
+"""
 
 
 ODD = 8.0
-"""Factor by which the cost per row of an outlier hop exceeds the usual cost.
+"""A hop is an outlier if its cost per row exceeds the usual cost by more than this factor.
 
-The cost per row of an outlier is capped at this factor times the usual cost.
+An outlier's cost per row counts as at most this factor times the usual cost.
 """
 
 GIL_HOPS = 24
@@ -48,7 +51,7 @@ class Pace:
         cpu_share: CPU time divided by wall time, for hops that ran one at a time.
         together: Number of hops that ran concurrently with other hops.
         share_together: CPU time divided by wall time, for hops that ran concurrently with other hops.
-        slow_rows_s: Total seconds of outlier hops, whose cost per row was more than :data:`ODD` times the usual cost.
+        slow_rows_s: Total seconds of outlier hops, which cost more than :data:`ODD` times the usual cost per row.
     """
 
     hop_s: float = HOP_S

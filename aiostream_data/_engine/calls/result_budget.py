@@ -17,7 +17,7 @@ FIRST_NBYTES = 1 << 20
 """Assumed size of a result in bytes, until the first call returns."""
 
 COPIES = 2
-"""Number of copies of a result that can exist at once: the returned object, and the columns made from the object."""
+"""Number of copies of a result that can exist at the same time: the returned object, and the columns made from it."""
 
 
 class ResultBudget:
@@ -53,7 +53,7 @@ class ResultBudget:
         return self._budget.charge(expected if fits else result, RESULTS)
 
     def returned(self, room: Charge | None, given: int, nbytes: int) -> Charge:
-        """Record that ``given`` bytes of input produced a result of ``nbytes`` bytes.
+        """Record that an input of ``given`` bytes produced a result of ``nbytes`` bytes.
 
         Return the memory charge of the result.
         """

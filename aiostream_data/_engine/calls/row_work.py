@@ -58,7 +58,7 @@ class HopPart:
     stage: str
 
     def with_stable(self, stable: Stable) -> HopPart:
-        """Return a copy that uses the row names ``stable``, for a worker process that cannot look up row names."""
+        """Return a copy that gets row names from ``stable``, for a worker process that cannot look up row names."""
         return replace(self, user=replace(self.user, stable=stable)) if self.user.rng_key is not None else self
 
     def __call__(self, chunk: Chunk) -> Made:
@@ -94,7 +94,7 @@ class Made:
         kept: For each output row, its index in the input chunk; None if all input rows were kept.
         failed: Skipped and replaced rows, in ascending order.
         retries: Number of retries.
-        failure: Error of input row number ``rows``, which ended the work; None on success.
+        failure: Error that ended the work at input row number ``rows``; None on success.
         rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
     """
 
@@ -159,7 +159,7 @@ class Done:
         kept: For each output row, its index in the input chunk; None if all input rows were kept.
         tallies: Statistics of each operator (part) in the hop. The counts cover all rows of the hop, even if a later
             part failed.
-        failure: Error of input row number ``rows``, which ended the hop; None on success.
+        failure: Error that ended the hop at input row number ``rows``; None on success.
         rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
         preemptions: Number of involuntary context switches of the worker thread while it ran the hop.
         core: Seconds on a CPU core and seconds waiting for a core; zero if the hop was not measured.
@@ -189,7 +189,7 @@ class Done:
         )
 
     def up_to(self, row: int, failure: BaseException) -> Done:
-        """Truncate the result to the output of the input rows before ``row``, which failed with ``failure``."""
+        """Return a copy that ends before input row ``row``, which failed with ``failure``."""
         kept = np.arange(len(self.chunk)) if self.kept is None else self.kept
         count = int(np.searchsorted(kept, row))
         chunk = self.chunk.slice(0, count)
@@ -233,7 +233,7 @@ class RowWork:
         return Done(chunk, nbytes, kept, tuple(tallies), failure, rows, preemptions, _looks.end(looked))
 
     def prepare_worker(self) -> None:
-        """Create this worker's user states in advance: the time of ``init`` must not count towards a call's timeout."""
+        """Create this worker's user states before any call, so that ``init`` does not count towards a timeout."""
         for part in self.parts:
             try:
                 part.user.call_with()
@@ -243,7 +243,7 @@ class RowWork:
 
 
 def joined(dones: Sequence[Done], parts: int) -> Done:
-    """Merge the results of several hops over consecutive parts of a chunk.
+    """Merge the results of several hops that processed consecutive slices of one chunk.
 
     All hops (calls on workers) must have succeeded.
     """
@@ -299,7 +299,7 @@ def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
 
 
 def _only_finished(user: UserFunction, made: Made) -> Made:
-    """Truncate ``made`` before the first coroutine, generator or dataset, and record an error for that row."""
+    """Truncate the results before the first coroutine, generator or dataset, and record an error for that row."""
     found = leading(len(made.chunk), lambda first, stop: finished(user, made.chunk.slice(first, stop)))
     if found.error is None:
         return made
@@ -356,7 +356,7 @@ def _single(user: UserFunction, call: Callable[[Chunk], Chunk], row: Chunk) -> M
 
 
 def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made:
-    """Run ``work`` over consecutive parts of a chunk until the first failure, and merge the results."""
+    """Run ``work`` over consecutive slices of a chunk until the first failure, and merge the results."""
     made: list[Made] = []
     firsts = [0]
     for part in parts:
@@ -382,7 +382,7 @@ def _concatenated(work: Callable[[Chunk], Made], parts: Sequence[Chunk]) -> Made
 
 
 def _of_the_same(given: Chunk, kept: NDArray[np.int64] | None, made: Chunk) -> Chunk:
-    """Copy the lineage (ids of source rows) of chunk ``given`` to chunk ``made``; ``kept`` selects the rows."""
+    """Copy the lineage (ids of source rows) from the chunk ``given`` to its output ``made``; ``kept`` selects rows."""
     if given.made_of is None:
         return made
     entries = given.made_of

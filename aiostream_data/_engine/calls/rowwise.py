@@ -107,7 +107,7 @@ class RowwiseStage(CallStage):
         return OnThreads(self.context.services.workers.at(self.context.place(self.node), make))
 
     def _processes(self) -> WorkPlace | None:
-        """Return the worker processes to switch to, or None if a user function cannot be sent to another process."""
+        """Return the worker processes to which the stage can switch; None if a user function cannot be sent to them."""
         reach = all(reaches_processes(node.function_called) for node in self.nodes)
         return self._workers_elsewhere("process", self.context.services.cpus) if reach else None
 
@@ -136,9 +136,9 @@ class RowwiseStage(CallStage):
         return first
 
     async def _account(self, piece: HopPiece, done: Done, transfer_s: float) -> Done:
-        """Count the rows that one hop processed.
+        """Record the rows and statistics of a finished hop (one call on a worker).
 
-        Return the result of the hop, truncated if the number of failures exceeds the error limit.
+        Return the result of the hop, truncated if there are more failures than the error limit allows.
         """
         self._count_hop(done, transfer_s)
         for number, tally in enumerate(done.tallies):
@@ -165,7 +165,7 @@ class RowwiseStage(CallStage):
         return done
 
     def _count(self, number: int, tally: Tally) -> None:
-        """Add one operator's statistics to its stage's counters, except counters that the ends of the chain update."""
+        """Add one operator's statistics to its stage's counters, except counters that the inlet or outlet updates."""
         counters, first, last = self.all_counters[number], self.all_counters[0], self.all_counters[-1]
         counters.workers = self._hops.workers
         counters.busy_s += tally.busy_s
@@ -215,7 +215,7 @@ class RowwiseStage(CallStage):
 
 
 def _number_of(rows: Chunk, ids: RowIds) -> int:
-    """Return the index of the row that has the given row ids."""
+    """Return the index of the row in ``rows`` that has the given row ids."""
     return next(row for row in range(len(rows)) if rows.ids.row(row).tolist() == ids.tolist())
 
 

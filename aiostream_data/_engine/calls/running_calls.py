@@ -24,8 +24,8 @@ class RunningCall:
         function: The user function.
         describe: Function that returns the record name for row ids and a row index.
         ids: Row ids of the rows in the chunk.
-        left: Iterator over the elements of the chunk that have not been processed. The length hint of the iterator
-            determines the current row.
+        left: Iterator over the chunk's unprocessed elements. The length hint of ``left`` determines which row is the
+            current row.
         number: Array of shape (1,) with the index of the current row, if ``left`` does not provide it.
         started_at: Time from ``perf_counter()`` before the first call.
     """

@@ -41,7 +41,7 @@ MAX_GENERATORS = 256
 """Maximum number of random generators kept in the cache."""
 
 Describe = Callable[[RowIds, int], str]
-"""Function that returns the name of a row's record: (ids, row) -> "URL record N"."""
+"""Function that returns the name of a row's record, such as "URL record N", for the arguments (ids, row)."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,10 @@ class UserFunction:
 
     Attributes:
         describe: Function that returns the name of a record, for error notes.
-        rng_key: If set, pass a random generator as ``rng`` that depends on the seed, the epoch and the record.
+        rng_key: If set, pass ``rng``, a random generator that depends on the seed, the epoch and the record.
         stable: Function that returns a row name that is equal in every run; required with ``rng_key``.
         handling: Error policy for rows on which the function fails.
-        init: Function that creates the worker's state, which is passed to the user function as ``state``; None for no
-            state.
+        init: Function that creates the worker's state, passed to the user function as ``state``; None for no state.
         state_key: Key of the worker's state; required with ``init``.
         pause: Function that sleeps for the given number of seconds before a retry.
         takes_batches: True if elements are batches; error messages then explain that the function received a batch.
@@ -207,7 +206,7 @@ def _handle(
 ) -> None:
     """Retry, skip or replace a failed row.
 
-    If the error policy allows no retry, skip or replacement, store the error as the failure.
+    If the error policy allows neither a retry nor a skip nor a replacement, store the error as the failure.
     """
     handling = user.handling
     if (refused := misfit(error, user.function, elements[row], user.by_name)) is not None:
@@ -262,9 +261,9 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Call
 
 
 def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException | None]:
-    """Count the rows at the start of the chunk for which the predicate is True.
+    """Count the leading rows of the chunk for which the predicate is True.
 
-    Return the number of these rows, and the error of the next row, if any.
+    Return the number of leading rows, and the error of the next row, if any.
 
     The predicate is not called for rows after the first row that returns False or fails.
     """
@@ -308,10 +307,11 @@ def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "fil
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
-    """Call the function for each number of a one-dimensional array in native code.
+    """Call the function, in native code, for each number of a one-dimensional array.
 
     Raises:
-        PartlyDone: The user function failed on a row. ``done`` stores the results of the rows before the failing row.
+        PartlyDone: The user function failed on a row. The error's ``done`` attribute stores the results of the rows
+            before the failing row.
     """
     row = np.zeros(1, np.int64)
     left = iter(())

@@ -25,7 +25,7 @@ def numbers_of(
     Args:
         argument: Name of the parameter to which the user passed ``function``, for error messages.
         describe: Function that returns the name of a row's record, for error messages.
-        least: Minimum valid result; None accepts any 64-bit integer.
+        least: Smallest valid result; None accepts any 64-bit integer.
 
     Raises:
         PlanError: The function did not return a valid integer. A note on the error names the record.

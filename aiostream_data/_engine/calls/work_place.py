@@ -26,7 +26,7 @@ class WorkPlace(Protocol):
     runs_in: ClassVar[str]
 
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
-        """Start a hop. The value of the returned outcome is a :class:`.row_work.Done`."""
+        """Start a hop. The outcome of a successful call contains a :class:`.row_work.Done`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class OnThreads:
 class OnWorkers:
     """Executor that runs row-wise work in worker processes.
 
-    This executor removes references that are only valid in this process from the work, and sends the work once.
+    This executor sends the work only once, without the references that are valid only in this process.
     """
 
     is_far: ClassVar[bool] = True

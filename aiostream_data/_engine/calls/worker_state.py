@@ -1,8 +1,9 @@
 """User states of workers, created by ``init`` functions: one state for each worker and user function.
 
-A *key* identifies a state. Each pair of plan node and ``init`` function has one key, so states outlive epochs. A worker
-thread keeps a state as long as the loader or unfinished work refers to the state's key. In a worker process, unpickling
-a key returns the existing key object while any function there refers to that object.
+A *key* identifies a user state. Each pair of plan node and ``init`` function has a single key, so workers reuse a user
+state in later epochs. A worker thread keeps a user state as long as the loader or unfinished work refers to the key of
+the state. In a worker process, unpickling a key returns the existing key object if a function in the process still uses
+it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class StateKeys:
     def of(self, place: str, init: Callable[[], Any]) -> StateKey:
         """Return the key of the user state for a node of the plan.
 
-        Create a new key if the node's ``init`` function has changed, which happens with inner datasets.
+        Create a new key if the node's ``init`` function has changed, as can happen in inner datasets.
         """
         known, key = self._keys.get(place, (None, None))
         if key is None or known is not init:

@@ -1,9 +1,9 @@
 """Pass elements from the engine's event loop to the consumer, which can use any thread or event loop.
 
 How this works. The engine's event loop puts *parcels* (lists of finished elements) into a queue. The consumer takes one
-parcel at a time, so passing data between threads costs time only once per parcel. The queue is bounded: while the queue
-is full, the engine's event loop waits for the consumer. The stream ends with an :class:`Ending`, which means success or
-an error. Every call after the end returns the same ending.
+parcel at a time, so the cost of passing data between threads arises only once per parcel. The queue is bounded: while
+the queue is full, the engine's event loop waits for the consumer. The stream ends with an :class:`Ending`, which means
+success or an error. Every call after the end returns the same ending.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class Parcel:
     Attributes:
         elements: The elements in order; the list is never empty.
         own_ids: Row ids of the elements, one row each.
-        ids: Same as ``own_ids``; if elements were made of several rows, one ``made_of`` entry per element instead.
+        ids: Equal to ``own_ids``, or a list with one ``made_of`` entry per element if elements were made of several
+            rows.
         runs: Row ids of all rows in the elements, in order and stored in few arrays; or None.
         nbytes: Size of the elements in bytes.
-        lease: Object that releases the bytes in the memory budget when the parcel is deleted.
+        lease: Object that releases the parcel's share of the memory budget when the parcel is deleted.
     """
 
     elements: list[Any]
@@ -50,10 +51,10 @@ class Ending:
 
 
 class Waiting(NamedTuple):
-    """A wait of the consumer for the next element.
+    """State of a consumer that is waiting for the next element.
 
     Attributes:
-        since: Start of the wait in ``perf_counter()`` seconds, minus the duration of earlier waits for the same
+        since: Start of the wait in ``perf_counter()`` seconds, minus the time spent in earlier waits for the same
             element.
         thread: Identifier of the consumer's thread.
         number: Number of parcels (lists of elements) received before this wait.
@@ -65,7 +66,7 @@ class Waiting(NamedTuple):
 
 
 class Bridge:
-    """Bounded queue of parcels (lists of elements) between the engine's event loop and one consumer at a time.
+    """Bounded queue that passes parcels (lists of elements) from the engine's event loop to one consumer at a time.
 
     Args:
         max_elements: Maximum number of queued elements. A parcel with more elements is accepted if the queue is empty.
@@ -218,7 +219,7 @@ class Bridge:
         return item
 
     def took(self, parcel: Parcel) -> None:
-        """Mark the parcel as delivered, so that the queue has room for new parcels."""
+        """Mark the parcel as delivered, which frees room in the queue."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the engine has ended; queued parcels stay valid
                 self._loop.call_soon_threadsafe(self._taken, len(parcel.elements))

@@ -29,7 +29,7 @@ from aiostream_data.plan.written import function_name
 
 
 class RunningResources(Protocol):
-    """Executors, stages and memory of a running engine, as needed by a report."""
+    """Executors, stages and memory of a running engine, used to create a report."""
 
     budget: Budget
     runs: StageRuns
@@ -37,11 +37,11 @@ class RunningResources(Protocol):
 
     @property
     def devices(self) -> Mapping[Node, DeviceStage]:
-        """Open devices, keyed by their ``to_device`` node."""
+        """The open devices, keyed by their ``to_device`` node."""
 
 
 class RunningEngine(Protocol):
-    """Interface of a running engine, as needed by a report."""
+    """Interface through which a report reads a running engine."""
 
     bridge: Bridge
     loop: asyncio.AbstractEventLoop | None
@@ -90,7 +90,7 @@ def dump_of(engine: RunningEngine) -> str:
 
 
 def stuck_of(engine: RunningEngine) -> tuple[str, str]:
-    """Return the name of the stuck stage, and a sentence about its activity.
+    """Return the name of the stuck stage, and a sentence about what the stage is doing.
 
     If no stage has started, the returned name is "".
     """
@@ -234,7 +234,10 @@ def _memory(engine: RunningEngine, now: float) -> list[str]:
 
 
 class _Call(NamedTuple):
-    """A running call of a user function. Calls that block the event loop sort first, then the oldest calls."""
+    """A running call of a user function.
+
+    Calls that block the event loop sort before other calls, and older calls sort before newer calls.
+    """
 
     waits: bool
     since: float

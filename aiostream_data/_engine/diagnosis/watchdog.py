@@ -1,4 +1,4 @@
-"""Watchdog thread that raises an alarm, once per element, when the consumer waits too long for the element.
+"""Watchdog thread that raises an alarm, at most once per element, when the consumer waits too long for an element.
 
 The watchdog has its own thread because the event loop itself may be blocked. The watchdog sleeps until the earliest
 time at which an alarm can be due.
@@ -17,7 +17,7 @@ LOGGER: Final = "aiostream_data"
 
 
 class Alarm(NamedTuple):
-    """Alarm for a wait of ``after_s`` seconds: the watchdog calls ``go_off`` with the actual seconds of the wait."""
+    """Alarm after a wait of ``after_s`` seconds: the watchdog calls ``go_off`` with the actual duration of the wait."""
 
     after_s: float
     go_off: Callable[[float], None]

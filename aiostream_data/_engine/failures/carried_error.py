@@ -1,4 +1,4 @@
-"""Internal exceptions that wrap another exception, to pass it through asyncio or together with finished rows."""
+"""Internal exceptions that wrap another exception, either to pass it through asyncio or to add the finished rows."""
 
 from __future__ import annotations
 

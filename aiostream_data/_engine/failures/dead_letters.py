@@ -50,13 +50,13 @@ class DeadLetters:
         """Count and log the failed records of one hop (one call on a worker).
 
         Args:
-            place, nth: Position of the stage in the plan, and its number among stages with the same label.
+            place, nth: Position of the stage in the plan, and its number among the stages that have the same label.
             rows: Number of rows that the hop (one call on a worker) processed.
             failed: Failed rows, in the order of the input.
 
         Raises:
-            PartlyDone: The failures exceed the error budget. ``done`` is the number of failures within the budget,
-                which have been logged. ``error`` is the ErrorBudgetError.
+            PartlyDone: The failures exceed the error budget. The error's ``done`` attribute is the number of failures
+                within the error budget; these failures have been logged. ``error`` is the ErrorBudgetError.
             DeadLetterError: The log cannot be written.
         """
         allowed = self.count(place, node, rows, [one.row for one in failed])
@@ -71,12 +71,12 @@ class DeadLetters:
         return self._path_of(node) is not None
 
     def count(self, place: str, node: Node, rows: int, at: Sequence[int]) -> int:
-        """Count the rows of a stage, and the failures in these rows.
+        """Count the processed rows and the failed rows of a stage.
 
-        Return the number of failures that the error budget allows.
+        Return how many of the failures are within the error budget.
 
         Args:
-            at: Index of each failed row among the ``rows`` rows.
+            at: Indices of the failed rows among the ``rows`` processed rows.
         """
         account = self._accounts.setdefault(place, _Account())
         handling = handling_of(getattr(node, "on_error", None))
@@ -89,13 +89,13 @@ class DeadLetters:
         return len(at)
 
     def spent(self, place: str, node: Node, last: Failed, cause: BaseException) -> ErrorBudgetError:
-        """Return the error for ``last``, the failure that exceeded the error budget in :meth:`count`."""
+        """Return the error to raise for the failure ``last``, which exceeded the error budget in :meth:`count`."""
         error = _budget_error(node, self._accounts[place], last)
         error.__cause__ = cause
         return error
 
     async def write(self, nth: int, node: Node, told: Callable[[], Sequence[Failed]]) -> None:
-        """Write failures to the log on a worker thread. The worker thread calls ``told``, which returns the failures.
+        """Write failures to the log on a worker thread. The worker thread calls ``told`` to get the failures.
 
         Raises:
             DeadLetterError: The log cannot be written.

@@ -33,7 +33,10 @@ MAX_CHARACTERS: Final = 2000
 """Maximum length of a summary; longer summaries are truncated."""
 
 WORD_BITS: Final = 64
-"""For integers with more bits than this, a summary shows only the number of bits."""
+"""Maximum bits of an integer that a summary shows in full.
+
+For a larger integer, the summary shows only the number of bits.
+"""
 
 
 def note_call(

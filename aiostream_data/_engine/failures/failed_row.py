@@ -43,7 +43,7 @@ class Failed:
 
     Attributes:
         row: Index of the row in the chunk that was passed to the function.
-        ids, made_of: Ids of the row and of the rows that it was made of.
+        ids, made_of: Row ids of this row, and of the rows that this row was made of.
         error: Error as text, "Type: message".
         text: Traceback of the error, as text.
         element: Description of the element: types, shapes and dtypes.
@@ -76,7 +76,7 @@ class Failed:
     def told(
         cls, error: BaseException, ids: RowIds, made_of: MadeOf | None, element: str, kind: Literal["skip", "replace"]
     ) -> Self:
-        """Describe why a single row failed; its index ``row`` is 0."""
+        """Describe the failure of a single row, which has the index 0."""
         present(error)
         found = cls(0, ids, made_of, error_line(error), error_text(error), element, kind)
         # Clear the error object, because the user's code may raise the same object again for other rows.

@@ -1,7 +1,7 @@
-"""Lost records of one open shard, for the shard's position in a state and for the count of losses.
+"""Lost records of one open shard, used to compute the shard's saved position and to count losses.
 
-Every loss (damaged part of a shard) uses one record number, as a record does. Rows after a loss therefore have the same
-ids regardless of where reading began. The number of the next record is the number of emitted rows plus the number of
+Every loss (damaged part of a shard) has its own record number, like a record. Therefore, the rows after a loss have the
+same ids, no matter where reading began. The number of the next record is the number of emitted rows plus the number of
 earlier losses.
 """
 
@@ -18,15 +18,15 @@ from aiostream_data.formats.base import Loss
 from aiostream_data.rows.row_ids import RowIds
 
 MOST_AT_ONCE: Final = 1024
-"""Maximum losses of one shard found in one hop, and maximum losses waiting to be logged before the next rows."""
+"""Maximum losses of one shard that a hop may find, and maximum losses that may wait to be logged."""
 
 
 class Lost(NamedTuple):
-    """One loss (lost records of a shard), stored compactly because a shard can have millions of losses.
+    """One loss (lost records of a shard). Losses are stored compactly, because a shard can have millions of losses.
 
     Attributes:
         url: URL of the shard.
-        split, ordinal: Row id that the lost record would have.
+        split, ordinal: Row id that the lost record would have had.
         what: The damaged bytes, or the error that ended the reading of the shard.
     """
 
@@ -56,13 +56,13 @@ class Lost(NamedTuple):
 class ShardLosses:
     """Losses (lost records) of one open shard.
 
-    The shard's reader adds losses, and the merge of all shards removes them.
+    The reader of the shard adds losses, and the operation that merges all shards removes losses.
 
     Any thread may call :meth:`before` and :meth:`forget`.
 
     Args:
         url, split: URL and split number of the shard.
-        given: Number of rows of the shard that were emitted before this reader opened the shard.
+        given: Number of the shard's rows that were emitted before this reader opened the shard.
         before: Number of losses before the next row of the shard.
     """
 
@@ -90,23 +90,23 @@ class ShardLosses:
         self._waiting.append((rows, Lost(self._url, self._split, ordinal, what)))
 
     def rows_before_next(self, received: int) -> int | None:
-        """Return the number of rows between the first ``received`` rows and the next loss, or None without a loss."""
+        """Return the number of rows between row ``received`` and the next loss, or None if no loss is stored."""
         return self._waiting[0][0] - self._opened_at - received if self._waiting else None
 
     def take(self, received: int) -> list[Lost]:
-        """Remove and return the losses before the row that follows this reader's first ``received`` rows."""
+        """Remove and return the losses that precede row number ``received`` (counted from 0) of this reader."""
         taken = []
         while self._waiting and self._waiting[0][0] <= self._opened_at + received:
             taken.append(self._waiting.popleft()[1])
         return taken
 
     def before(self, given: int) -> int:
-        """Return the number of losses before the last of the first ``given`` rows."""
+        """Return the number of losses that precede row number ``given`` (counted from 1) of the shard."""
         with self._lock:
             return self._before + bisect_left(self._behind, given)
 
     def forget(self, given: int) -> None:
-        """Discard the stored losses before the last of the first ``given`` rows; keep only their count."""
+        """Discard the stored losses that precede row number ``given`` (counted from 1), and keep only their number."""
         with self._lock:
             count = bisect_left(self._behind, given)
             self._before += count

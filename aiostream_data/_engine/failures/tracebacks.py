@@ -4,7 +4,7 @@ How this works. The engine calls a user function from deep inside its own code, 
 several times. Each step adds frames. This module keeps the frames of the user's code and of the libraries that the
 user's code calls. The module clears the local variables of the removed frames, because they would stay in memory as
 long as the error. An error that did not come from user code keeps all its frames, because it may be a bug in this
-package. Errors of the package's own classes lose the engine's frames in any case.
+package. For errors of the package's own classes, the module always removes the engine's frames.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def folded(error: BaseException) -> TracebackType | None:
 
 
 def _forget_locals(frames: list[TracebackType], kept: list[bool]) -> None:
-    """Clear the local variables of removed frames, and of frames of this package that called any of the frames."""
+    """Clear the local variables of removed frames, and of this package's frames that called a traceback frame."""
     for traceback, keep in zip(frames, kept, strict=True):
         frame: FrameType | None = traceback.tb_frame.f_back if keep else traceback.tb_frame
         while frame is not None and is_machinery(frame.f_code.co_filename):
