@@ -24,7 +24,7 @@ class SendingEnd(Protocol):
 
 @contextmanager
 def carrying(end: SendingEnd) -> Iterator[None]:
-    """Context manager that sends an error raised in the block through the channel end ``end``.
+    """Context manager that sends an error raised in its block through ``end``, the sending end of a channel.
 
     The block must be the complete body of a task.
 

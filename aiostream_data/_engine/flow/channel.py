@@ -56,7 +56,7 @@ class ChannelSnapshot(NamedTuple):
 
 
 class ChannelWaits(NamedTuple):
-    """Start times of the receiver's wait for an item and of the sender's wait for room, from ``perf_counter()``.
+    """Times from ``perf_counter()`` at which the receiver started to wait for an item, and the sender for room.
 
     None means that the sender or receiver is not waiting.
     """
@@ -124,7 +124,7 @@ class Sender(Generic[T]):
         self.counters: StageCounters | None = None
 
     async def send(self, item: T, nbytes: int = 0) -> None:
-        """Wait for room in the buffer, then append ``item``, whose size counts as ``nbytes`` bytes.
+        """Wait for room in the buffer, then append ``item`` and count it as ``nbytes`` bytes.
 
         Raises:
             ReceiverClosed: The receiver was closed before or during the wait.
@@ -173,7 +173,7 @@ class Sender(Generic[T]):
         return self._shared.snapshot()
 
     async def until_wanted(self) -> None:
-        """Wait until the sender may start. In a buffered channel, the method returns immediately.
+        """Wait until the sender may start to produce items. In a buffered channel, the method returns immediately.
 
         Raises:
             ReceiverClosed: The receiver was closed during the wait.
@@ -290,7 +290,7 @@ class Receiver(Generic[T]):
         """Wait until :attr:`ready`.
 
         Args:
-            is_needed: False if the receiver can continue with an item of another channel instead.
+            is_needed: False if the receiver can continue with an item from another channel.
         """
         shared = self._shared
         started = shared.input_wait_since = perf_counter()

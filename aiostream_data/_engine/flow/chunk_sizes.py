@@ -1,9 +1,9 @@
-"""Limits of the rows and bytes of a chunk."""
+"""Limits for the number of rows and the number of bytes in a chunk."""
 
 from __future__ import annotations
 
 CHUNK_ROWS = 16384
-"""Maximum rows of a chunk when rows are read from a file, copied or shuffled: small enough for the CPU cache."""
+"""Maximum rows of a chunk that is read from a file, copied or shuffled: small enough for the CPU cache."""
 
 HOP_ROWS = 65536
 """Maximum rows of a chunk of plain numbers, and of one call on a worker (hop) that runs user functions.
@@ -17,7 +17,7 @@ CHUNK_NBYTES = 1 << 20
 MAX_CHUNK_NBYTES = 2 << 20
 """Maximum size in bytes of a chunk that is created by copying rows.
 
-The memory budget does not count a copy of rows while the copy is in progress.
+The memory budget does not count the bytes of a copy while rows are being copied.
 """
 
 

@@ -34,7 +34,7 @@ from aiostream_data.transforms.randomness import key_of
 
 
 class Runner(Protocol):
-    """Interface that runs data sets for the stages that open them, and that recomputes single rows."""
+    """Interface that runs the data sets that stages open, and recomputes single rows."""
 
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
         """Run a node and its inputs, starting from the saved state ``state``."""
@@ -95,11 +95,11 @@ class RunContext:
 
     Attributes:
         epoch: Number of the epoch, which random draws depend on.
-        path: Key of the position in the plan that opened this run; each inner data set has a different key.
-        numbers: For every node of the plan, its number; inputs are numbered first.
-        keys: Numbers of only those nodes that influence rows, so that adding another node changes no random order.
+        path: Key of the position in the plan that opened this run; it differs for each inner data set.
+        numbers: Number of each node of the plan. The inputs of a node have lower numbers than the node.
+        keys: Numbers that count only the nodes that influence rows, so that other nodes do not change random orders.
         prefix: Prefix for the keys of nodes in an inner data set.
-        made_by: Prefix for the names of stages in an inner data set; names the operator that created the data set.
+        made_by: Prefix for the names of stages in an inner data set: the operator that created the data set.
     """
 
     services: Services
@@ -116,7 +116,7 @@ class RunContext:
         return replace(self, epoch=epoch, drained=Drained())
 
     def open(self, node: Node, state: State = None) -> AbstractAsyncContextManager[Receiver[Chunk]]:
-        """Run ``node`` and its inputs within a block; the receiver passed to the block yields the chunks of ``node``.
+        """Return a context manager that runs ``node`` and its inputs; it provides a receiver for the node's chunks.
 
         Args:
             state: Position to resume from; None starts at the beginning.

@@ -18,13 +18,14 @@ class Workers:
     and reused, because starting worker processes is slow.
 
     Attributes:
-        one_at_a_time: True in debug mode: functions run on the consumer's thread, and stages process single elements.
+        one_at_a_time: True in debug mode, where functions run on the consumer's thread and stages process single
+            elements.
     """
 
     def __init__(self, pool: ThreadExecutor, *, one_at_a_time: bool = False) -> None:
         """Take ownership of ``pool``.
 
-        With ``one_at_a_time``, use ``pool`` in place of every other executor and thread.
+        With ``one_at_a_time``, ``pool`` replaces every other executor and thread.
         """
         self.one_at_a_time = one_at_a_time
         self._only = pool if one_at_a_time else None

@@ -1,11 +1,11 @@
 """Steps: operators without a task of their own, which run in the same call on a worker as the previous stage.
 
-How this works. shuffle, batch and unbatch process one chunk after another and need no event loop. A separate task,
-channel and hop (call on a worker) for each of these operators would only cost time. These operators are *steps*:
-objects with the methods ``push`` and ``finish``. The steps that follow a stage form the stage's *tail*. The tail runs
-in the same hop that creates the chunk, while the rows are in the processor's cache. The outlet of the stage ensures
-that only one hop at a time pushes chunks into the tail. A cancelled run does not wait for the hop in progress. After a
-cancellation, the hop releases the rows in the steps' buffers when the hop ends.
+How this works. The operators shuffle, batch and unbatch process one chunk after another and need no event loop. A
+separate task, channel and hop (call on a worker) for each of these operators would only cost time. These operators are
+*steps*: objects with the methods ``push`` and ``finish``. The steps after a stage form the *tail* of the stage. The
+tail runs in the same hop that creates the chunk, while the rows are in the processor's cache. The outlet of the stage
+ensures that only one hop at a time pushes chunks into the tail. A cancelled run does not wait for the hop in progress.
+After a cancellation, the rows in the steps' buffers are released when the hop in progress ends.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Step:
     Attributes:
         rows_in: Number of rows received.
         dropped: Number of rows that the step dropped intentionally.
-        makes_own_rows: True if no other object uses the memory of the emitted rows.
-        input_is_own: True if no other object uses the memory of the input rows.
+        makes_own_rows: True if the emitted rows use memory that no other object uses.
+        input_is_own: True if the input rows use memory that no other object uses.
         before: Position of the previous stage or step in the stream.
     """
 
@@ -60,7 +60,8 @@ class Step:
         """Process a chunk. Return the output rows that are ready, or None.
 
         Raises:
-            PartlyDone: A row failed. ``done`` contains the output for the rows before the failing row.
+            PartlyDone: A row failed. The error's ``done`` attribute contains the output for the rows before the failing
+                row.
         """
         raise NotImplementedError
 
@@ -92,7 +93,7 @@ class Step:
         raise NotImplementedError
 
     def resume(self, state: State) -> State:
-        """Restore a saved state before the first call of :meth:`push`. Return the saved state of the input."""
+        """Restore a saved state before the first call of :meth:`push`. Return the saved state of the step's input."""
         raise NotImplementedError
 
     @classmethod
@@ -111,12 +112,14 @@ class Step:
         return await self.context.recall(self.node.input, lineage)
 
     def rows_accounted(self) -> int | None:
-        """Return the number of input rows that led to the output so far, or None if the number cannot be computed."""
+        """Return the number of input rows used for the output so far, or None if the number cannot be computed."""
         return self.rows_out
 
 
 class DoneRows(Protocol):
-    """Interface of the result of row-wise operators in one hop (one call on a worker); a dataclass.
+    """Interface of the result of one hop (call on a worker) that runs row-wise operators.
+
+    Implementations are dataclasses.
 
     Attributes:
         chunk: The output rows.
@@ -148,9 +151,9 @@ class Joined:
 
     Attributes:
         rows, nbytes: Number of rows that the stage created, and their size in bytes.
-        busy_s, cpu_s: Wall and CPU seconds of the stage's work, without the steps.
+        busy_s, cpu_s: Wall and CPU seconds of the stage's own work, excluding the steps.
         chunk, chunk_nbytes: Output of the last step and its size in bytes; ``chunk`` is None if no row was emitted.
-        failure: Error of the stage's work or of a step, to be raised after ``chunk`` is sent.
+        failure: Error of the stage's work or of a step; raised after ``chunk`` is sent.
     """
 
     rows: int
@@ -167,8 +170,8 @@ class Tail:
     """Steps that run after a stage, in stream order.
 
     Attributes:
-        failure: Error of a step, or None. After an error, the tail has returned the output for earlier rows and accepts
-            no further chunk.
+        failure: Error of a step, or None. After an error, the tail accepts no more chunks; the output for earlier rows
+            has already been returned.
     """
 
     steps: Sequence[Step]
@@ -200,7 +203,7 @@ class Tail:
     def join_rows(self, work: Callable[..., D], *args: Any) -> tuple[D, Joined]:
         """Run the work of row-wise operators and push the resulting rows through the steps.
 
-        The first returned value is the result of the work, without rows.
+        Return the result of the work without its rows, and the result of the hop (call on a worker).
         """
         done = work(*args)
         rows = len(done.chunk)
@@ -221,11 +224,11 @@ class Tail:
         return out
 
     def pushed(self, chunk: Chunk) -> tuple[Chunk | None, int, BaseException | None]:
-        """Return the result of :meth:`push`, the size of this result in bytes, and the error of a step."""
+        """Push a chunk through all steps. Return the output, its size in bytes, and the error of a step, if any."""
         return self.push(chunk), self._nbytes, self.failure
 
     def rest(self) -> tuple[Chunk | None, int, BaseException | None]:
-        """Return the next buffered chunk after the end of the input, in the same form as :meth:`pushed`."""
+        """Return the next buffered chunk after the end of the input, as a tuple like the one from :meth:`pushed`."""
         if self._left is None:
             self._left = self._finish()
         with self._used():
@@ -254,7 +257,7 @@ class Tail:
                 self.close()
 
     def check_account(self) -> None:
-        """Raise CardinalityError unless, in every step, received rows equal emitted rows plus dropped rows."""
+        """Raise CardinalityError unless each step's received rows equal its emitted plus dropped rows."""
         for step in self.steps:
             rows_out = step.rows_accounted()
             if rows_out is not None and step.rows_in != rows_out + step.dropped:

@@ -17,14 +17,14 @@ Job = TypeVar("Job")
 
 @dataclass(frozen=True, slots=True)
 class Hops(Generic[Job]):
-    """Run jobs concurrently, and limit the running jobs and the jobs whose outcome has not been emitted.
+    """Run jobs concurrently, within limits for running jobs and for jobs that have not emitted their outcome.
 
     Attributes:
         begin: Function that starts one job and returns a future of its outcome. The future never raises.
         emit: Coroutine function that receives each finished job and its outcome. An exception in ``emit`` ends the run.
-        window: Limit of jobs that are running or wait for their outcome to be emitted.
+        window: Limit for the number of jobs that are running or have not emitted their outcome.
         ordered: True to emit outcomes in the order of the jobs, False to emit outcomes as the jobs finish.
-        running: Limit of unfinished jobs; with None, only ``window`` limits the jobs.
+        running: Limit for the number of unfinished jobs. If None, only ``window`` limits the jobs.
         one_at_a_time: True to start each job only after the outcome of the previous job was emitted.
     """
 
@@ -78,7 +78,7 @@ class Hops(Generic[Job]):
     async def _emit_all(self, line: _Line[Job], admission: asyncio.Task[None]) -> None:
         """Emit every outcome.
 
-        Without ordering, raise a failure only after the outcomes of all started jobs are emitted.
+        If outcomes are emitted as jobs finish, raise a failure only after the outcomes of all started jobs are emitted.
         """
         failure: Exception | None = None
         while (entry := await line.next()) is not None:

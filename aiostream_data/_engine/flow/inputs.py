@@ -1,4 +1,4 @@
-"""Check whether a stage receives its inputs through inlets (ends of channels) or runs its inputs itself."""
+"""Check whether a stage reads its inputs through inlets (ends of channels) or runs its inputs itself."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ OPENS_ITS_INPUTS: Final = (src.ReadFiles, op.Repeat, op.Concatenate, op.Cache, I
 
 
 def reads_inlets(node: Node) -> bool:
-    """Return True if the stage of ``node`` receives its inputs through inlets (ends of channels)."""
+    """Return True if the stage of ``node`` reads its inputs through inlets (receiving ends of channels)."""
     return bool(node.inputs) and not isinstance(node, OPENS_ITS_INPUTS)

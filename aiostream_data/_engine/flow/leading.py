@@ -15,7 +15,7 @@ class Leading(NamedTuple, Generic[T]):
     """Results for all rows before the first failing row.
 
     Attributes:
-        done: Results for consecutive ranges of rows; a single result if no row fails.
+        done: Results for consecutive ranges of rows. If no row fails, a single result for all rows.
         rows: Number of processed rows, which is also the index of the failing row.
         error: Error of the failing row; None if no row fails.
     """
@@ -28,7 +28,7 @@ class Leading(NamedTuple, Generic[T]):
 def leading(rows: int, work: Callable[[int, int], T]) -> Leading[T]:
     """Process all rows with one call of ``work``. If the call fails, search for the failing row by bisection.
 
-    Each row before the failing row is processed at most about three times.
+    Each row before the failing row is processed about three times at most.
 
     Args:
         work: Function that is called with a range of rows: first (inclusive) and stop (exclusive). ``work`` may be

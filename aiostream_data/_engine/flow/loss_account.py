@@ -19,7 +19,7 @@ class LossAccount:
         counters: Counters of the source's stage.
 
     Attributes:
-        rows_before: Number of rows that this run emitted before the current merge.
+        rows_before: Number of rows that this run had emitted before the current merge.
     """
 
     def __init__(self, context: RunContext, node: ReadFiles, counters: StageCounters) -> None:

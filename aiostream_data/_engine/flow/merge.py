@@ -23,8 +23,8 @@ class Stream(NamedTuple):
     """One stream of a merge.
 
     Attributes:
-        receiver: Receiver of the stream's chunks. A chunk without rows announces lost records.
-        place: Position of the stream, from which its state is computed.
+        receiver: Receiver of the stream's chunks. A chunk without rows signals lost records.
+        place: Position of the stream, used to compute the stream's saved state.
         losses: Lost records of the stream; None if the stream cannot lose records.
     """
 
@@ -40,9 +40,9 @@ class Streams(Protocol):
         """Return the next stream, or None after the last stream."""
 
     async def again(self, state: State, given: int) -> Stream | None:
-        """Reopen a stream of a saved state after the stream's first ``given`` rows.
+        """Reopen a stream from a saved state, and continue after the stream's first ``given`` rows.
 
-        Return None if the stream's shard is no longer listed.
+        Return None if the shard list no longer contains the stream's shard.
         """
 
     def ended(self) -> None:
@@ -54,8 +54,8 @@ class Merge(MergeLoop):
     """Send the rows of all streams to an outlet, in the order that ``order`` determines.
 
     Attributes:
-        log: Log of the merge's steps, from which saved states are computed.
-        account: Counter of losses. If the order is deterministic, losses are counted in the order of the rows.
+        log: Log of the merge's steps, used to compute saved states.
+        account: Counter of losses. With a deterministic order, losses are counted in the order of the rows.
     """
 
     streams: Streams

@@ -13,7 +13,7 @@ from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.interleave import MergeStep, Need, WaitingStream
 
 SHORT_RUN = 4
-"""Consecutive rows of one input are sent without a copy if they are at least this fraction (1/4) of a chunk."""
+"""Minimum number of consecutive rows of one input that are sent without a copy, as a fraction (1/4) of a chunk."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class MergeLoop:
         raise NotImplementedError
 
     def can_continue(self, waiting: WaitingStream) -> bool:
-        """Return True if the next step does not wait, so that its rows can be copied with rows already chosen."""
+        """Return True if the next step can choose rows without waiting, so that chosen rows can be copied together."""
         raise NotImplementedError
 
     async def provide(self, waiting: WaitingStream) -> None:
@@ -49,13 +49,13 @@ class MergeLoop:
         """Receive chunks from all inputs that are ready."""
 
     def chosen(self, step: MergeStep) -> None:
-        """Record a step of the order before the rows of the step are sent."""
+        """Record a step of the order (a choice of rows) before the rows of this step are sent."""
 
     def release_used(self) -> None:
-        """After a step, release chunks of which all rows were used."""
+        """After a step, release the chunks that have no unused rows left."""
 
     async def sent(self, sending: Awaitable[None]) -> None:
-        """Await ``sending``, which sends all rows recorded since the last call."""
+        """Await ``sending``, an awaitable that sends all rows recorded since the last call."""
         await sending
 
     def load(self, slot: int, chunk: Chunk) -> None:

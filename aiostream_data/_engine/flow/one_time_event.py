@@ -1,4 +1,7 @@
-"""One-shot event set by one thread. Other threads can block on it, and coroutines on any loop can await it."""
+"""One-shot event set by one thread.
+
+Other threads can block until the event is set, and coroutines on any event loop can await the event.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Rows that a merge has chosen but not yet copied. The merge collects small choices of rows and copies them together.
 
-When several streams have chunks of equal length, their chunks run out of rows shortly after each other. Between the
-ends of two chunks, the merge can choose only one or two rows at a time. If each choice became a separate chunk, every
-later stage would need a separate call on a worker for each chunk.
+When several streams have chunks of equal length, these chunks run out of rows at almost the same time. While chunks run
+out of rows, the merge can choose only one or two rows at a time. If each choice became a separate chunk, every later
+stage would need a separate call on a worker for each chunk.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.interleave import MergeStep
 
 Choice = tuple[list[Chunk], list[NDArray[np.int32]], list[NDArray[np.int64]]]
-"""Chunks and, for each step of the merge, the chunk numbers and row numbers of the chosen rows."""
+"""Rows that a merge has chosen: chunks and, for each step, the chunk numbers and the row numbers."""
 
 
 class PickedRows:
-    """Chosen rows: the steps of a merge, with the chunks from which the steps choose rows.
+    """Rows that a merge has chosen: the steps of the merge, and the chunks that contain the rows.
 
     The object keeps these chunks and their memory leases alive.
     """

@@ -1,6 +1,6 @@
 """Recall: recompute single rows from their ids, by reading their source rows again and applying the operators.
 
-How this works. The ids of a row name the source row from which it was made. Operators such as enumerate() and
+How this works. The ids of a row name the source row that the row was made from. Operators such as enumerate() and
 flat_map() add another id to the row: a number, or the id of the outer row. Every node can therefore recompute its
 output rows from rows of its inputs. Most nodes recall the input rows and then process them as usual. When a run
 resumes, it recalls the rows that operators buffered when the state was saved. ``fetch`` recalls rows that the user
@@ -29,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
-    """Return the namespace (run of a source) of each row in the plan itself, not in an inner data set."""
+    """For each row, return the namespace (run of a source) in the plan itself, ignoring inner data sets."""
     last = np.zeros(len(lineage), np.int64)
     for pair in lineage.ids.pairs():
         last = np.where(pair.namespaces > 0, pair.namespaces, last)
@@ -40,7 +40,7 @@ def outermost(lineage: Lineage, origins: Origins) -> list[Namespace]:
 def names_of(ids: RowIds, origins: Origins) -> list[tuple[int, ...]]:
     """Return a name for each row.
 
-    The name of a row is equal in every run, and also for rows read from a saved state.
+    The name of a row is the same in every run, even if the row was read from a saved state.
     """
     return [tuple(_name(numbers, origins)) for numbers in ids.tolist()]
 
@@ -55,7 +55,7 @@ def _name(numbers: Sequence[int], origins: Origins) -> Iterator[int]:
 
 
 def read_at(lineage: Lineage, origins: Origins) -> list[int]:
-    """For each row, return the number of the source or shared cache in the plan from which the row came."""
+    """For each row, return the number of the plan's source or shared cache that the row came from."""
     numbers = [space.number for space in outermost(lineage, origins)]
     for pair in lineage.ids.pairs():
         for row in np.flatnonzero(pair.splits == CACHED).tolist():

@@ -39,7 +39,10 @@ class Stage:
     """
 
     refills: ClassVar[bool] = False
-    """True if ``run`` calls ``outlet.refill()``; otherwise the supervisor calls ``outlet.refill()`` before ``run``."""
+    """True if ``run`` itself calls ``outlet.refill()``.
+
+    Otherwise, the supervisor calls ``outlet.refill()`` before ``run``.
+    """
 
     node: Any
     context: RunContext
@@ -75,7 +78,7 @@ class Stage:
 
         Yield a :class:`Place` for each input, so that the caller can validate the inputs.
 
-        The default implementation is for a stage whose state is the state of its input.
+        The default implementation is for a stage that saves only the state of its input.
 
         Raises:
             DamagedStateError: A value in the state is missing, of the wrong type, or out of range.
@@ -87,7 +90,7 @@ class Stage:
         return await self.context.recall(self.node.inputs[0], lineage)
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
-        """Return the number of input rows that led to the outlet's rows, or None if the number cannot be computed."""
+        """Return the number of input rows used for the rows sent so far, or None if the number cannot be computed."""
         return None
 
     async def hop(self, function: Any, *args: Any) -> Any:
@@ -144,13 +147,14 @@ class CallStage(Stage):
     """Stage that calls a user function for each row and emits at most one row per input row.
 
     The saved state of an ordered stage is the state of the stage's input. If an ordered stage drops rows, ``kept`` maps
-    the numbers of output rows to the numbers of input rows. The state of an unordered stage is the input position and
-    the rows that were received but not yet emitted. After resuming, the stage processes these unfinished rows first.
+    the numbers of output rows to the numbers of input rows. The saved state of an unordered stage contains the input
+    position and the rows that were received but not emitted. After resuming, the stage processes these unfinished rows
+    first.
 
     Attributes:
-        log: Log of rows received and emitted; None if both this run and the run that saved the state are ordered.
-        kept: Log of rows that were not dropped, written by the subclass; None if the stage drops no rows or has a
-            ``log``.
+        log: Log of rows received and emitted. None if this run and the run that saved the state are both ordered.
+        kept: Log of the rows that were not dropped, written by the subclass. None if no rows are dropped or ``log`` is
+            set.
     """
 
     kind: ClassVar[str] = "unordered"
@@ -235,7 +239,7 @@ class CallStage(Stage):
         return [self.context.keys[node] for node in self.nodes]
 
     def _is_mine(self, state: State) -> TypeGuard[dict[str, Any]]:
-        """Return True if an unordered stage that ran one of this stage's nodes saved the state."""
+        """Return True if ``state`` was saved by an unordered stage that ran one of this stage's nodes."""
         is_unordered = isinstance(state, dict) and state.get("op") == "unordered"
         return is_unordered and state.get("of", self._keys[0]) in self._keys
 
@@ -247,7 +251,7 @@ class CallStage(Stage):
 def _check_unordered(place: Place) -> Part:
     """Validate the part of a saved state that belongs to an unordered stage.
 
-    Return the part of the state that belongs to the stage's input.
+    Return the input's part of the saved state.
     """
     fields = place.fields(CallStage.kind, "of", "held", "input")
     fields["of"].integer()

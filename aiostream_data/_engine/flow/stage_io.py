@@ -24,11 +24,11 @@ class Inlet:
     """Receiving end of a stage's channel; iterate over it to get chunks.
 
     Args:
-        gate: Coroutine function that is awaited before each chunk; it waits while the memory budget is full.
+        gate: Coroutine function that is awaited before each chunk and waits while the memory budget is full.
 
     Attributes:
         rows: Number of rows received.
-        held: Number of rows that the stage recomputed from a saved state, in addition to ``rows``.
+        held: Number of rows that the stage recomputed from a saved state; ``rows`` does not include these rows.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Outlet:
 
     Attributes:
         budget: Memory budget for the chunks sent.
-        rows, dropped: Number of rows that the stage itself emitted and dropped, before the steps of the tail.
+        rows, dropped: Number of rows that the stage itself emitted and dropped, not counting the steps of the tail.
         tail: Steps (operators without a task) that process every chunk before the outlet sends the chunk, or None.
     """
 
@@ -146,7 +146,7 @@ class Outlet:
         return await self.budget.admit(nbytes, self.is_awaited)
 
     async def until_wanted(self) -> None:
-        """Wait until the stage may start; see :meth:`.channel.Sender.until_wanted`."""
+        """Wait until the stage may start to produce rows; see :meth:`.channel.Sender.until_wanted`."""
         await self._sender.until_wanted()
 
     async def refill(self) -> None:
@@ -173,7 +173,7 @@ class Outlet:
         await self._pass(*value_of(await pushed))
 
     async def send_mark(self, chunk: Chunk) -> None:
-        """Send a chunk without rows, which announces lost records."""
+        """Send a chunk without rows, which signals lost records."""
         await self._sender.send(chunk, 0)
 
     async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:

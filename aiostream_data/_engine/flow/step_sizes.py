@@ -8,31 +8,34 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
 from aiostream_data.formats.stream import BLOCK_NBYTES, HEADROOM_NBYTES
 
 STEP_SHARE: Final = 16
-"""Fraction (1/16) of the memory limit that one decompressed block from each open shard may use in total."""
+"""Fraction (1/16) of the memory limit for the decompressed blocks of all open shards, with one block per shard."""
 
 LEAST_STEP_NBYTES: Final = 16 << 10
 """Minimum size of a decompressed block in bytes, regardless of the memory limit."""
 
 RECORD_SHARE: Final = 8
-"""Fraction (1/8) of the memory limit that partially read records of all open shards may use in total.
+"""Fraction (1/8) of the memory limit for the partially read records of all open shards together.
 
-A larger record is read alone (see :meth:`.Budget.alone`).
+A record that exceeds its shard's share of this memory is read alone (see :meth:`.Budget.alone`).
 """
 
 LEAST_RECORD_NBYTES: Final = 64 << 10
 """Size in bytes below which a record never counts as large."""
 
 INDEX_NBYTES: Final = 16
-"""Bytes that the index of a variable-length column uses per row: the offset and the length."""
+"""Bytes per row in the index of a variable-length column: the offset and the length."""
 
 ROW_NBYTES: Final = 32
-"""Bytes that the index and the row id use per row."""
+"""Bytes per row in the index and the row id together."""
 
 HOP_STEPS: Final = 16
 """Maximum number of decompression steps in one hop (call on a worker)."""
 
 HOP_SHARE: Final = 16
-"""Fraction (1/16) of the memory limit that the hops of all open shards may produce; each hop runs at least one step."""
+"""Fraction (1/16) of the memory limit for the output of the hops of all open shards.
+
+Each hop runs at least one step.
+"""
 
 
 def block_nbytes(memory_limit: int, open_at_once: int) -> int:
@@ -48,7 +51,7 @@ def headroom_nbytes(block: int) -> int:
 def rows_of_a_step(block: int) -> int:
     """Return the maximum rows of a column.
 
-    The maximum keeps the index of the column at about two blocks or less.
+    This maximum limits the index of the column to about two blocks.
     """
     if block >= BLOCK_NBYTES:  # enough memory for longer columns, which cost less per small record
         return 4 * CHUNK_ROWS

@@ -2,23 +2,23 @@
 
 How this works. Sources, such as file readers, bring bytes into a pipeline. A source reserves memory before it requests
 a byte range (:meth:`Budget.admit`), and again before it decompresses the range or splits it into records
-(:meth:`Budget.room_for_step`). The calls of :meth:`Budget.admit` and :meth:`Budget.room_for_step` wait while the memory
+(:meth:`Budget.room_for_step`). The methods :meth:`Budget.admit` and :meth:`Budget.room_for_step` wait while the memory
 limit is reached. Later stages only count their bytes (:meth:`Budget.charge`) and never wait, because their work frees
 memory. Three kinds of memory reservation may exceed the memory limit:
 
-- the first reservation in an empty memory budget;
-- an *urgent* reservation, made for the reader whose rows come next in the order, while readers of later rows use all
-  memory. An urgent reservation has the size of one byte range or one step, and these sizes shrink with the number of
-  open shards;
-- a record larger than its shard's share of the memory limit, one such record at a time (:meth:`Budget.alone`). A reader
-  may collect the bytes of a large record only when the order of rows requires the record's shard next. The next large
-  record starts after the memory of the previous large record is released. The next large record may start earlier if
-  the consumer waits and all earlier stages need another record, as with zip() and batch(). If the consumer and all
+- The first reservation in an empty memory budget may exceed the limit.
+- A reader may make an *urgent* reservation if its rows come next in the order and readers of later rows use all memory.
+  An urgent reservation has the size of one byte range or one decompression step. Ranges and steps shrink as more shards
+  are open.
+- One record at a time may be larger than its shard's share of the memory limit (:meth:`Budget.alone`). A reader may
+  collect the bytes of a large record only when the order of rows requires the record's shard next. The next large
+  record starts after the memory of the previous large record has been released. The next large record may start earlier
+  if the consumer and all earlier stages wait for another record, as with zip() and batch(). While the consumer and all
   earlier stages wait, no other work can release memory.
 
-A :class:`Charge` ends when the last chunk whose ``lease`` is this charge is deleted. A charge ends in ``__del__`` on
-purpose, because any thread may delete a chunk after success, failure or cancellation. The memory is free when the last
-reference is deleted.
+A :class:`Charge` ends when the last chunk that has the charge as its ``lease`` is deleted. A charge ends in ``__del__``
+on purpose: any thread may delete a chunk, after success, failure or cancellation. The memory is free when the last
+reference to the chunk is deleted.
 """
 
 from __future__ import annotations
@@ -48,52 +48,52 @@ The rest of the memory limit covers chunks and batches in progress.
 """
 
 FLOW = 0.125
-"""Fraction of the memory limit that data in flight may always use, even if large buffers fill the rest of the limit."""
+"""Fraction of the memory limit that is always available to data in flight, even if large buffers fill the rest."""
 
 LEAST_ADMITTED = 0.125
-"""Fraction of the memory limit that sources may always use, even if later stages need memory for large rows."""
+"""Fraction of the memory limit that is always available to sources, even if later stages need memory for large rows."""
 
 COPIES_OF_A_ROW = 4
 """Maximum number of copies of a row at one time: as read, as a function's argument, as a result, and in a column."""
 
 
 FORGETTING = 0.98
-"""Factor by which the maximum remembered by :meth:`Budget.leave_free` shrinks on every call."""
+"""On every call, :meth:`Budget.leave_free` multiplies the maximum that it remembers by this factor."""
 
 CHANNEL_SHARE = 8
 """Fraction (1/8) of the memory limit that the chunks in one channel may use."""
 
 QUEUES = "queues"
-"""Category of counted bytes: chunks between stages, and elements queued for the consumer."""
+"""Memory category: chunks between stages, and elements queued for the consumer."""
 
 RANGES = "ranges"
-"""Category of counted bytes: requested byte ranges that are not yet split into rows or that rows still refer to."""
+"""Memory category: requested byte ranges that are not yet split into rows or that rows still refer to."""
 
 RECORDS = "records being put together"
-"""Category of counted bytes: partially received records."""
+"""Memory category: partially received records."""
 
 WINDOWS = "decompressors"
-"""Category of counted bytes: memory of decompressors (tables, and the window of earlier output)."""
+"""Memory category: memory of decompressors (tables, and the window of earlier output)."""
 
 DECODED = "decoded"
-"""Category of counted bytes: decoded rows that have their own memory."""
+"""Memory category: decoded rows that have their own memory."""
 
 RESERVED = "reserved"
-"""Category of counted bytes: maximum output of steps in progress.
+"""Memory category: maximum output of steps in progress.
 
-Bytes for steps in progress are reserved, but mostly not allocated.
+Memory for steps in progress is reserved in the budget, but most of it is not allocated.
 """
 
 READ_AHEAD = "interleave"
-"""Category of counted bytes: rows that interleave() reads ahead from in-memory data sets of user functions."""
+"""Memory category: rows that interleave() reads ahead from in-memory data sets of user functions."""
 
 RESULTS = "results"
-"""Category of counted bytes: actual and expected results of user functions."""
+"""Memory category: actual and expected results of user functions."""
 
 FLOWING = (QUEUES, RANGES, RECORDS, DECODED, RESERVED, READ_AHEAD, RESULTS)
-"""Categories of counted bytes for data in flight, which later stages release.
+"""Memory categories of data in flight, which later stages release.
 
-All other categories are buffers, which keep their data.
+All other memory categories are buffers that keep their data.
 """
 
 
@@ -146,7 +146,7 @@ class Alone:
 
 
 class MakesWay(Protocol):
-    """Interface of a decompressor whose memory can be released for another decompressor and allocated again later."""
+    """Interface of a decompressor that can release its memory for another decompressor and allocate it again later."""
 
     @property
     def nbytes(self) -> int: ...
@@ -162,10 +162,10 @@ class Budget:
     Attributes:
         limit: Memory limit in bytes.
         used, peak: Number of bytes currently counted, and the maximum of this number so far.
-        holders: For each category of counted bytes, the current and the peak number of bytes.
+        holders: For each memory category, the current and the peak number of bytes.
         wait_s: Total seconds of all waits for room in the budget.
         consumer_waits: Function that returns True if the consumer waits for an element and no element is ready.
-        in_line: Large decompressors, in the order in which they received memory.
+        in_line: Large decompressors, sorted by the time at which they received memory.
     """
 
     def __init__(self, limit: int) -> None:
@@ -195,13 +195,13 @@ class Budget:
 
     @property
     def admitted_nbytes(self) -> int:
-        """Total number of bytes up to which sources may fill the budget."""
+        """Number of bytes in the budget above which sources must wait."""
         return int(min(self.limit * ADMITTED, max(self.limit - self._left_free, self.limit * LEAST_ADMITTED)))
 
     def leave_free(self, nbytes: int) -> None:
-        """Record the number of bytes that later stages need at once.
+        """Record the number of bytes that later stages need at the same time.
 
-        Sources do not use the recent maximum of these numbers.
+        Sources leave the recent maximum of these byte counts free.
         """
         self._left_free = max(nbytes, int(FORGETTING * self._left_free))
 
@@ -249,8 +249,8 @@ class Budget:
         """Wait until sources may use ``nbytes`` more bytes, then count these bytes.
 
         Args:
-            is_urgent: Function that is called again at each :meth:`poke`. If ``is_urgent`` returns True, the bytes may
-                exceed the limit.
+            is_urgent: Function that the budget calls again at each :meth:`poke`. If ``is_urgent`` returns True, the
+                bytes may exceed the limit.
         """
         await self.until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
         return self.charge(nbytes, holder)
@@ -272,7 +272,7 @@ class Budget:
         return self.holders.get(WINDOWS, (0, 0))[0]
 
     def windows_fit(self, share: float) -> bool:
-        """Return True if decompressors use at most this fraction of the memory limit."""
+        """Return True if all decompressors together use at most the fraction ``share`` of the memory limit."""
         return self.windows_nbytes <= share * self.limit
 
     async def until_fits(self, nbytes: int, is_urgent: Callable[[], bool]) -> bool:
@@ -373,7 +373,7 @@ _budgets: weakref.WeakSet[Budget] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    """Replace the locks in a forked child process: a thread of the parent may have acquired a lock forever."""
+    """Replace the locks in a forked child process, where a lock held by a thread of the parent is never released."""
     for budget in list(_budgets):
         budget._lock = threading.RLock()
 

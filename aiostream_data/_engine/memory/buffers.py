@@ -80,7 +80,7 @@ class BlockPool:
     def _make_room(self, size: int) -> None:
         """Return unused blocks of other sizes to the system until a block of ``size`` bytes fits into the pool.
 
-        The sizes of requested byte ranges change while a store is read, and blocks of the old size would not be reused.
+        The sizes of requested byte ranges change while a store is read, so blocks of old sizes would never be reused.
         """
         if size > self._max_idle_nbytes:
             return

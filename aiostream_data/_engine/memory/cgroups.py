@@ -23,7 +23,8 @@ def read_text(path: Path) -> str:
 def number_in(word: str) -> int | None:
     """Parse a number from a cgroup file; return None for "max", "-1" and "".
 
-    The check of the digits avoids a ValueError from int(), which can replace a KeyboardInterrupt in CPython.
+    Checking the digits first avoids a ValueError from int(). In CPython, this ValueError can replace a
+    KeyboardInterrupt.
     """
     return int(word) if word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS else None
 

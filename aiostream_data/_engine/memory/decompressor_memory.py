@@ -1,14 +1,15 @@
-"""Memory reservation for the decompressor of one shard; most of it is the window of a zstd frame.
+"""Memory reservation for the decompressor of one shard. Most of the memory is the window of a zstd frame.
 
-Another shard can take the decompressor's memory away.
+Another shard can claim the memory of the decompressor.
 
 How this works. A decompressor's memory is reserved before its allocation. A shard that is opened before its rows are
-needed waits while decompressors use a quarter of the memory limit. The shard whose rows come next in the order does not
-wait for the decompressors of other shards. If all decompressors together do not fit, other shards discard theirs; the
-shard that received memory last is first. A shard never discards its decompressor while the order of rows requires this
-shard next. A shard without its decompressor is later read again from the start, and skips the rows already emitted.
-Discarding a decompressor does not change the order of rows and cannot cause a deadlock between shards. A decompressor
-that does not fit into memory together with any other decompressor is used alone.
+needed waits while decompressors use more than a quarter of the memory limit. The shard whose rows come next in the
+order does not wait for the decompressors of other shards. If all decompressors together do not fit, other shards
+discard their decompressors. The shard that received memory last discards first. A shard never discards its decompressor
+while the order of rows requires this shard next. A shard without its decompressor is later read again from the start,
+and the rows already emitted are skipped. Discarding a decompressor does not change the order of rows and cannot cause a
+deadlock between shards. A decompressor that does not fit into memory together with any other decompressor is used
+alone.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from aiostream_data._engine.memory.budget import FILLED, FLOW, WINDOWS, Budget
 from aiostream_data.metrics.sizes import as_size
 
 AHEAD_SHARE: Final = 0.25
-"""Fraction of the memory limit: if decompressors use more, a shard opened before its rows are needed waits."""
+"""Fraction of the memory limit that decompressors may use before a shard that is opened in advance must wait."""
 
 TOGETHER_SHARE: Final = 0.5
-"""Fraction of the memory limit that all decompressors may use, unless the shard needed next has a larger decompressor.
+"""Fraction of the memory limit that all decompressors together may use.
+
+The shard needed next may use a larger decompressor.
 """
 
 SMALL_NBYTES: Final = 256 << 10
@@ -147,7 +150,7 @@ class DecompressorMemory:
         return self._over(more) <= 0 or not any(other.nbytes for other in others)
 
     def _over(self, more: int) -> int:
-        """Return by how many bytes decompressors exceed their limit if this one uses ``more`` additional bytes.
+        """Return by how many bytes decompressors would exceed their limit if this one used ``more`` additional bytes.
 
         Decompressors may hold half of the memory limit, or less if much data is in flight.
         """

@@ -1,8 +1,8 @@
-"""Return unused memory of malloc to the operating system if its size is large relative to the memory limit.
+"""Return unused memory of malloc to the operating system when it is large relative to the memory limit.
 
 Threads free arrays that other threads allocated. Therefore malloc keeps freed memory in one arena per thread, up to
-several times the memory in use. Checking the amount of kept memory is cheap, so the check runs periodically. Trimming
-(returning memory) costs milliseconds and causes page faults later, so it is done only above a limit.
+several times the memory in use. Checking how much memory malloc keeps is cheap, so the check runs periodically.
+Trimming (returning memory) costs milliseconds and causes page faults later, so it is done only above a limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEPT_SHARE: Final = 0.5
 """Fraction (1/2) of the memory limit up to which malloc may keep freed memory."""
 
 LEAST_NBYTES: Final = 16 << 20
-"""Size in bytes up to which memory kept by malloc is never returned to the operating system."""
+"""Number of bytes of unused memory that malloc may always keep."""
 
 LOOK_S: Final = 0.5
 """Minimum number of seconds between two checks of malloc's kept memory."""
@@ -26,10 +26,10 @@ COST_SHARE: Final = 0.005
 
 
 class Trimmer:
-    """Returns malloc's unused memory to the operating system for one loader; ``memory_limit`` is in bytes.
+    """Object that returns malloc's unused memory to the operating system for one loader. ``memory_limit`` is in bytes.
 
     Attributes:
-        trimmed: How often memory was returned to the operating system so far.
+        trimmed: Number of times that memory was returned to the operating system.
     """
 
     def __init__(self, memory_limit: int) -> None:
@@ -40,7 +40,7 @@ class Trimmer:
         self.trimmed = 0
 
     def is_due(self) -> bool:
-        """Return True if the next check of malloc's memory is due. If a check is due, restart the interval."""
+        """Return True if the next check of malloc's memory is due. Restart the interval if a check is due."""
         now = monotonic()
         if now - self._since < self._pause_s:
             return False
