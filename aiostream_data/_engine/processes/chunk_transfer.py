@@ -1,4 +1,4 @@
-"""Convert chunks to and from the form that processes exchange: few arrays, without unused bytes.
+"""Convert chunks to and from the form in which processes exchange chunks: few arrays, without unused bytes.
 
 Processes transfer large arrays in shared memory; the receiver uses views of this memory. Small arrays are copied, and
 each transferred object costs some microseconds. Therefore the sender concatenates the small arrays of a chunk, such as
@@ -23,10 +23,10 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import Structure, structure_of
 
 SMALL_NBYTES: Final = 32 << 10
-"""Arrays with fewer bytes than this are concatenated with the same field (leaf) of other elements."""
+"""Size in bytes below which an array is concatenated with the arrays of other elements in the same field (leaf)."""
 
 SPARSE: Final = 0.75
-"""Rows that use less than this fraction of the values buffer that they share are copied before the transfer."""
+"""Rows are copied before the transfer if they use less than this fraction of the values buffer that they share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SideBySide:
 
 
 class Arriving:
-    """Placeholder in a message for an array that is written to shared memory next to the message.
+    """Placeholder in a message for an array that is written to shared memory, separately from the message.
 
     Attributes:
         number: Index of the array among all arrays written next to the message.
@@ -80,7 +80,7 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True)
 class IdsSideBySide:
-    """Row ids of several elements, concatenated, with the number of rows that each element was made of."""
+    """Concatenated row ids of several elements, with the number of rows that each element was made of."""
 
     whole: RowIds
     sizes: list[int]
@@ -88,7 +88,7 @@ class IdsSideBySide:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """Chunk in the form that processes exchange.
+    """Chunk in the form in which processes exchange chunks.
 
     Attributes:
         rows: Elements of an :class:`Items` chunk, or a :class:`Columns` chunk without lineage and lease.
@@ -104,7 +104,7 @@ class Handed:
 
 
 def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
-    """Convert a chunk to the form that processes exchange.
+    """Convert a chunk to the form in which processes exchange chunks.
 
     Return the converted chunk, and the parts to write to shared memory next to the message.
     """
@@ -115,7 +115,7 @@ def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
 
 
 def taken(sent: Handed, written: Sequence[NDArray[np.uint8]] = ()) -> Chunk:
-    """Rebuild a chunk from the form that processes exchange; its arrays are views of the received memory.
+    """Rebuild a chunk that another process sent; its arrays are views of the received memory.
 
     Args:
         written: Arrays received next to the message.
@@ -155,7 +155,7 @@ def _runs_of(entries: Sequence[MadeOf | None]) -> IdsSideBySide | None:
 
 
 def _leaf_by_leaf(elements: list[Any], beside: list[Parts]) -> list[Any] | Leaves:
-    """Return elements as columns if columns combine small arrays; otherwise, return a list of elements."""
+    """Return elements as columns if this combines small arrays; otherwise, return a list of elements."""
     if len(elements) > 1 and _has_small_array(elements[0]):
         structure = structure_of(elements[0])
         if all(structure_of(element) == structure for element in elements[1:]):

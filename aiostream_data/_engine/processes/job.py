@@ -18,19 +18,19 @@ from aiostream_data.rows.records import ShardRef
 class Errand:
     """Plan that a subprocess runs, and all inputs of the run. This message can be pickled if the plan can be pickled.
 
-    The meaning of all fields not listed here is documented in :class:`.EngineOptions`.
+    For fields that are not listed here, see :class:`.EngineOptions`.
 
     Attributes:
         plan: Plan that the subprocess runs.
-        keys: For each node of this plan, its number in the complete plan; inputs come first. Nodes that do not affect
-            rows have no number of their own.
+        keys: For each node of this plan, the number of the node in the complete plan; inputs come first. Nodes that do
+            not affect rows have no number of their own.
         resolved: Listed shards of each file source, in order; None for sources that were not listed.
-        shard_numbers: Numbers of shards in earlier shard lists; see :class:`.ListedShards`.
+        shard_numbers: Shard numbers from earlier shard lists; see :class:`.ListedShards`.
         gained: Keys of nodes that have new shards or inputs; see :class:`.ListedShards`.
         shared_caches: For each cache, in order, True if several nodes of the complete plan read the cache.
         run: Options of the run, with the memory limit reduced to the subprocess's share.
         window_nbytes: Maximum number of bytes in flight to the loader's process, for each run.
-        first_code: First number that the subprocess may use for objects in saved states.
+        first_code: First of the numbers that the subprocess may assign to objects in saved states.
     """
 
     plan: Node

@@ -1,10 +1,10 @@
 """Convert row ids of a subprocess to row ids of the loader's process.
 
 A subprocess has its own namespaces, where a namespace is one run of one source (see
-:mod:`~aiostream_data._engine.resume.origins`). Each chunk lists the namespaces opened since the previous chunk, and the
-loader's process opens a matching namespace for each of them. Processes that share the rows of one plan open equal runs
-of the same sources; equal runs map to one namespace. Usually the numbers of the namespaces are equal in both processes,
-so ids need no conversion.
+:mod:`~aiostream_data._engine.resume.origins`). Each chunk lists the namespaces opened since the previous chunk. The
+loader's process opens a matching namespace for each of these. If several processes share the rows of one plan, they run
+the same sources, and equal runs map to one namespace. Usually the numbers of the namespaces are equal in both
+processes, so ids need no conversion.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
 
 REMEMBERED: Final = 1 << 16
-"""Maximum number of namespaces that are stored because several processes may share them."""
+"""Maximum number of stored namespaces that several processes may share."""
 
 Ask: TypeAlias = Callable[..., Any]
 """Function that sends a request, ``ask("url", number, split)`` or ``ask("locate", number, splits, ordinals)``."""
@@ -32,11 +32,10 @@ Ask: TypeAlias = Callable[..., Any]
 class Space(NamedTuple):
     """Namespace of another process.
 
-    The meaning of all fields not listed here is documented in
-    :class:`~aiostream_data._engine.resume.origins.Namespace`.
+    For fields that are not listed here, see :class:`~aiostream_data._engine.resume.origins.Namespace`.
 
     Attributes:
-        place: Number of the namespace in the other process.
+        place: Number of the namespace in the process that opened it.
         is_located: True if the other process knows the byte offsets of records in this namespace.
     """
 
@@ -50,7 +49,7 @@ class Space(NamedTuple):
 
 
 def spaces_since(origins: Origins, place: int) -> list[Space]:
-    """Return the namespaces opened since namespace number ``place``, to be sent to another process."""
+    """Return the namespaces with number ``place`` or higher, to be sent to another process."""
     return [
         Space(
             space.base >> SPLIT_BITS,
@@ -77,7 +76,9 @@ class Alike:
         self._known = {_meaning(space): space for space in origins.opened_since(1)}  # namespaces of the state
 
     def space(self, sent: Space, url_of: Callable[[int], str], locate: Any) -> Namespace:
-        """Return the namespace of this process that matches one of another process; open the namespace if needed.
+        """Return the namespace of this process that matches a namespace of another process.
+
+        If no namespace matches, open a new namespace.
 
         Thread-safe.
         """

@@ -35,7 +35,7 @@ LAST_ANSWER_S: Final = 0.02
 """Minimum seconds to wait for an answer even after the deadline, because most subprocesses answer immediately."""
 
 END_S: Final = 0.5
-"""Seconds that a subprocess has to exit by itself when the loader no longer needs it."""
+"""Seconds that a subprocess has to exit by itself after the loader no longer needs it."""
 
 NO_STATS: Final[Mapping[str, Any]] = {
     "stages": [],
@@ -109,7 +109,7 @@ class HostingProcess:
         return self.last_stats
 
     def hurry(self, deadline: float) -> None:
-        """End all waits for answers at ``deadline``, a time of ``monotonic()``."""
+        """Set the time, from ``monotonic()``, at which all waits for answers end."""
         self._answers_until = deadline
 
     def ask(self, question: str, *args: Any, timeout_s: float | None = None) -> Any:
@@ -144,7 +144,7 @@ class HostingProcess:
             raise WorkerDiedError(f"the process of in_subprocess() has ended: {self._over}")
 
     def tell(self, *message: Any) -> None:
-        """Send a message. If the process has ended, do nothing: the receiving thread reports the end to all waiters."""
+        """Send a message. If the process has ended, do nothing, because the receiving thread notifies all waiters."""
         with suppress(EOFError):
             while self._later:
                 with suppress(IndexError):  # another thread sent it first
@@ -227,7 +227,7 @@ class HostingProcess:
 
 
 class _Question:
-    """Pending request to a subprocess, with a wait for its answer."""
+    """Pending request to a subprocess. A caller can wait for the answer."""
 
     def __init__(self) -> None:
         self._event = threading.Event()

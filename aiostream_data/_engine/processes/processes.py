@@ -1,12 +1,12 @@
 """Manage the subprocesses that run parts of a loader's plan.
 
-Each ``in_subprocess()`` node has its own subprocesses (:mod:`.process_handle`), which start at the node's first run and
-stay for all epochs. The engine's event loop reads the chunks of the subprocesses (:mod:`.remote_run`). The receiving
-process owns the memory of a chunk. For each run, a limit (window) applies to the bytes that a subprocess may send
-before the receiver acknowledges them.
+Each ``in_subprocess()`` node has its own subprocesses (:mod:`.process_handle`). The subprocesses start at the node's
+first run and stay for all epochs. The engine's event loop reads the chunks of the subprocesses (:mod:`.remote_run`).
+The receiving process owns the memory of a chunk. Each run has a *window*: the maximum number of bytes that a subprocess
+may send before the receiver acknowledges them.
 
-Only the subprocess can compute the position after a row that it sent. Therefore the subprocess must live until the
-engine has ended *and* the loader no longer needs positions; see :meth:`Hosting.engine_ended` and
+Only the subprocess that sent a row can compute the position after this row. Therefore, the subprocess must live until
+the engine has ended and the loader no longer needs positions; see :meth:`Hosting.engine_ended` and
 :meth:`Hosting.let_go`.
 """
 
@@ -53,11 +53,11 @@ MAX_WINDOW_NBYTES: Final = 64 << 20
 """Maximum bytes in flight from one subprocess; a larger value would cost memory without a benefit."""
 
 CODES: Final = 1 << 20
-"""Number of codes reserved for each subprocess. Codes are numbers of objects in saved states."""
+"""Number of codes reserved for each subprocess. A code is the number of an object in a saved state."""
 
 
 def window_nbytes(memory_limit: int, processes: int) -> int:
-    """Return the maximum bytes in flight from each run of each subprocess, if ``processes`` subprocesses run."""
+    """Return the maximum bytes in flight from each run of a subprocess, for a total of ``processes`` subprocesses."""
     return max(1, min(memory_limit // (WINDOW * processes), MAX_WINDOW_NBYTES))
 
 
@@ -70,7 +70,7 @@ class Hosting:
         has_closed: Function that is called after the last subprocess has ended.
 
     Raises:
-        PlanError: Each of several workers would count and log the same failed records.
+        PlanError: Several workers would each count and log the same failed records.
     """
 
     def __init__(
@@ -188,7 +188,10 @@ class Hosting:
                 board.put(key, counters)
 
     def clocks(self, numbers: Mapping[Node, int]) -> dict[str, Hosted]:
-        """Return the run times last reported by each node's subprocesses, keyed by the prefix of the node's stages."""
+        """Return the run times that each node's subprocesses last reported.
+
+        Each key is the prefix of a node's stages.
+        """
         return {f"{numbers[node]}/": _clocks(processes) for node, processes in list(self._places.items()) if processes}
 
     @property

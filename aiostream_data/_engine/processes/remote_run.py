@@ -123,7 +123,7 @@ class RemoteRun:
     # -- on the receiving thread
 
     def hear(self, what: Arrived | BaseException | int | None) -> None:
-        """Queue a message: a chunk, an error, the final number of rows, or None when sources have no more rows."""
+        """Queue one message: a chunk, an error, the final number of rows, or None after the sources' last row."""
         with suppress(RuntimeError):  # the engine's loop is closed, so the run is no longer read
             self._loop.call_soon_threadsafe(self._hear, what)
 

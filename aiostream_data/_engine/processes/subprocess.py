@@ -25,9 +25,9 @@ from aiostream_data.rows.records import Chunk, gather
 class SubprocessStage(Stage):
     """Stage that runs an ``InSubprocess`` node: it receives rows from subprocesses.
 
-    The saved position is the position that was reported by the subprocess that sent the last row. On resume, all
-    processes start there. This is valid because the content of a row depends only on its number, so any process can
-    send the first row.
+    The saved position of the stage is the position reported by the subprocess that sent the last row. On resume, all
+    subprocesses start at this saved position. Any process can send the first row, because the content of a row depends
+    only on its number.
     """
 
     _state: State = None
@@ -66,7 +66,7 @@ class SubprocessStage(Stage):
     def _has_drained(self) -> None:
         """Record that the sources of one subprocess have read their last row.
 
-        When all subprocesses have done so, the next epoch may begin.
+        When the sources of all subprocesses have read their last row, the next epoch may begin.
         """
         self._drained += 1
         if self._drained == len(self._runs):
@@ -118,7 +118,7 @@ class _Dealer:
 
     Attributes:
         heads: Current chunk of each subprocess, or None.
-        dealt: For each current chunk, the number of rows already emitted.
+        dealt: For each subprocess, the number of rows of its current chunk that were already emitted.
     """
 
     stage: SubprocessStage
@@ -158,7 +158,10 @@ class _Dealer:
         return self.heads[number] is not None
 
     def _ready_turns(self) -> list[int]:
-        """Return the subprocess index of each row that can be emitted without waiting, in order; advance ``turn``."""
+        """Return, in order, the subprocess index of each row that can be emitted without waiting.
+
+        Advance ``turn`` accordingly.
+        """
         left = [
             0 if head is None else len(head.chunk) - dealt for head, dealt in zip(self.heads, self.dealt, strict=True)
         ]

@@ -23,7 +23,7 @@ class WorkerShardStep(Step):
     The saved position is the position of the step's input, so it does not depend on the number of workers.
 
     Attributes:
-        begun: Number of input rows before the first pushed row, within the current round (one block of rows per
+        begun: Number of input rows that precede the first pushed row in the current round (one block of rows per
             worker).
     """
 
@@ -54,7 +54,7 @@ class WorkerShardStep(Step):
         yield place.of_input(place.part, rows=place.rows.or_more)
 
     def _input_rows(self, rows: int) -> int:
-        """Return how many input rows this worker needs to emit its first ``rows`` rows."""
+        """Return the number of input rows that this worker needs for its first ``rows`` output rows."""
         node: WorkerShard = self.node
         if rows == 0:
             return 0
@@ -68,7 +68,7 @@ class LoaderShardStep(WorkerShardStep):
     """Step that runs a ``LoaderShard`` node: it keeps only the rows of this worker.
 
     The saved position also stores the progress within the current round (one block of rows per worker). The next block
-    can belong to another worker.
+    of rows can belong to another worker.
     """
 
     kind: ClassVar[str] = "loader_shard"

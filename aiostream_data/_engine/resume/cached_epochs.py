@@ -1,4 +1,4 @@
-"""For each cache, the epoch in which the cache first read its rows, as stored in saved states."""
+"""Epoch in which each cache first read its rows, as stored in saved states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiostream_data.errors import StateMismatchError
 
 
 class CachedEpochs(dict[tuple[int, int], int]):
-    """For each cache, the epoch in which the cache first read its rows, keyed by (path, key) of the cache's input.
+    """Maps the (path, key) pair of each cache's input to the epoch in which the cache first read its rows.
 
     One table per loader.
     """

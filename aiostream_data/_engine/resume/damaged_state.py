@@ -30,10 +30,10 @@ _PYTHONS: Final = (sysconfig.get_path("stdlib"), "<frozen")
 
 @contextmanager
 def resuming(path: str, what: str) -> Iterator[None]:
-    """Context manager that converts errors which only a damaged state can cause into DamagedStateError.
+    """Context manager that converts an error into DamagedStateError if only a damaged state can cause the error.
 
-    Schema checks find most damage before this block (:mod:`~aiostream_data._engine.state_against_plan`). This block
-    converts the errors that schema checks did not prevent.
+    Schema checks (:mod:`~aiostream_data._engine.state_against_plan`) find most damage before the block runs. The
+    context manager converts the errors that the schema checks did not prevent.
 
     Args:
         path: Path of the values in the saved state that the block reads.

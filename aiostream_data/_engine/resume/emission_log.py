@@ -59,7 +59,7 @@ class EmissionLog:
             self._emitted.append((given, left_out))
 
     def place(self, given: int) -> tuple[int, Lineage]:
-        """Return the number of rows received before ``given`` rows were emitted, and the received rows not emitted."""
+        """Return how many rows were received before ``given`` rows were emitted, and which of them were not emitted."""
         with self._lock:
             high, missing = self._after(given)
             return high, self._lineage(missing)

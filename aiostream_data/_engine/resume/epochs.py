@@ -21,8 +21,8 @@ def _is_source(node: Node) -> bool:
 def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, int]:
     """Return the first epoch in which each cache of ``plan`` can be read, keyed by the key of the cache's input.
 
-    All rows of a cache belong to this first epoch, even if the plan reads the cache later. The first epoch is used
-    because the epoch of the actual first read can depend on how far the plan reads ahead.
+    The rows of a cache belong to the cache's first epoch, even if the plan reads the cache later. The first epoch is
+    used because the epoch of the actual first read can depend on how far the plan reads ahead.
 
     Args:
         epoch: Number of the epoch in which ``plan`` starts.
@@ -44,7 +44,7 @@ def first_epochs(plan: Node, keys: Mapping[Node, int], epoch: int) -> dict[int, 
 
 
 def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> int:
-    """Return the epoch of ``node`` that contains the epoch ``epoch`` of a source that ``node`` reads.
+    """Return the epoch of ``node`` that contains epoch ``epoch`` of one of the sources of ``node``.
 
     Args:
         source: Key of the source.
@@ -62,7 +62,7 @@ def epoch_of(node: Node, keys: Mapping[Node, int], source: int, epoch: int) -> i
 
 
 def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, repetition: int) -> int:
-    """Convert an epoch of a source to the corresponding epoch of this source within epoch ``repetition`` of ``node``.
+    """Map an epoch of a source to the equivalent epoch of this source in epoch ``repetition`` of ``node``.
 
     A source in an inner data set is not part of the plan and runs once per epoch of ``node``.
     """
@@ -71,7 +71,7 @@ def epoch_within(node: Node, keys: Mapping[Node, int], source: int, epoch: int, 
 
 
 def _repetitions(node: Node, keys: Mapping[Node, int], source: int) -> int | None:
-    """Return how often the source runs in each run of ``node``, or None if ``node`` does not read the source."""
+    """Return how many times the source runs in each run of ``node``, or None if ``node`` does not read the source."""
     if keys[node] == source and _is_source(node):  # nodes without influence on rows share the key of the next node
         return 1
     for child in node.inputs:

@@ -1,8 +1,8 @@
 """History of an operator that groups rows by length (buckets, packing), from which past positions are computed.
 
-How this works. The grouping depends only on the lengths of the rows. A past position is therefore recomputed by running
-a copy of the grouping order over the row lengths again. The journal stores copies of the grouping order at regular
-intervals, and the lengths and ids of the rows that these copies need.
+How this works. The grouping depends only on the lengths of the rows. To compute a past position, a copy of the grouping
+order runs again over the row lengths. The journal regularly stores a copy of the grouping order, and the lengths and
+ids of the rows that this copy needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiostream_data.rows.row_ids import RowIds
 MARK_ROWS = 256
 """Number of rows between two stored copies of the grouping order.
 
-Recomputing this number of rows takes less than a millisecond.
+Running the grouping order over this number of rows takes less than a millisecond.
 """
 
 Numbers = NDArray[np.int64]
@@ -46,7 +46,7 @@ class GroupOrder(Protocol):
         """Return the numbers of the rows whose group is not complete."""
 
     def rows_held(self) -> int:
-        """Return the number of received rows that a later group can still contain."""
+        """Return the number of received rows that can still become part of a later group."""
 
     def state(self) -> dict[str, Any]:
         """Return the position of the grouping order as JSON-compatible data."""
@@ -54,7 +54,7 @@ class GroupOrder(Protocol):
     def restore(self, state: dict[str, Any], lengths: Numbers) -> None:
         """Restore a saved position; ``lengths`` are the lengths of the rows in incomplete groups.
 
-        The rows in incomplete groups are numbered from 0.
+        Number the rows in incomplete groups from 0.
         """
 
     def copy(self) -> Self:
@@ -65,7 +65,7 @@ O = TypeVar("O", bound=GroupOrder)  # noqa: E741
 
 
 class _Came(NamedTuple):
-    """Consecutive input rows, of which the first has the number ``first``."""
+    """Consecutive input rows; the first row has the number ``first``."""
 
     first: int
     lengths: Numbers
@@ -79,7 +79,7 @@ class GroupJournal(Generic[O]):
     """History of one order. The thread that pushes rows writes the history; any thread may read it.
 
     Args:
-        order: The grouping order, before its first row.
+        order: Grouping order at its initial position, before any row.
     """
 
     def __init__(self, order: O) -> None:
@@ -110,7 +110,7 @@ class GroupJournal(Generic[O]):
         return groups
 
     def at(self, given: int) -> tuple[O, Lineage]:
-        """Return a copy of the grouping order after ``given`` groups, and the rows in its incomplete groups."""
+        """Return a copy of the grouping order after ``given`` groups, and the rows in the copy's incomplete groups."""
         start, mark = self._nearest(given)
         order, left = mark.copy(), given - start
         for part in self._parts():
@@ -126,7 +126,7 @@ class GroupJournal(Generic[O]):
     def forget(self, given: int) -> int:
         """Discard the history before group ``given``, which no saved state will need.
 
-        Return how many input rows precede the oldest stored copy of the grouping order.
+        Return the number of input rows before the oldest stored copy of the grouping order.
         """
         self._marks.forget(given)
         found = self._marks.find(given)
@@ -140,7 +140,7 @@ class GroupJournal(Generic[O]):
         return oldest.pushed
 
     def _nearest(self, given: int) -> tuple[int, O]:
-        """Return the last stored copy at or before the position ``given``, with its number of groups."""
+        """Return the last stored copy at or before group ``given``, and the number of groups at this copy."""
         found, last = self._marks.find(given), self._last
         if found is None:
             raise ValueError(f"the position after {given} groups was discarded")

@@ -67,7 +67,7 @@ class Identity:
         """Compare the plan in a saved state with the current plan, before shards are listed.
 
         Returns:
-            True if both plans are equal, False if the user allowed all differences, None otherwise.
+            True if the plans are equal, False if they differ only in ways that the user allowed, None otherwise.
         """
         with self._lock:
             new = Fingerprint(plan=self._plan, world_size=self._world_size)
@@ -77,7 +77,7 @@ class Identity:
         return not changes if force or not refused(changes, allow) else None
 
     def gained_inputs(self, saved: Mapping[str, Any]) -> list[int] | None:
-        """Return how many inputs each mixture gained after the state was saved; see :func:`.gained_inputs`."""
+        """Return the number of inputs that each mixture gained after the save; see :func:`.gained_inputs`."""
         chain = read_chain(saved.get("plan"))
         return None if chain is None else gained_inputs(chain, chain_of(self._plan))
 

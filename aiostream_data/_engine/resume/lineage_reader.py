@@ -26,7 +26,7 @@ MAX_DEPTH = 32
 
 LEAST_VALUES: Final = 1 << 20
 VALUES_PER_CHARACTER: Final = 64
-"""Number of values, per character of packed data, that packed ids may contain in addition to LEAST_VALUES."""
+"""Maximum number of unpacked values per character of packed ids, in addition to LEAST_VALUES values."""
 
 TABLE: Final = Part(None, 'state["rows"]')
 _DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
@@ -37,7 +37,7 @@ class Book:
 
     Args:
         contents: Result of :meth:`.BookWriter.contents`; None if the state names no rows.
-        origins: Table of sources, in which the sources of these rows are opened.
+        origins: Table of sources to which the sources of these rows are added.
 
     Raises:
         DamagedStateError: The contents in the saved state are damaged.
@@ -63,7 +63,7 @@ class Book:
         return Part(self._rows[number], f'{TABLE.path}["rows"][{number}]')
 
     def rows_declared(self, number: int) -> int:
-        """Return the number of rows that an entry's header declares, without unpacking the entry."""
+        """Return the number of rows that the header of an entry declares, without unpacking the entry."""
         return self._entry(number).items(2, 3)[1].entry("rows").integer()
 
     def check(self) -> None:
@@ -76,17 +76,17 @@ class Book:
             self._numbered(number)
 
     def rows(self, reference: Any) -> Lineage:
-        """Return the rows that belong to a reference from ``BookWriter.rows``.
+        """Return the rows that a reference from ``BookWriter.rows`` refers to.
 
         Raises:
-            DamagedStateError: No entry has the number in the reference, or the entry is damaged.
+            DamagedStateError: No entry has the reference's number, or the entry is damaged.
         """
         if reference is None:
             return Lineage(RowIds.none())
         return self._numbered(reference.get(ROWS) if isinstance(reference, dict) else reference)
 
     def carried_over(self, state: Any, book: BookWriter) -> Any:
-        """Copy a part of the saved state from which these rows were read into a new state.
+        """Copy a part of the saved state that contained these rows into a new state.
 
         ``book`` collects the rows that the new state names.
         """
@@ -140,7 +140,7 @@ class Book:
         return RowIds.from_padded(ids)
 
     def _bases(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Convert an array of namespace codes to the namespace bits of split numbers."""
+        """Convert namespace codes to the upper bits of split numbers, which identify namespaces."""
         found, which = np.unique(codes, return_inverse=True)
         bases = np.zeros(len(found), np.int64)
         for place, code in enumerate(found.tolist()):
@@ -206,7 +206,7 @@ def _check_entries(value: dict[str, Any], kinds: str, rows: int) -> None:
 def _unpacked(packed: Any) -> NDArray[np.int64]:
     """Unpack the row ids in a saved state.
 
-    Repeated rows take no bytes in packed form, so the number of unpacked values has a separate limit.
+    Repeated rows use no bytes in packed form, so the number of unpacked values has a separate limit.
     """
     data = packed.get("data") if isinstance(packed, dict) else None
     characters = len(data) if isinstance(data, str) else 0

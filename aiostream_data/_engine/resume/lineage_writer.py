@@ -24,7 +24,7 @@ from aiostream_data.transforms.packed_ids import pack
 PAD: Final = 0
 MARK: Final = 1
 FIRST: Final = 2
-"""Codes in encoded row ids: a missing pair (PAD), a pair without a source (MARK), and the first namespace (FIRST)."""
+"""Codes in encoded row ids: PAD for a missing pair, MARK for a pair without a source, FIRST for the first namespace."""
 
 KINDS: Final[dict[type[Lineage], str]] = {CutFrom: "c", Beside: "b", Lineage: "m"}
 IDS: Final = "i"
@@ -113,7 +113,7 @@ class Spaces:
         return {"kinds": "".join(kinds), "ids": ids, "sizes": sizes, "deep": deep, "which": which}
 
     def _packed(self, ids: RowIds, hints: dict[int, list[Hint]]) -> list[Any]:
-        """Return the width of the row ids, and three packed columns for each pair: namespace code, split, ordinal."""
+        """Return the width of the row ids and the packed columns: namespace code, split and ordinal of each pair."""
         pairs = list(RowIds(ids.padded()).pairs())
         columns = np.empty((len(ids), 3 * len(pairs)), np.int64)
         for place, pair in enumerate(pairs):
@@ -191,7 +191,7 @@ class BookWriter:
 
 
 def _shifted(state: Any, by: int) -> Any:
-    """Return a copy of a part of a state in which all numbers of row references are increased by ``by``."""
+    """Return a copy of a part of a state, with ``by`` added to the number of each row reference."""
     if isinstance(state, dict):
         if state.keys() == {ROWS}:
             return {ROWS: state[ROWS] + by}
@@ -200,7 +200,7 @@ def _shifted(state: Any, by: int) -> Any:
 
 
 def _distinct(numbers: NDArray[np.int64]) -> list[int]:
-    """Return the distinct numbers in order of appearance: codes must not depend on the order in which runs started."""
+    """Return the distinct numbers in order of appearance, so that codes do not depend on the start order of runs."""
     if len(numbers) and (numbers == numbers[0]).all():
         return [int(numbers[0])]
     found, firsts = np.unique(numbers, return_index=True)

@@ -1,4 +1,4 @@
-"""Log of a merge of streams, from which the merge's saved state is computed."""
+"""Log of a merge of streams, used to compute the merge's saved state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiostream_data.transforms.interleave import InterleaveOrder, OrderMark
 
 
 class StreamPlace(Protocol):
-    """Interface of the position of one merged stream, with the information that is needed to reopen the stream."""
+    """Interface of the position of one merged stream, which contains the information needed to reopen the stream."""
 
     def at(self, given: int, book: BookWriter) -> State:
         """Return the state from which the stream can resume after its first ``given`` rows."""
@@ -25,10 +25,10 @@ class StreamPlace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergeEntry:
-    """Position of a merge before one step of its order (the rule that selects the next rows).
+    """Position of a merge before its order (the rule that selects the next rows) takes a step.
 
     Attributes:
-        mark: Position of the merge order.
+        mark: Position in the merge order.
         places: For each slot of the merge, the position of the stream in the slot.
         opened: Number of streams that were opened before the step.
     """
@@ -54,7 +54,10 @@ class MergeLog:
         self._log.add(row, entry)
 
     def at(self, rows: int, book: BookWriter) -> tuple[dict[str, Any], int] | None:
-        """Return the state of the merge after ``rows`` rows, and the number of opened streams; None before any step."""
+        """Return the state of the merge after ``rows`` rows, and the number of opened streams.
+
+        Return None before any step.
+        """
         found = self._log.find(rows)
         if found is None or self._order is None:
             return None
@@ -83,7 +86,7 @@ class MergeLog:
 def check_merge(place: Place, order: Part, streams: Part, slots: tuple[int, int]) -> list[tuple[Part, int]]:
     """Validate the saved state of a merge.
 
-    Return the saved streams; for each stream, include the number of rows that the stream emitted.
+    Return each saved stream with the number of rows that the stream emitted.
 
     Args:
         slots: Minimum and maximum number of streams that are merged at the same time.

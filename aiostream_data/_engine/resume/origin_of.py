@@ -70,7 +70,7 @@ def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
 
 
 def node_of_rows(plan: Node, batches: int) -> Node:
-    """Return the node that emits the single rows of a plan's elements, before ``batches`` levels of batching."""
+    """Return the node that emits the single rows of a plan's elements, before they are batched ``batches`` times."""
     node = plan
     while batches and len(node.inputs) == 1:
         batches -= isinstance(node, _PUTS_TOGETHER)

@@ -25,7 +25,7 @@ _REMEMBERED: Final = 1 << 18
 
 
 class Cached(NamedTuple):
-    """Mark of rows that a cache read in one epoch and emitted in a later epoch.
+    """Marker for rows that a cache read in one epoch and emitted in a later epoch.
 
     Attributes:
         cache: Name of the cache, which is equal in every run.
@@ -45,11 +45,11 @@ class Namespace:
         number: Number of the source in the plan that contains it.
         epoch: Number of the epoch in which the source ran.
         url_of: Function that returns the URL or name of a split, for error messages.
-        base: Upper bits of all split numbers in this namespace; the lower bits are the number of the split inside the
+        base: Upper bits of all split numbers in this namespace. The lower bits are the number of the split inside the
             run.
         cached: Caches that emitted the rows in a later epoch, outermost cache first.
         locate: Function that returns known byte offsets of records for splits and ordinals of rows, or None.
-        listed: Digest of the shard list, if the saved state contains no other summary of the list.
+        listed: Digest of the shard list; set if the saved state contains no other summary of the list.
     """
 
     source: int
@@ -63,11 +63,11 @@ class Namespace:
 
 
 Locate: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], Sequence[Hint]]"
-"""Function that maps arrays of splits and ordinals to known byte offsets of records at or before these rows."""
+"""Function that takes arrays of splits and ordinals, and returns byte offsets of records at or before these rows."""
 
 
 class Hint(NamedTuple):
-    """Byte offset of a record: record number ``ordinal`` of split ``split`` begins at byte ``offset`` of the file."""
+    """Byte offset of a record: record ``ordinal`` of split ``split`` begins at byte ``offset`` of the file."""
 
     split: int
     ordinal: int
@@ -79,7 +79,7 @@ Rename: TypeAlias = "Callable[[Namespace], Namespace]"
 SAVED: Final = -2
 """Value of ``Namespace.source`` for a namespace that was read from a saved state.
 
-Rows in a namespace of a saved state are requests to recompute these rows.
+The rows in a namespace from a saved state are rows to recompute.
 """
 
 _FORGOTTEN: Final = Namespace(-1, -1, 0, lambda _: "<forgotten source>", 0)
@@ -96,7 +96,7 @@ def source_of(path: int, number: int) -> int:
 
 
 def local(ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For rows that come directly from a source, return their splits within the source and their ordinals."""
+    """Return the splits within the source and the ordinals of rows that come directly from a source."""
     return ids.splits & SPLIT_MASK, ids.ordinals.copy()
 
 
@@ -140,9 +140,9 @@ class Origins:
         """Convert row ids of the table ``other`` into ids of this table for the same rows. Call from the loop.
 
         Args:
-            moved: Map from namespace numbers of ``other`` to the ``base`` of namespaces in this table; reuse the map
-                between calls.
-            name: Function that returns the new description for a namespace of ``other``.
+            moved: Maps namespace numbers of ``other`` to ``base`` values of namespaces in this table. Reuse the dict in
+                later calls.
+            name: Function that returns the new description of a namespace of ``other``.
         """
         for number in ids.namespaces():
             if number not in moved:
@@ -176,7 +176,7 @@ class Origins:
         return (namespace or _FORGOTTEN).url_of(split & SPLIT_MASK), ordinal
 
     def telling(self, pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return the first pair of a row's ids that refers to a stored file; if no pair does, return the first pair."""
+        """Return the first pair of a row's ids that refers to a stored file. If no pair does, return the first pair."""
         read = (pair for pair in pairs if self.namespace(pair[0] >> SPLIT_BITS).locate is not None)
         return next(read, pairs[0])
 

@@ -3,7 +3,7 @@
 How this works. A stage that writes a part of a state has a class method ``schema`` in addition to ``at`` and
 ``resume``. The method ``schema`` receives a :class:`Place`, validates the node's own fields, and yields a place for
 each input. Row counts in a state are validated in the order from the consumer to the sources. The row count of a node
-determines how many rows its input emitted, and the input's saved count must match.
+determines how many rows its input has emitted. The saved count of the input must match.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from aiostream_data.plan.base import Node
 from aiostream_data.state_fields import MAX_COUNT, Part
 
 SKIPPED_ROWS: Final = 1 << 22
-"""Maximum number of rows that the error policy of one stage can have skipped.
+"""Assumed maximum number of rows that the error policy of one stage has skipped.
 
 A saved state does not contain the number of skipped rows.
 """
 
 
 MOST_SHARES: Final = 1 << 10
-"""Approximate maximum of the number of ranks times the number of worker processes when the state was saved."""
+"""Approximate maximum of (ranks times worker processes) in the run that saved the state."""
 
 
 class Rows(NamedTuple):
-    """Range of the number of rows that a node can have emitted before the state was saved."""
+    """Minimum and maximum number of rows that a node can have emitted before the state was saved."""
 
     least: int = 0
     most: int = MAX_COUNT
@@ -41,22 +41,22 @@ class Rows(NamedTuple):
 
     @property
     def or_more(self) -> Rows:
-        """Range of the row count of an input if the node can drop any number of rows."""
+        """Range of the input's row count if the node can drop any number of rows."""
         return Rows(self.least)
 
     @property
     def or_some_more(self) -> Rows:
-        """Range of the row count of an input if the error policy of the node can skip rows."""
+        """Range of the input's row count if the node's error policy can skip rows."""
         return Rows(self.least, min(MAX_COUNT, self.most + SKIPPED_ROWS))
 
     @property
     def of_all_ranks(self) -> Rows:
-        """Range for an input that ranks or worker processes share, if the node counts only its own share of rows."""
+        """Range of the row count of an input that ranks or workers share, if the node counts only its own rows."""
         return Rows(min(1, self.least), min(MAX_COUNT, self.most * MOST_SHARES))
 
     @property
     def any(self) -> Rows:
-        """Unlimited range, for an input that can have emitted any number of rows."""
+        """Range without limits, for an input that can have emitted any number of rows."""
         return Rows()
 
 
@@ -81,9 +81,9 @@ class Scope:
         book: The rows that the saved state names.
         keys: Numbers of the plan's nodes.
         shards: For each source key, the saved shard list of the source.
-        received: Maximum number of rows that a node can have emitted if no rows are dropped after the node.
-        shared: Nodes whose rows are shared by several ranks (training processes). Later nodes count only the rows of
-            one rank. Any number of ranks can have saved the state that is validated.
+        received: Maximum number of rows that a node can have emitted if no later node drops rows.
+        shared: Nodes that emit rows for several ranks (training processes). Later nodes count only the rows of one
+            rank. Any number of ranks may have saved the state.
         exact: True if the state was saved with the same plan. If False, the user allowed a difference between the
             plans, and row counts need not match.
     """
@@ -118,24 +118,27 @@ class Place:
 
     @property
     def shards(self) -> SavedShards | None:
-        """Saved shard list of a node that is a source, or None if the state contains no list for the node."""
+        """Saved shard list of this source; None if the state contains no shard list for the node."""
         return None if self.node is None else self.scope.shards.get(self.scope.keys[self.node])
 
     @property
     def numbers(self) -> ShardNumbers | None:
-        """Shard numbers of the node's epoch; None if the numbers are equal to the positions in the shard list."""
+        """Shard numbers for the node's epoch. None means that each shard's number is its position in the shard list."""
         numbered = () if self.shards is None else self.shards.numbered
         return next((numbers for numbers in numbered if self.epoch <= numbers.epoch), None)
 
     @property
     def shard_eras(self) -> list[Era] | None:
-        """Eras of the node's shards (an era: shards added by one list change); None without a saved shard list."""
+        """Eras of the node's shards (an era contains the shards added by one list change).
+
+        None without a saved shard list.
+        """
         if self.shards is None:
             return None
         return [Era(0, 0, self.shards.count)] if self.numbers is None else self.numbers.eras
 
     def fields(self, kind: str, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Part]:
-        """Return the fields of the node's part of the state. The part must be of kind ``kind``.
+        """Return the fields of the node's part of the state. The field ``op`` of this part must be equal to ``kind``.
 
         Raises:
             DamagedStateError: The node's part of the state has another kind or other fields.
@@ -157,7 +160,10 @@ class Place:
         return self.of_node(part, node, rows)
 
     def of_node(self, part: Part, node: Node | None, rows: Rows | None = None) -> Place:
-        """Return the place (position in the saved state) of ``node``, with the same shared data as this place."""
+        """Return the place of ``node`` (its position in the saved state).
+
+        The new place shares the data of this place.
+        """
         # An unknown plan may have operators without a saved place between this node and the node of the part.
         known = rows if rows is not None and node is not None and self.scope.exact else Rows()
         return replace(self, part=part, node=node, rows=known, fused=())
@@ -173,7 +179,7 @@ class Place:
         return part.integer(least, most)
 
     def held(self, part: Part, least: int = 0, most: int = MAX_COUNT) -> int:
-        """Return how many rows a reference in the state refers to; 0 for None.
+        """Return the number of rows that a reference in the state refers to, or 0 if the reference is None.
 
         Raises:
             DamagedStateError: The reference is invalid, its rows are damaged, or the number of rows is out of range.
