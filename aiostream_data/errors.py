@@ -63,7 +63,7 @@ class UnknownNameError(PlanError, AttributeError):
 
 
 class UnknownLengthError(AiostreamError, TypeError):
-    """``len()`` was called on a data set that is infinite, or whose length is unknown before reading."""
+    """``len()`` was called on a data set that is infinite or has an unknown length."""
 
 
 class NotPicklableError(AiostreamError, TypeError):
@@ -370,7 +370,7 @@ class StorageError(AiostreamError, OSError):
         url: URL of the requested object or pattern, without secrets.
         reason: Description of the failure of the request.
         received: Number of bytes received from the beginning of the requested range.
-        version: Version of the object from which the bytes were received; "" if the store did not send a version.
+        version: Version of the object that was read; "" if the store did not send a version.
         waited_s: Time in seconds for which the user's request limits delayed the request.
     """
 

@@ -4,9 +4,9 @@ This module implements image casts on the ``cpu`` device. Tests compare the CUDA
 
 A pixel has 256 possible values, so one lookup table per channel contains the result for each value. The table is
 computed in float32 and rounded like the results of the CUDA kernel. The results of this module and of the kernel are
-therefore bit-for-bit identical. Tests compile the kernel for the host, and ``tests/gpu`` runs the kernel on a GPU. Both
-compare the results with this module. In NumPy, a float16 lookup is faster than a float16 computation. The module
-processes one channel of one image at a time.
+therefore bit-for-bit identical. Tests run the kernel on the host, ``tests/gpu`` on a GPU, and compare the kernel's
+results with this module. In NumPy, a float16 lookup is faster than a float16 computation. The module processes one
+channel of one image at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Work: TypeAlias = Callable[[Memory, Memory], None]
 def cast_batch(target: Memory, slot: Memory, plan: CastPlan) -> None:
     """Copy and cast a batch from ``slot`` to ``target``.
 
-    Both arguments must be large enough for all reads and writes of ``plan``.
+    ``target`` and ``slot`` must be large enough for all reads and writes of ``plan``.
     """
     for work in pieces(plan, lambda count: ()):
         work(target, slot)

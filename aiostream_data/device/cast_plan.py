@@ -1,10 +1,10 @@
 """Plan the cast (conversion) of a batch of images: array offsets before and after the cast, random crops and flips.
 
 If the images of a batch are cast, the slot and the consumer's memory block have different layouts. Each image array
-needs one **cast**. All other arrays are copied unchanged, with one **copy** for each group of consecutive arrays. After
-the batch's arrays, the slot stores two small arrays with parameters. The first contains the gain and bias per channel,
-the second the crop position and flip per row. Therefore one copy to the device transfers both the batch and the
-parameters. Only the consumer's memory block must be allocated. This module does not access a device.
+needs one **cast**. Arrays without images are copied unchanged, with one **copy** for each group of consecutive arrays.
+After the batch's arrays, the slot stores two small arrays with parameters. The first contains the gain and bias per
+channel, the second the crop position and flip per row. One copy to the device transfers both the batch and these
+parameters of the cast. Only the consumer's memory block must be allocated. This module does not access a device.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ prevents a failure that occurred in practice:
 * Memory blocks are raw ``PinnedMemory`` and ``Memory`` objects of CuPy. CuPy's memory pools are not used, because they
   round sizes up and reuse memory while copies still run.
 * Every copy, event and wait names its CUDA stream and never relies on the current stream. Creating events and using
-  stream 0 depend on the current *device*. Therefore :mod:`.cuda_context` sets the device around all calls.
+  stream 0 depend on the current *device*. The module :mod:`.cuda_context` sets the current device around all calls.
 * CUDA events are reused. Waiting for an event blocks the thread instead of spinning, and only profiles record timings.
 * The backend passes no Python callbacks to CUDA, because a callback that waits for the GIL can cause a deadlock. The
   backend does not use CuPy's ``Event.done``, because ``Event.done`` hides errors.

@@ -6,8 +6,8 @@ again and therefore creates a context on GPU 0. An extra CUDA context wastes mem
 exclusive mode, creating an extra context fails.
 
 This module creates the GPU's context once, in a short-lived thread. Other threads make this CUDA context current by
-driver calls, and restore their previous context afterwards. Thus no extra context is created. The class :class:`Freed`
-uses the same context to free CUDA objects.
+driver calls, and restore their previous context afterwards. The process never creates an extra CUDA context. The class
+:class:`Freed` uses the same context to free CUDA objects.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class CudaContext:
 class Freed:
     """Owner of a CUDA object (memory, stream or event) that makes the GPU current before it frees the object.
 
-    Any thread may release the last reference to the CUDA object. Without this class, releasing the last reference could
-    create a CUDA context on the current GPU of that thread.
+    Any thread may release the last reference to the CUDA object. Without this class, freeing a CUDA object could create
+    a CUDA context on the current GPU of the calling thread.
 
     Attributes:
         ptr: Handle or address of the CUDA object.

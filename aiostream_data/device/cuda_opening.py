@@ -1,8 +1,8 @@
 """Check whether this process can use a GPU, and open a GPU. Errors of this module name the cause and the remedy.
 
-Counting GPUs initializes CUDA. Opening a GPU creates a CUDA context on the GPU. Both operations take hundreds of
-milliseconds and hold the GIL for part of this time. Call the functions of this module outside the event loop, and only
-after forking worker processes.
+Counting GPUs initializes CUDA. Opening a GPU creates a CUDA context on the GPU. Counting or opening GPUs takes hundreds
+of milliseconds and holds the GIL for part of this time. Call the functions of this module outside the event loop, and
+only after forking worker processes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Detect forked children: a child process cannot use the GPU memory of its parent.
 
 A child process that was forked before its parent started CUDA may start CUDA itself. A child that was forked after its
-parent started CUDA cannot use CUDA: every CUDA call fails, often with a misleading error. Therefore this module records
-which process started CUDA.
+parent started CUDA cannot use CUDA: every CUDA call fails, often with a misleading error. To detect such children, this
+module records which process started CUDA.
 """
 
 from __future__ import annotations

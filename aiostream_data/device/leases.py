@@ -9,8 +9,8 @@ streams. The slot is reused only after all marks are reached.
 Arrays in the slot, including arrays of other libraries, keep a *holder* object alive. The holder keeps the slot's
 memory alive, but not the lease. If a batch is never released, a finalizer runs when the last of its arrays is
 garbage-collected. The finalizer can run in any thread during garbage collection, so it must neither take a lock nor
-call the device. Therefore the finalizer only appends the lease to a deque. The next call of a ring method ends all
-leases in the deque, and counts them as leaked.
+call the device. For this reason, the finalizer only appends the lease to a deque. The next call of a ring method ends
+all leases in the deque, and counts them as leaked.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class Leases:
 
     @interrupts_after()
     def end_leaked(self) -> None:
-        """End the leases whose arrays have all been garbage-collected, and count them as leaked.
+        """End all leases that have no remaining arrays, and count these leases as leaked.
 
         Call ``end_leaked`` regularly, but never from a finalizer.
 

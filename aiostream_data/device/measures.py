@@ -3,7 +3,7 @@
 The clock of the host measures how long a consumer waited for the copy of its batch. The measured wait begins when the
 consumer receives the batch, and ends when the waiter thread frees the batch's host slot. If the consumer's stream ran
 other work during this time, the actual wait was shorter. Marks with timestamps on the device measure the time of
-copies. These marks are recorded only for profiles.
+copies. Marks with timestamps are recorded only for profiles.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Measures:
             self.rewritten_nbytes += rewritten
 
     def asked(self, arrival: Arrival) -> None:
-        """Record that a batch is delivered to the consumer. Later calls for the same batch have no effect."""
+        """Record that a batch is delivered to the consumer. Only the first call for a batch has an effect."""
         if arrival.asked_at is None:
             arrival.asked_at = perf_counter()
             self.late += arrival.arrived_at is None

@@ -1,8 +1,8 @@
 """Raise an error if a consumer waits too long for a batch while all device slots are leased to the consumer.
 
 The error is raised after a delay, because another thread may be about to release a batch. Garbage collection can also
-free device slots, and sends no notification. Therefore the slots are polled while the consumer waits and batches are
-leased.
+free device slots, and sends no notification. For this reason, this module polls the slots while the consumer waits and
+batches are leased.
 """
 
 from __future__ import annotations

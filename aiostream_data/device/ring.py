@@ -3,10 +3,10 @@
 A copy has exclusive access to its slots: no other operation uses these slots until the copy has finished.
 
 A producer acquires a host slot, writes a batch into the slot and submits the slot. ``submit`` enqueues the copy to a
-device slot on the ring's own stream, and does not wait for the copy. The consumer either copies the batch out of the
-device slot on *its own* stream, or uses the batch in the slot and then releases the slot. Only the thread that calls
-``join_oldest``, which frees host slots, waits for the device. Four rules prevent the ring from overwriting data that is
-still in use. For each rule, a test disables the rule and detects overwritten data:
+device slot on the ring's own stream, and does not wait for the copy. The consumer then copies the batch out of the
+device slot on *its own* stream. Alternatively, the consumer uses the batch in the slot and then releases the slot. Only
+the thread that calls ``join_oldest``, which frees host slots, waits for the device. Four rules prevent the ring from
+overwriting data that is still in use. For each rule, a test disables the rule and detects overwritten data:
 
 * A host slot is reused only after ``join`` has waited for the copy that reads the slot. Memory that another process
   lent for a batch (:mod:`.shared_slots`) is also reused only after ``join`` has waited for the batch's copies.
@@ -100,8 +100,8 @@ class SlotRing:
 
     Any thread may call the methods of a ``SlotRing``.
 
-    After a device failure, all methods except :meth:`close` raise ``DeviceError``. The same methods raise
-    ``LoaderClosedError`` after the ring was closed, and ``ForkedPipelineError`` in a forked child.
+    After a device failure, all methods except :meth:`close` raise ``DeviceError``. Methods raise ``LoaderClosedError``
+    after the ring was closed, and ``ForkedPipelineError`` in a forked child.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class SlotRing:
         """Enqueue the copies of a batch to the device, and do not wait for the copies.
 
         Args:
-            slot: Acquired slot whose arrays were written through :meth:`arrays`.
+            slot: Acquired slot that contains the batch, written through :meth:`arrays`.
             layout: Layout of the batch in the device slot.
             kept: Leaves that are not arrays, as returned by :func:`~aiostream_data.device.layout.take_apart`.
             copies: Copies that :meth:`transfer` planned; None if the host slot holds the complete batch.
@@ -269,7 +269,7 @@ class SlotRing:
         return self._host.join_oldest() or self._device.leases.end_oldest_owed()
 
     def reclaim(self) -> None:
-        """Free the device slots of leaked leases (leases whose arrays have all been garbage-collected).
+        """Free the device slots of leaked leases, which have no remaining arrays but were never released.
 
         The method never waits while the ring is open.
         """

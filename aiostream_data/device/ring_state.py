@@ -137,8 +137,8 @@ class RingState:
 
         Return False if the wait exceeds ``timeout_s`` seconds.
 
-        Read :attr:`changes` first, then try the operation, and call this method only if the operation failed. This
-        order ensures that the caller does not miss a change between the attempt and the wait.
+        Read :attr:`changes` first, then try the operation, and call this method only if the operation failed. Reading
+        :attr:`changes` first ensures that the caller does not miss a change between the attempt and the wait.
         """
         return self.wait_until(lambda: self._changes > changes, timeout_s)
 

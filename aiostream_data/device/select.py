@@ -21,7 +21,7 @@ RANK_VARIABLE = "LOCAL_RANK"
 def check_device(name: str) -> str:
     """Return ``name`` if it is a valid device name.
 
-    This check does not use any device, so it may run before any device is opened.
+    The function does not use any device, so a pipeline can call it before opening a device.
 
     Raises:
         PlanError: ``name`` is not a valid device name.
@@ -51,9 +51,9 @@ def current_gpu() -> int | None:
 def open_backend(name: str, current: int | None = None) -> DeviceBackend:
     """Open the device called ``name``.
 
-    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable. Otherwise ``cuda`` selects
-    ``current``, or CUDA's current device if ``current`` is None. If ``LOCAL_RANK`` is set and the process sees only one
-    GPU, ``cuda`` selects that GPU.
+    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable. Without this variable, ``cuda``
+    selects ``current``, or CUDA's current device if ``current`` is None. If ``LOCAL_RANK`` is set and the process sees
+    only one GPU, ``cuda`` selects that GPU.
 
     ``auto`` selects ``cuda`` if CuPy and a driver with a GPU are found, else ``cpu``. If a GPU exists but cannot be
     used, ``auto`` raises an error, and does not fall back to ``cpu``. Opening a GPU initializes CUDA, which can take

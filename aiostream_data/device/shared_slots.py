@@ -97,7 +97,7 @@ class SharedStats:
 
 
 class _Adopted:
-    """A page-locked block of shared memory, from which the device may copy.
+    """A page-locked block of shared memory that the device may read.
 
     Attributes:
         readers: One entry for each batch with copies that may read the block. A deque is used because threads can
@@ -115,7 +115,7 @@ class _Adopted:
 
 
 class Lent:
-    """Shared memory of other processes from which one batch is copied.
+    """Shared memory of other processes that contains parts of one batch.
 
     The host slot returns this memory to its owner after the copies.
 
@@ -174,7 +174,7 @@ class Transfer:
 
 
 class SharedSlots:
-    """Shared memory blocks of other processes from which a device copies batches.
+    """Shared memory blocks of other processes that a device reads directly.
 
     Any thread may use a ``SharedSlots`` object.
 

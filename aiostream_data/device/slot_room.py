@@ -1,7 +1,7 @@
 """Reduce the number of device slots if not all slots fit into device memory. The minimum is two slots.
 
 With two device slots, one batch is copied to the device while the consumer uses the other batch. With one device slot,
-copying and training could not overlap. Therefore a single slot is used only on request.
+copying and training could not overlap. A single device slot is therefore used only on request.
 """
 
 from __future__ import annotations

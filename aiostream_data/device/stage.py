@@ -1,4 +1,7 @@
-"""The device stage for worker threads. It accepts batches in host memory and returns batches in device memory."""
+"""The device stage for worker threads.
+
+The stage accepts batches in host memory and returns batches in device memory.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ class DeviceStage:
 
         Args:
             find_shared: Function that returns the shared memory that an array refers to, or None.
-            max_shared_nbytes: Maximum number of bytes of shared memory to page-lock at once.
+            max_shared_nbytes: Maximum number of bytes of shared memory that may be page-locked at the same time.
         """
         self._backend = backend
         self._hand_over = hand_over or HandOver()
@@ -152,7 +155,7 @@ class DeviceStage:
         return self._hand_over.handoff != "copy"
 
     def reclaim(self) -> None:
-        """Free the device slots of leaked leases (leases whose arrays have all been garbage-collected).
+        """Free the device slots of leaked leases, which have no remaining arrays but were never released.
 
         The method may block, so do not call it on an event loop.
         """

@@ -2,10 +2,10 @@
 
 If page-locking fails and the user allows it, allocate pageable memory instead.
 
-To copy from pageable host memory, the driver first copies the data into its own page-locked memory. The extra copy runs
-in the thread that enqueues the copy to the device. This thread holds the ring's lock. Copies from pageable memory are
-correct but slow, so the user must explicitly allow pageable memory. The ring always waits with ``join`` before it frees
-a host slot, so pageable memory needs no additional wait.
+To copy from pageable host memory, the driver first copies the data into its own page-locked memory. The driver's extra
+copy runs in the thread that enqueues the copy to the device, while the thread holds the ring's lock. Copies from
+pageable memory are correct but slow, so the user must explicitly allow pageable memory. The ring always waits with
+``join`` before it frees a host slot, so pageable memory needs no additional wait.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ page fault per 4 KiB.
 
 The header of a block contains the numbers of three loans: the current loan, the last returned loan, and the last
 disowned loan. When the borrower's last array in the block is garbage-collected, the borrower updates the number of the
-returned loan. Garbage collection can run on any thread. Therefore the borrower notifies the lender through a
-:class:`Bell`, which never blocks. The lender reads the loan numbers after each notification. A full notification buffer
-loses no information, because the lender still has to read earlier notifications.
+returned loan. Garbage collection can run on any thread. The borrower then notifies the lender through a :class:`Bell`,
+which never blocks. The lender reads the loan numbers after each notification. A full notification buffer loses no
+information, because the lender still has to read earlier notifications.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Lender:
     Only one thread at a time may use the pool, but any thread may close the pool.
 
     Args:
-        max_nbytes: Maximum number of bytes on loan, without disowned blocks. The same limit applies to the sum of lent
+        max_nbytes: Maximum number of bytes on loan, without disowned blocks. The limit also applies to the sum of lent
             and unused bytes. A block larger than ``max_nbytes`` can be lent only while no other block is lent.
     """
 
@@ -378,7 +378,7 @@ def _anonymous() -> int:
 def _allocate(descriptor: int, nbytes: int) -> None:
     """Reserve all bytes of the memory immediately.
 
-    Without this reservation, the system could run out of memory during a later write, and would then kill the process.
+    Without reserved bytes, a later write could run out of memory, and the system would then kill the process.
 
     Raises:
         OSError: The system does not have enough memory.

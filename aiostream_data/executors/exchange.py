@@ -12,7 +12,7 @@ Parts that must still be assembled (:class:`Unwritten`) come last, and are writt
 A block returns to the sender when the receiver's last array in the block is garbage-collected. A block counts as lent
 until the block returns to its sender. To limit memory use, a sender waits for the return of a block if it has already
 lent ``max_nbytes`` bytes. A receiver must call ``lease.release()`` before it passes arrays of a message to code that
-may store the arrays. Without this call, both processes could wait for each other forever.
+may store the arrays. Without ``release``, both processes could wait for each other forever.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ LOCK_RETRY_S: Final = 0.01
 class DeadLetterLog:
     """Append-only log file of the records that failed. Thread-safe.
 
-    Each entry has a unique ``name``. An entry is not written if the file already contains its name. Therefore each
-    record is logged once, even if a run is resumed or repeated, or if several loaders or ranks share the file.
+    Each entry has a unique ``name``. An entry is not written if the file already contains its name. Each record is
+    logged only once, even if a run is resumed or repeated, or if several loaders or ranks share the file.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Error policies for records on which a stage fails: raise, retry, skip, replace or quarantine."""
+"""Error policies for records that a stage cannot process: raise, retry, skip, replace or quarantine."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Handling:
     def of_given_rows(self) -> Handling:
         """Policy for recomputing rows that were already delivered.
 
-        Such rows were not skipped, so "skip" becomes "raise".
+        Delivered rows were not skipped, so "skip" becomes "raise".
         """
         return replace(self, kind="raise") if self.kind == "skip" else self
 

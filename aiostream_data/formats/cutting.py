@@ -96,8 +96,8 @@ class RecordTail:
     def join(self, block: Bytes, headroom: int) -> tuple[Bytes, int, int]:
         """Join the buffered bytes and ``block[headroom:]``, and empty the buffer. Return (array, start, stop).
 
-        If the buffered bytes fit into the headroom, the returned array is the block itself. Otherwise a new array is
-        returned.
+        If the buffered bytes fit into the headroom, the returned array is the block itself. If the headroom is too
+        small, the returned array is new.
         """
         if self.nbytes <= headroom:
             start, values, stop = headroom - self.nbytes, block, len(block)

@@ -98,7 +98,7 @@ class ExampleParser:
 
         Returns:
             One leaf per feature. If scalar bytes or str leaves refer to the chunk's buffer, the result keeps the
-            chunk's lease. All other leaves have their own memory.
+            chunk's lease. All leaves except scalar bytes and str leaves have their own memory.
 
         Raises:
             ExampleParseError: A record is damaged or does not match the feature descriptions. The error names the first

@@ -137,7 +137,7 @@ def _check_text(
 ) -> None:
     """Call ``fail`` for the first value that is not valid UTF-8.
 
-    Later code does not know the row of a value, so the error must be raised here.
+    The values must be checked here, because later code does not know the row of a value.
     """
     for value, (start, length) in enumerate(zip(starts.tolist(), nbytes.tolist(), strict=True)):
         try:
