@@ -1,9 +1,9 @@
 """Remove passwords, tokens and other secrets of the user from errors.
 
 Strings in ``storage_options`` are secret unless they are known to be harmless. User names, passwords and query values
-in URLs are secret. Every occurrence of a secret is removed from the messages of this package. If the text of a
-library's exception contains a secret or a URL with a query, a :class:`LibraryError` replaces the exception in the
-chain. The replacement keeps the traceback and the rest of the text.
+in URLs are secret. Every occurrence of a secret is removed from the messages of this package. If a library's error text
+contains a secret or a URL with a query, a :class:`LibraryError` replaces the error in the chain of causes. The
+replacement keeps the traceback and the rest of the text.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ class ShardCache:
         path: Cache folder, created if missing. Other files in the folder stay unchanged. If None, data is cached in the
             memory of this process until this :class:`ShardCache` is deleted. A memory cache does not count toward the
             memory limit of the loaders. Worker processes and pickled copies start with an empty memory cache.
-        limit: Maximum size of the cache, as a number of bytes or a string such as "200GB", for all processes together.
-            The limit is required for a memory cache. The default for a disk cache is a quarter of the file system.
-            Objects that were not used for a long time are evicted first.
+        limit: Maximum size of the cache, as a number of bytes or a string such as "200GB". The limit applies to all
+            processes that share the folder. The limit is required for a memory cache. The default for a disk cache is a
+            quarter of the file system. Objects that were not used for a long time are evicted first.
         trust: Also cache objects whose store reports no version. Such objects must never be replaced.
         local: Also cache local files, for example from a slow network file system.
 
