@@ -98,7 +98,10 @@ STEPS: Final[dict[type[Node], type[Step]]] = {
     WorkerShard: WorkerShardStep,
     LoaderShard: LoaderShardStep,
 }
-"""Step classes by node type. A step needs no task of its own: it runs in the hops (calls) of the previous stage."""
+"""Step classes by node type.
+
+A step runs in the hops (calls) of the previous stage, without an asyncio task of its own.
+"""
 
 
 def build(node: Node, context: RunContext, counters: StageCounters, fused: Sequence[op.Call] = ()) -> Stage:

@@ -23,7 +23,7 @@ class EngineOptions:
         root_seed: Seed for operators without their own seed; drawn at random if None.
         state: Saved position to resume from; None starts at the beginning.
         book: Encoded rows that the saved state refers to.
-        weights: Changes of mixture weights that were made before the state was saved.
+        weights: Changes to mixture weights that were made before the state was saved.
         caches: For each cache, the epoch in which the cache first read its rows.
         written: Plan as the user wrote it; None if the engine runs the plan unchanged.
         world_size: Number of ranks (training processes) that share the rows.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class EngineState:
-    """Provider of saved states and row origins, used on the consumer's thread while the stages run.
+    """Object that provides saved states and row origins on the consumer's thread, while the stages run.
 
     Attributes:
         root_seed: Seed for operators without their own seed.

@@ -52,7 +52,7 @@ CHUNK_SHARE = 32
 """Maximum size of an output chunk, as a fraction (1/32) of the memory limit."""
 
 FLUSH_S = 0.005
-"""Maximum seconds that a finished result waits for other results of the same chunk."""
+"""Maximum seconds that a finished result waits for other results before its chunk is sent."""
 
 
 @dataclass

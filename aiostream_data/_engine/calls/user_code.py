@@ -385,7 +385,7 @@ def _unnamed(ids: RowIds, row: int) -> str:
 
 
 def without_origins(user: UserFunction) -> UserFunction:
-    """Return a copy of ``user`` without references that cannot be sent to another process."""
+    """Return a copy of ``user`` without the references that cannot be sent to another process."""
     return replace(user, describe=_unnamed, stable=None, pause=time.sleep)
 
 

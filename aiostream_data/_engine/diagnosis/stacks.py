@@ -38,7 +38,7 @@ def thread_stacks(threads: Iterable[threading.Thread], idle: CodeType) -> Iterat
 
 
 def _without_bootstrap(frame: FrameType | None) -> list[FrameType]:
-    """Return a frame and its callers, outermost first, without the start-up frames of the threading module."""
+    """Return a frame and its callers, outermost first, but omit the start-up frames of the threading module."""
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)

@@ -15,7 +15,7 @@ from aiostream_data.rows.lineage import MadeOf, source_ids
 from aiostream_data.rows.row_ids import RowIds
 
 OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
-"""Prefixes of the notes that show where an error occurred."""
+"""Prefixes of error notes that show where the error occurred."""
 
 MAX_DEPTH: Final = 6
 """Maximum nesting depth of containers in a summary."""

@@ -1,4 +1,4 @@
-"""Text description of a row that was skipped or replaced because a function failed or the data was damaged."""
+"""Text description of a row that was skipped or replaced because a function failed or its data was damaged."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Leading(NamedTuple, Generic[T]):
-    """Results for all rows before the first failing row.
+    """Results for all rows before the first row that fails.
 
     Attributes:
         done: Results for consecutive ranges of rows. If no row fails, a single result for all rows.

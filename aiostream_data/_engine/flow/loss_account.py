@@ -52,7 +52,7 @@ class LossAccount:
         return len(self._unwritten) >= MOST_AT_ONCE
 
     def take(self, rows: int, lost: Sequence[Lost]) -> None:
-        """Count the losses that follow the first ``rows`` rows of the current merge.
+        """Count the losses that come after the first ``rows`` rows of the current merge.
 
         Raises:
             PartlyDone: A loss exceeds the error budget. ``error`` is the ErrorBudgetError.

@@ -46,7 +46,7 @@ class Streams(Protocol):
         """
 
     def ended(self) -> None:
-        """Record that one opened stream has ended."""
+        """Record that one of the opened streams has ended."""
 
 
 @dataclass
@@ -209,7 +209,7 @@ def _taken(receiver: Receiver[Chunk]) -> Chunk | None:
 async def _any_ready(receivers: Sequence[Receiver[Chunk]]) -> None:
     """Wait until one of the receivers has an item or has ended.
 
-    Mark only the first receiver as needed, because each needed receiver may exceed a full memory budget.
+    Mark only the first receiver as needed, because each needed receiver may use memory beyond a full memory budget.
     """
     waits = [
         asyncio.ensure_future(receiver.wait_ready(is_needed=number == 0)) for number, receiver in enumerate(receivers)

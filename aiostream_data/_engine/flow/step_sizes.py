@@ -44,7 +44,7 @@ def block_nbytes(memory_limit: int, open_at_once: int) -> int:
 
 
 def headroom_nbytes(block: int) -> int:
-    """Return the number of bytes of scratch space in front of a decompressed block."""
+    """Return the size of the scratch space in front of a decompressed block, in bytes."""
     return min(HEADROOM_NBYTES, block)
 
 

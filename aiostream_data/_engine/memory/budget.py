@@ -286,8 +286,7 @@ class Budget:
     async def room_for_step(self, nbytes: int, is_urgent: Callable[[], bool]) -> Charge:
         """Wait until a source may decompress and split ``nbytes`` bytes, then count these bytes as reserved.
 
-        The limit for decompression is higher than the limit for requesting byte ranges, so received ranges can be
-        decoded ahead.
+        Decompression has a higher limit than requests for byte ranges, so that received ranges can be decoded early.
         """
         if not self.may_begin(nbytes):
             await self.until_fits(nbytes, is_urgent)

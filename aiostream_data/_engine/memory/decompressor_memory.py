@@ -8,8 +8,7 @@ order does not wait for the decompressors of other shards. If all decompressors 
 discard their decompressors. The shard that received memory last discards first. A shard never discards its decompressor
 while the order of rows requires this shard next. A shard without its decompressor is later read again from the start,
 and the rows already emitted are skipped. Discarding a decompressor does not change the order of rows and cannot cause a
-deadlock between shards. A decompressor that does not fit into memory together with any other decompressor is used
-alone.
+deadlock between shards. A decompressor that does not fit into memory next to any other decompressor runs alone.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ LOOK_S: Final = 0.5
 """Minimum number of seconds between two checks of malloc's kept memory."""
 
 COST_SHARE: Final = 0.005
-"""Maximum fraction of time spent on checks. A check can be slow, because malloc counts free memory piece by piece."""
+"""Maximum fraction of time spent on checks.
+
+A check can be slow, because malloc counts its free memory piece by piece.
+"""
 
 
 class Trimmer:

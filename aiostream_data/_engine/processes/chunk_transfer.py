@@ -1,9 +1,9 @@
 """Convert chunks to and from the form in which processes exchange chunks: few arrays, without unused bytes.
 
 Processes transfer large arrays in shared memory; the receiver uses views of this memory. Small arrays are copied, and
-each transferred object costs some microseconds. Therefore the sender concatenates the small arrays of a chunk, such as
-row ids, and the receiver splits them again. The parts of a batch are joined directly in shared memory; the message
-contains a placeholder for the joined array.
+each transferred object costs some microseconds. Therefore, the sender joins the small arrays of a chunk, such as row
+ids, and the receiver splits the joined array again. The parts of a batch are joined directly in shared memory; the
+message contains a placeholder for the joined array.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Handed:
     """Chunk in the form in which processes exchange chunks.
 
     Attributes:
-        rows: Elements of an :class:`Items` chunk, or a :class:`Columns` chunk without lineage and lease.
+        rows: Elements of an :class:`Items` chunk, or a :class:`Columns` chunk without its lineage and lease.
         ids: Row ids of the chunk.
         made_of: Ids of the rows from which the chunk was made, possibly concatenated.
         nbytes: Size of the chunk in bytes, for memory accounting.

@@ -50,7 +50,7 @@ WINDOW: Final = 16
 """Fraction (1/16) of the memory limit that the chunks in flight from all subprocesses may use."""
 
 MAX_WINDOW_NBYTES: Final = 64 << 20
-"""Maximum bytes in flight from one subprocess; a larger value would cost memory without a benefit."""
+"""Maximum bytes in flight from one subprocess; a larger limit would use more memory without a benefit."""
 
 CODES: Final = 1 << 20
 """Number of codes reserved for each subprocess. A code is the number of an object in a saved state."""

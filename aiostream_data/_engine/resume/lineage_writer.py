@@ -1,9 +1,9 @@
 """Encode row ids in a saved state, so that another process can find the same rows.
 
 How this works. During a run, the upper bits of a split number identify a namespace: one run of one source. Namespace
-numbers are valid only in one process, so a saved state contains a table of the namespaces of its rows. A namespace is
-stored as its source's number in the plan, its epoch, and known byte offsets of records (:class:`Hint`). With these byte
-offsets, recomputing a row does not require reading its shard from the start.
+numbers are valid only in one process, so a saved state contains a table of the namespaces of its rows. For each
+namespace, the table stores the source's number in the plan, the epoch, and known byte offsets of records
+(:class:`Hint`). With these byte offsets, recomputing a row does not require reading its shard from the start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compute the origins (URL and index) of an element's rows, and find the node that emits the rows of an origin."""
+"""Compute the origins (URL and index) of an element's rows, and find the node that emits the rows."""
 
 from __future__ import annotations
 
