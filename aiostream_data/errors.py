@@ -87,7 +87,7 @@ class StateMismatchError(AiostreamError, ValueError):
         cure: Suggested fix; empty if no fix is known.
 
     Args:
-        head: First line of the error message. The default message says that the pipelines differ.
+        head: First line of the error message. By default, the first line says that the pipelines differ.
     """
 
     _head: ClassVar[str] = "cannot resume: the state was saved from another pipeline:"
@@ -336,7 +336,7 @@ class StageTimeoutError(AiostreamError, TimeoutError):
 
 
 class ErrorBudgetError(AiostreamError):
-    """More records failed than the error policy of the stage allows to be skipped or replaced.
+    """More records failed than the error policy of the stage allows.
 
     The cause of this exception is the error of the record that exceeded the limit.
 
@@ -533,7 +533,7 @@ class WriterFailedError(WriterClosedError, OSError):
 
 
 class MissingExtraError(AiostreamError, ImportError):
-    """An optional Python package is not installed. The error message names the extra of aiostream-data to install."""
+    """An optional Python package is not installed. The error message names the aiostream-data extra to install."""
 
 
 class DeviceUnavailableError(AiostreamError, RuntimeError):

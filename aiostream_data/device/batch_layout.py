@@ -25,7 +25,7 @@ class SlotArray:
     Attributes:
         path: Name of the leaf to which the array belongs, for error messages.
         shape, dtype: Shape and dtype of the array. The array is C-ordered.
-        offset: Offset in bytes of the array in the slot, a multiple of :data:`~.backend.ALIGNMENT`.
+        offset: Byte offset of the array in the slot; a multiple of :data:`~.backend.ALIGNMENT`.
     """
 
     path: str
@@ -78,7 +78,7 @@ class BatchLayout:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Consecutive bytes of a slot that are copied unchanged to the consumer's memory block.
+    """Contiguous range of bytes in a slot that is copied unchanged to the consumer's memory block.
 
     Attributes:
         source: Byte offset in the slot at which the copy starts reading.

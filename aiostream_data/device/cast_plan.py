@@ -1,4 +1,4 @@
-"""Plan the cast (conversion) of a batch of images: array offsets before and after the cast, random crops and flips.
+"""Plan the cast (conversion) of the images in a batch: array offsets, random crops and random flips.
 
 If the images of a batch are cast, the slot and the consumer's memory block have different layouts. Each image array
 needs one **cast**. Arrays without images are copied unchanged, with one **copy** for each group of consecutive arrays.

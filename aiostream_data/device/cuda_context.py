@@ -72,8 +72,8 @@ class CudaContext:
 class Freed:
     """Owner of a CUDA object (memory, stream or event) that makes the GPU current before it frees the object.
 
-    Any thread may release the last reference to the CUDA object. Without this class, freeing a CUDA object could create
-    a CUDA context on the current GPU of the calling thread.
+    Any thread may release the last reference to the CUDA object. Without the class ``Freed``, freeing a CUDA object
+    could create a CUDA context on the current GPU of the calling thread.
 
     Attributes:
         ptr: Handle or address of the CUDA object.

@@ -1,4 +1,4 @@
-"""Record CUDA events with the GIL released, including in CuPy versions that hold the GIL.
+"""Record CUDA events with the GIL released, even with CuPy versions that hold the GIL.
 
 A CUDA driver call may wait for a driver lock while another thread runs a Python host function. The host function (see
 ``cupy.cuda.Stream.launch_host_func``) waits for the GIL. If the driver call holds the GIL, both threads deadlock. CuPy

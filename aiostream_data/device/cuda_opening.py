@@ -1,4 +1,4 @@
-"""Check whether this process can use a GPU, and open a GPU. Errors of this module name the cause and the remedy.
+"""Check whether this process can use a GPU, and open a GPU. All errors name the cause and the remedy.
 
 Counting GPUs initializes CUDA. Opening a GPU creates a CUDA context on the GPU. Counting or opening GPUs takes hundreds
 of milliseconds and holds the GIL for part of this time. Call the functions of this module outside the event loop, and
@@ -82,7 +82,7 @@ def open_cuda(index: int | None, asked: str, *, or_only: bool = False) -> CupyBa
 
     Raises:
         MissingExtraError: CuPy is not installed.
-        DeviceUnavailableError: No driver is usable, the GPU does not exist, or the GPU cannot be used.
+        DeviceUnavailableError: No usable driver was found, the GPU does not exist, or the GPU cannot be used.
         DeviceMemoryError: The GPU does not have enough memory for a context.
         ForkedPipelineError: This process was forked from a process that had started CUDA.
     """

@@ -99,8 +99,8 @@ def mismatch(driver: int | None, runtime: int | None) -> str:
     """Explain why the CUDA driver is too old for the installed CuPy, and what to install.
 
     Args:
-        driver: Newest CUDA version that the driver supports, as 1000 * major + 10 * minor. The value is 0 without a
-            driver, and None if the version is unknown.
+        driver: Newest CUDA version that the driver supports, as 1000 * major + 10 * minor. The value 0 means that no
+            driver is installed; None means that the version is unknown.
         runtime: CUDA version that CuPy was built for, as 1000 * major + 10 * minor.
     """
     if driver == 0:

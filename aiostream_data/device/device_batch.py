@@ -19,11 +19,11 @@ from aiostream_data.errors import BatchReleasedError, PlanError
 class DeviceBatch:
     """A batch in a device slot, or a batch that is being copied to its slot.
 
-    A loader returns these batches for ``to_device(handoff="lease")`` and ``handoff="into"``. The consumer owns the
-    device slot until the batch is released. The end of a ``with`` block and the methods :meth:`release`, :meth:`into`
-    and :meth:`jax` release the batch. Methods of the batch enqueue work on the current stream of the array library and
-    do not wait for the device. Work that the caller enqueues on the same stream after the call can read the complete
-    batch. Any thread may call the methods of a ``DeviceBatch``. A batch may outlive its loader::
+    A loader returns ``DeviceBatch`` objects for ``to_device(handoff="lease")`` and ``handoff="into"``. The consumer
+    owns the device slot until the batch is released. The end of a ``with`` block and the methods :meth:`release`,
+    :meth:`into` and :meth:`jax` release the batch. Methods of the batch enqueue work on the current stream of the array
+    library and do not wait for the device. Work that the caller enqueues on the same stream after the call can read the
+    complete batch. Any thread may call the methods of a ``DeviceBatch``. A batch may outlive its loader::
 
         for batch in loader:
             with batch:
@@ -187,7 +187,7 @@ class DeviceBatch:
     def dlpack(self) -> Any:
         """Return the batch as objects that ``from_dlpack`` can import in every library except JAX.
 
-        Work that the importing library enqueues on its stream afterwards reads the complete batch.
+        After the import, work on the importing library's stream reads the complete batch.
 
         JAX must use :meth:`jax` instead. An import into JAX raises an error, because JAX does not name its reading
         stream.
@@ -202,7 +202,7 @@ class DeviceBatch:
     def into(self, targets: Any) -> Any:
         """Copy the batch into existing arrays, such as the fixed arrays of a CUDA graph, and release the batch.
 
-        The copies are enqueued on the current stream of the targets' library, without allocating memory.
+        The method enqueues the copies on the current stream of the targets' library and allocates no memory.
 
         Args:
             targets: C-ordered arrays on the batch's device, with the batch's structure, shapes and dtypes. All targets
@@ -229,7 +229,9 @@ class DeviceBatch:
         return targets
 
     def release(self) -> None:
-        """Release the device slot, which is reused after all work on the streams that used the batch. Never waits.
+        """Release the device slot.
+
+        The slot is reused after all streams have finished their work on the batch. Never waits.
 
         Raises:
             BatchReleasedError: The batch was already released.

@@ -37,7 +37,7 @@ class DeviceSlots:
     Attributes:
         all: The slots. A slot that does not fit into device memory is removed from this list.
         hand_over: Settings for delivering batches to consumers.
-        receivers: The array libraries in which consumers receive batches.
+        receivers: Adapters for the array libraries of the consumers.
         leases: Registry of the leases of the slots that consumers use.
     """
 

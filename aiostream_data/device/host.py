@@ -1,4 +1,4 @@
-"""The ``cpu`` device: runs every operation of the device protocol immediately with NumPy.
+"""The ``cpu`` device, which runs every operation of the device protocol immediately with NumPy.
 
 With the ``cpu`` device, pipelines that have a device stage can run and be tested without a GPU. Work enqueued on the
 ``cpu`` device has finished when the call returns, so no operation ever waits.
@@ -47,12 +47,15 @@ class _ForeignMemory:
 
 
 def bytes_at(address: int, nbytes: int, owner: object) -> NDArray[np.uint8]:
-    """Return an array over ``nbytes`` bytes of host memory at ``address``. The array keeps ``owner`` alive."""
+    """Return an array that refers to ``nbytes`` bytes of host memory at ``address``.
+
+    The array keeps ``owner`` alive.
+    """
     return np.asarray(_ForeignMemory(address, nbytes, owner))
 
 
 def bytes_of(array: Any) -> NDArray[np.uint8]:
-    """Return a uint8 array over the bytes of a C-ordered array. The result keeps ``array`` alive.
+    """Return a uint8 array that shares the memory of a C-ordered array. The result keeps ``array`` alive.
 
     Raises:
         TypeError: ``array`` is not a writable NumPy array.

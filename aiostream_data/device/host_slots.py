@@ -69,7 +69,7 @@ class HostSlots:
         The caller must hold the ring's lock.
 
         Args:
-            begun: Timed mark before the copy of the slot; None if copies are not timed.
+            begun: Mark with a timestamp before the copy of the slot; None if copies are not timed.
             arrival: Object that records when the batch reaches the device.
         """
         slot.mark, slot.begun, slot.arrival = mark, begun, arrival

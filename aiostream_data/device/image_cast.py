@@ -137,7 +137,7 @@ class ImageCast:
 
     @property
     def itemsize(self) -> int:
-        """Size in bytes of one number of the cast result.
+        """Size in bytes of one number in the cast images.
 
         An input number has one byte, so this value is also the maximum factor by which the cast enlarges images.
         """

@@ -2,8 +2,9 @@
 
 Each GPU thread casts **groups** of four neighboring pixels of one line. The four pixels are adjacent in the uint8 image
 and in the result. Neighboring threads therefore access neighboring memory. If possible, a GPU thread reads whole words
-and writes four numbers together. This fast path requires images with one or three channels, a result width that is a
-multiple of four, and an aligned result. In all other cases, the kernel processes single pixels in a loop.
+and writes four numbers together. Writing four numbers together requires images with one or three channels, a result
+width that is a multiple of four, and an aligned result. In all other cases, the kernel processes single pixels in a
+loop.
 
 The kernel's body is ``__host__ __device__`` and includes no header, so NVRTC compiles it without a CUDA toolkit. The
 compiler nvcc and plain C++ compilers can also compile the source. For tests without a GPU, a C++ compiler builds the

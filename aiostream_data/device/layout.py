@@ -41,12 +41,13 @@ class TakenApart:
 
 
 def take_apart(batch: Any, device: str, keeps_objects: bool) -> TakenApart:
-    """Split ``batch`` into arrays that fit into a slot and leaves that are other objects.
+    """Split ``batch`` into arrays, which a slot can store, and leaves that are other objects.
 
     Python numbers and NumPy scalars become zero-dimensional arrays.
 
     Args:
-        batch: Structure of arrays, ragged arrays and numbers. With ``keeps_objects``, other objects are also allowed.
+        batch: Structure of arrays, ragged arrays and numbers. If ``keeps_objects`` is True, other objects are also
+            allowed.
         device: Name of the target device, for error messages.
         keeps_objects: True to keep non-numeric leaves outside the slot instead of raising an error.
 

@@ -2,9 +2,9 @@
 
 A consumer can use the batch in a leased slot directly, on its own streams, and then releases the slot.
 
-A :class:`Lease` records every device stream on which its batch was used. Before using a batch, each device stream waits
-for the copy that fills the slot. When the lease ends, the ring records a mark (a point in the stream) on each of these
-streams. The slot is reused only after all marks are reached.
+A :class:`Lease` records every device stream that used its batch. Before using a batch, each device stream waits for the
+copy that fills the slot. When the lease ends, the ring records a mark (a point in the stream) on each of these streams.
+The slot is reused only after all marks are reached.
 
 Arrays in the slot, including arrays of other libraries, keep a *holder* object alive. The holder keeps the slot's
 memory alive, but not the lease. If a batch is never released, a finalizer runs when the last of its arrays is
@@ -221,7 +221,7 @@ class Leases:
 
     @interrupts_after()
     def end(self, lease: Lease) -> None:
-        """End the lease, so that the slot is reused after all work on its streams.
+        """End the lease. The slot is reused after all streams of the lease have finished their work.
 
         If the ring is open, the method never waits.
 
@@ -266,7 +266,7 @@ class Leases:
     def end_oldest_owed(self) -> bool:
         """End the oldest lease that was passed to :meth:`end_when`, after calling its blocking function ``reached``.
 
-        Return False if no such lease exists.
+        Return False if no lease is waiting for its function.
 
         If ``reached`` raises DeviceMemoryError, the copy of the batch failed. The slot is freed and a warning is
         issued. The consumer's library also reports the error when the consumer first uses the copied arrays.

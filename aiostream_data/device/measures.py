@@ -30,7 +30,7 @@ class Arrival:
 
 
 class Measures:
-    """Counters of one ring. All methods except :meth:`wrote` require the ring's lock.
+    """Counters of one ring. Callers of all methods except :meth:`wrote` must hold the ring's lock.
 
     Attributes:
         launches: Number of copies and kernels enqueued, both for copies to the device and for copies out of device
@@ -39,7 +39,7 @@ class Measures:
         rewritten_nbytes: Number of bytes in ``written_nbytes`` that were first assembled in other memory, and thus
             copied twice.
         timed_nbytes: Total size of all timed copies, in bytes.
-        copy_s: Total device time of timed copies, in seconds.
+        copy_s: Total duration of timed copies on the device, in seconds.
         late: Number of batches that the consumer received before their copy to the device had finished.
         exposed_s: Total time in seconds from delivery to arrival of late batches. The consumers waited no longer than
             this total.

@@ -1,4 +1,4 @@
-"""Adapters for the array libraries in which consumers receive batches.
+"""Adapters for the array libraries that consumers use.
 
 Every array library has a current stream per thread, an allocator, and its own array type. Memory for copies comes from
 the allocator of the consumer's library. The library itself therefore knows when the memory can be reused. The package

@@ -88,7 +88,7 @@ class RingStats:
 
 
 class _SlotMemory(NamedTuple):
-    """Memory of all slots in bytes; the fields have the meaning of the fields of :class:`RingStats`."""
+    """Memory of all slots in bytes. The fields have the same meaning as in :class:`RingStats`."""
 
     host_nbytes: int
     device_nbytes: int
@@ -119,7 +119,7 @@ class SlotRing:
         """Create the ring. The memory of the slots is allocated when the first batches arrive.
 
         Args:
-            backend: The device. The caller closes the backend after the ring.
+            backend: The device. The caller must close the backend after closing the ring.
             host_slots, device_slots: Number of host and device slots. The number of batches in the ring never exceeds
                 the total number of host and device slots.
             slot_nbytes: Size of every slot in bytes; None to choose the size from the sizes of the batches.
@@ -154,7 +154,7 @@ class SlotRing:
     def acquire(self) -> HostSlot | None:
         """Return a host slot for writing a batch, or None if no slot is free. Never waits.
 
-        The caller owns the slot until the caller passes the slot to :meth:`submit` or :meth:`give_back`.
+        The caller owns the slot until :meth:`submit` or :meth:`give_back` takes the slot.
         """
         self.state.check()
         return self._host.acquire()

@@ -51,7 +51,7 @@ def current_gpu() -> int | None:
 def open_backend(name: str, current: int | None = None) -> DeviceBackend:
     """Open the device called ``name``.
 
-    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable. Without this variable, ``cuda``
+    ``cuda`` selects the GPU number in ``LOCAL_RANK`` if a launcher set this variable. Without ``LOCAL_RANK``, ``cuda``
     selects ``current``, or CUDA's current device if ``current`` is None. If ``LOCAL_RANK`` is set and the process sees
     only one GPU, ``cuda`` selects that GPU.
 

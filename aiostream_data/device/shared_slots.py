@@ -80,8 +80,8 @@ class SharedStats:
     """Statistics of batches that arrived in shared memory blocks.
 
     Attributes:
-        blocks, nbytes: Number and total bytes of blocks adopted at present.
-        adopted: Number of blocks adopted so far. A value far above ``blocks`` means that blocks are not reused.
+        blocks, nbytes: Number and total size in bytes of the blocks that are currently adopted (page-locked).
+        adopted: Number of adoptions (page locks) so far. If ``adopted`` is far above ``blocks``, blocks are not reused.
         in_place_nbytes: Number of bytes copied to the device directly from shared memory.
         host_copies: Number of large arrays in shared memory that could not be copied directly and were copied through a
             host slot.

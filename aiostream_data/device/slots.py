@@ -1,4 +1,4 @@
-"""The two kinds of slots (buffers) through which batches reach a device, and the sizes of the slots.
+"""Slots (buffers) for batches in host memory and in device memory, and the sizes of the slots.
 
 A **host slot** is page-locked host memory into which a producer writes a batch. A **device slot** is device memory into
 which the device copies the batch. Slots live as long as the stage and cycle through these states::
@@ -53,8 +53,8 @@ class HostSlot:
         state: State of the slot, such as FREE.
         block: Memory of the slot; None before the first use of the slot.
         mark: Mark (point in the stream) after the copy that reads the slot, in the states COPYING and JOINING.
-        begun: Timed mark before the copy of the slot; None if copies are not timed.
-        arrival: Times of the batch that is being copied to the device.
+        begun: Mark with a timestamp before the copy of the slot; None if copies are not timed.
+        arrival: Delivery and arrival times of the batch that is being copied to the device.
         lent: Memory of other processes that the batch's copies also read.
     """
 
@@ -96,7 +96,7 @@ class DeviceSlot:
         marks: Marks (points in streams) that the device must reach before the slot may be overwritten. While the slot
             contains a batch, the list has one mark, after the copy that filled the slot. After the batch was used, the
             list has one mark for each stream that used the batch.
-        arrival: Times of the transfer of the batch in the slot.
+        arrival: Delivery and arrival times of the batch in the slot.
     """
 
     __slots__ = ("arrival", "block", "marks", "state")
@@ -111,7 +111,7 @@ class DeviceSlot:
     def arrived(self) -> Mark:
         """Mark (point in the stream) after the copy that fills the slot.
 
-        This property is valid only while the slot contains a batch.
+        The property ``arrived`` is valid only while the slot contains a batch.
         """
         (mark,) = self.marks
         return mark

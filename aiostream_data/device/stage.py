@@ -120,7 +120,7 @@ class DeviceStage:
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """List of the stage's threads that are alive."""
+        """List of the stage's running threads."""
         return [self._waiter.thread] if self._waiter is not None and self._waiter.thread.is_alive() else []
 
     def try_fill(self, batch: Any, lease: object = None) -> Filling | None:
@@ -271,8 +271,8 @@ class DeviceStage:
 
         Idempotent.
 
-        Batches still in slots are lost; arrays that were copied out of a slot stay valid. If a driver call does not
-        return, the stage abandons the waiter thread and its slots, and issues a ``ResourceWarning``.
+        Batches that are still in slots are lost. Arrays that were copied out of a slot stay valid. If a driver call
+        does not return, the stage abandons the waiter thread and its slots, and issues a ``ResourceWarning``.
         """
         deadline = time.monotonic() + timeout_s
         self._ring.close(timeout_s)

@@ -22,7 +22,7 @@ RECORD = "gpu_verified.json"
 FRAMEWORKS = ("torch.py", "jax.py")
 """Files in the folder ``integrations`` that pass device batches to a framework.
 
-The other files of ``integrations`` do not use devices.
+Files of ``integrations`` that are not listed here do not use devices.
 """
 
 _NOT_RUN_THERE = ("verified.py",)

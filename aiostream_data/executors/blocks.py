@@ -66,13 +66,13 @@ class SharedBlock:
 
 
 def rounded(nbytes: int) -> int:
-    """Return the size of a block for ``nbytes`` bytes: rounded up by at most one eighth or ``GRAIN_NBYTES``."""
+    """Return the size of a block for ``nbytes`` bytes, rounded up by at most one eighth or ``GRAIN_NBYTES``."""
     grain = max(GRAIN_NBYTES, 1 << max(0, nbytes.bit_length() - 4))
     return -(-(nbytes + ALIGNMENT) // grain) * grain
 
 
 class Lender:
-    """Pool of blocks with which one end of a link sends its messages.
+    """Pool of blocks that one end of a link uses to send messages.
 
     Only one thread at a time may use the pool, but any thread may close the pool.
 

@@ -6,8 +6,8 @@ socket. The arrays that the receiver gets are views of the block. A frame is
 
     head | number of bytes of each part, blocks to unmap | the parts, if they are not in a block
 
-The first part of a message is the pickle. Each part, and the data after the header, begins at a multiple of 64 bytes.
-Parts that must still be assembled (:class:`Unwritten`) come last, and are written directly into the message.
+The first part of a message is the pickle. Each part begins at a multiple of 64 bytes, and so does the data after the
+header. Parts that must still be assembled (:class:`Unwritten`) come last, and are written directly into the message.
 
 A block returns to the sender when the receiver's last array in the block is garbage-collected. A block counts as lent
 until the block returns to its sender. To limit memory use, a sender waits for the return of a block if it has already
@@ -89,7 +89,7 @@ class Exchange:
     One thread may send while another thread receives; any thread may close the link.
 
     Args:
-        sock: Connected Unix stream socket. The exchange owns the socket from now on.
+        sock: Connected Unix stream socket. The exchange takes ownership of the socket.
         max_nbytes: Maximum number of bytes that this end of the link lends at the same time. A message larger than
             ``max_nbytes`` is sent only while no other bytes are lent.
     """

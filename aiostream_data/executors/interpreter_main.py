@@ -1,4 +1,4 @@
-"""Code that runs in a subinterpreter: stores functions, calls the functions, and returns pickled results.
+"""Code that a subinterpreter runs to store functions, call functions, and return pickled results.
 
 Must not import NumPy.
 """

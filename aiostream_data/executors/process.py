@@ -149,7 +149,7 @@ class _Worker:
 
         Raises:
             WorkerDiedError: The worker process died. Its resources were released.
-            RecordTimeoutError: The call took longer than ``limit_s``, and the worker was ended.
+            RecordTimeoutError: The call took longer than ``limit_s`` seconds, and the executor ended the worker.
             Exception: Arguments cannot be pickled, or the result cannot be unpickled.
         """
         if parcel.key not in self._known:

@@ -1,4 +1,4 @@
-"""Code of a worker process: loads functions, calls the functions, and sends replies."""
+"""Code that a worker process runs to load functions, call functions, and send replies."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class ThreadExecutor:
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """List of the pool's threads that are alive."""
+        """List of the pool's running threads."""
         return [thread for thread in list(self._threads) if thread.is_alive()]
 
     @property

@@ -35,7 +35,7 @@ class Framer(Protocol):
         """
 
     def finish(self) -> Iterator[VarColumn]:
-        """Yield the records that end at the end of the stream, such as a last line without newline.
+        """Yield the remaining records at the end of the stream, such as a last line without a newline.
 
         Raises:
             CorruptRecordError: The stream ends inside a record.

@@ -54,7 +54,7 @@ class FixedLen:
         dtype: Type of the values: bytes, str (UTF-8), bool, or a NumPy integer or floating type. Integers and bool are
             read from int64 lists, and floating-point types from float32 lists. A value outside the range of the dtype
             causes an error.
-        default: Value for records that lack the feature: an array of this shape, or a scalar for all values of the
+        default: Value for records that lack the feature. The value is an array of this shape, or a scalar for the whole
             array. If ``default`` is None, a record without the feature causes an error. Stored as nested tuples.
 
     Raises:

@@ -22,7 +22,7 @@ Footers must be small, because the last bytes of each block are copied in front 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedLengthFormat:
-    """Format of ``tf.data.FixedLengthRecordDataset``: ``bytes`` records of ``record_nbytes`` each.
+    """Format of ``tf.data.FixedLengthRecordDataset``: each record consists of ``record_nbytes`` bytes.
 
     The framer (parser) always buffers the last ``footer_nbytes`` bytes. Footers therefore also work in compressed
     streams.

@@ -34,7 +34,7 @@ class LineRules:
 
     @property
     def kind(self) -> VarKind:
-        """Type of the column of lines: "bytes" without an encoding, else "str"."""
+        """Type of the column that contains the lines: "bytes" without an encoding, else "str"."""
         return "bytes" if self.codec is None else "str"
 
     @property
