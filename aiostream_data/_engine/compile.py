@@ -11,7 +11,7 @@ from aiostream_data._engine.calls.rowwise import RowwiseStage
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.flow.stage import Stage
-from aiostream_data._engine.processes.subprocess import SubprocessStage
+from aiostream_data._engine.processes.subprocess_stage import SubprocessStage
 from aiostream_data._engine.processes.worker_shard import LoaderShardStep, WorkerShardStep
 from aiostream_data._engine.sources.files import ReadFilesSource
 from aiostream_data._engine.sources.list_files import ListFilesSource
@@ -44,7 +44,7 @@ from aiostream_data.plan import rank_nodes as ranks
 from aiostream_data.plan import sources as src
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
-from aiostream_data.plan.blocking import Block
+from aiostream_data.plan.blocked_rows import Block
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.replaying import Recalled
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard, WorkerShard

@@ -30,7 +30,7 @@ from aiostream_data._engine.flow.root_cause import for_consumer, raise_as_it_is,
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.memory.budget import Charge
 from aiostream_data._engine.prepare import prepare
-from aiostream_data._engine.processes.processes import Hosting
+from aiostream_data._engine.processes.process_manager import Hosting
 from aiostream_data._engine.resources import Resources
 from aiostream_data._engine.resume.epochs import first_epochs
 from aiostream_data._engine.resume.lineage_reader import read_book

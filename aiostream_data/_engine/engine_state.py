@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.resume.cached_epochs import cached_in_plan, read_cached_epochs
+from aiostream_data._engine.resume.element_origins import origins_of
 from aiostream_data._engine.resume.identity import Identity
 from aiostream_data._engine.resume.lineage_reader import read_book
 from aiostream_data._engine.resume.lineage_writer import BookWriter, Spaces
-from aiostream_data._engine.resume.origin_of import origins_of
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.resume.position import Position
 from aiostream_data._engine.resume.weight_changes import WeightChanges
@@ -27,7 +27,7 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.weights import Weights, vector_of
 
 if TYPE_CHECKING:
-    from aiostream_data._engine.processes.processes import Hosting
+    from aiostream_data._engine.processes.process_manager import Hosting
 
 
 class EngineState:

@@ -12,10 +12,10 @@ from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
 from aiostream_data._engine.failures.dead_letters import DeadLetters
-from aiostream_data._engine.flow.board import Board
 from aiostream_data._engine.flow.context import RunContext, Services, value_of
 from aiostream_data._engine.flow.drained import Drained
 from aiostream_data._engine.flow.executors import Workers
+from aiostream_data._engine.flow.stage_counters import Board
 from aiostream_data._engine.flow.stage_runs import StageRuns
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.memory.buffers import BlockPool

@@ -22,7 +22,6 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 
 from aiostream_data._engine.compile import STEPS, build, fused_below, steps_after
 from aiostream_data._engine.failures.carried_error import CarriedError
-from aiostream_data._engine.flow.carrying import carrying
 from aiostream_data._engine.flow.channel import (
     Receiver,
     ReceiverClosed,
@@ -37,6 +36,7 @@ from aiostream_data._engine.flow.root_cause import raise_as_it_is, root_error
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.flow.stage_runs import StageRuns
+from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.position import POSITION, Position, State
 from aiostream_data._engine.stages.prefetch import channel_items

@@ -1292,7 +1292,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.loading.memory_bound import log_memory_bound
         from aiostream_data.loading.opening import Opening, ranks_of, workers_of
         from aiostream_data.loading.state_format import Saved
-        from aiostream_data.metrics.prices import Prices
+        from aiostream_data.metrics.request_prices import Prices
         from aiostream_data.plan.difference import checked_allow
         from aiostream_data.ranks import Sharing
         from aiostream_data.storage.cache.options import ShardCache

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from aiostream_data.device.backend import DeviceBackend
+from aiostream_data.device.copy_waiter import Waiter
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.filling import Filling
 from aiostream_data.device.handover import HandOver
@@ -19,8 +20,7 @@ from aiostream_data.device.layout import TakenApart
 from aiostream_data.device.ring import RingStats, SlotRing
 from aiostream_data.device.ring_state import RingState
 from aiostream_data.device.shared_slots import MAX_NBYTES, FindShared, SharedSlots, nothing_shared
-from aiostream_data.device.waiter import Waiter
-from aiostream_data.device.waits import Waits
+from aiostream_data.device.wait_counters import Waits
 from aiostream_data.metrics.device_copies import DeviceCopies
 
 T = TypeVar("T")

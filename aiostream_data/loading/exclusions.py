@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from aiostream_data.arguments import integer, several, shown
 from aiostream_data.errors import PlanError, StateMismatchError
-from aiostream_data.plan.blocking import Blocked
+from aiostream_data.plan.blocked_rows import Blocked
 
 Span = tuple[int, int]
 

@@ -7,7 +7,7 @@ from typing import Any
 from aiostream_data._engine.consumer.bridge import Ending, Parcel
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data._engine.resume.origin_of import node_of_rows
+from aiostream_data._engine.resume.element_origins import node_of_rows
 from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.loading.state_validation import keys_in

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.consumer.bridge import Ending, Parcel
 from aiostream_data.arguments import integer, shown
 from aiostream_data.device.device_batch import DeviceBatch
-from aiostream_data.device.patience import Patience
+from aiostream_data.device.wait_limit import Patience
 from aiostream_data.errors import ArgumentTypeError, LoaderClosedError, NotPicklableError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.interrupts import interrupts_after

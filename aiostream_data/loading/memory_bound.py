@@ -19,12 +19,12 @@ from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data._engine.compile import fused_below
 from aiostream_data._engine.diagnosis.watchdog import LOGGER
 from aiostream_data._engine.memory.trimming import KEPT_SHARE
-from aiostream_data._engine.processes.processes import window_nbytes
+from aiostream_data._engine.processes.process_manager import window_nbytes
 from aiostream_data._engine.resources import idle_blocks_nbytes
 from aiostream_data.executors.process import idle_nbytes
-from aiostream_data.loading.alone_bound import LARGE_SHARE, alone_parts, largest_record_nbytes
+from aiostream_data.loading.bound_item import LoaderPart
 from aiostream_data.loading.device_bound import DeviceBound, device_facts
-from aiostream_data.loading.part import LoaderPart
+from aiostream_data.loading.large_record_bound import LARGE_SHARE, alone_parts, largest_record_nbytes
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk

@@ -15,10 +15,10 @@ from aiostream_data.failing.policies import OnError
 from aiostream_data.loading.exclusions import Exclusions
 from aiostream_data.loading.same_rank import check_same_rank
 from aiostream_data.loading.state_format import Saved
-from aiostream_data.metrics.prices import Prices
+from aiostream_data.metrics.request_prices import Prices
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
-from aiostream_data.plan.blocking import with_blocked
+from aiostream_data.plan.blocked_rows import with_blocked
 from aiostream_data.plan.ranks import check_enough_rows, for_rank
 from aiostream_data.plan.replaying import replayed_seed
 from aiostream_data.plan.rewrite import unordered, with_policy

@@ -12,7 +12,7 @@ from aiostream_data.errors import MissingExtraError, NoMatchError, PlanError, Sh
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking import run_detached
+from aiostream_data.storage.blocking_calls import run_detached
 from aiostream_data.storage.object_size import as_object_nbytes
 from aiostream_data.storage.patterns import hint_of
 from aiostream_data.storage.translate import translate_error, translating

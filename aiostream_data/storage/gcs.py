@@ -27,7 +27,7 @@ from aiostream_data.errors import (
 )
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking import run_detached
+from aiostream_data.storage.blocking_calls import run_detached
 from aiostream_data.storage.body import (
     check_range_answer,
     check_version,

@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
 from aiostream_data.storage.aimd import Aimd
-from aiostream_data.storage.of_process import OfProcess
 from aiostream_data.storage.part_size import PartSize
+from aiostream_data.storage.process_wide import OfProcess
 
 MAX_LANES: Final = 4096
 """Maximum number of lanes (request limiters) to keep. The least recently used lanes are discarded."""

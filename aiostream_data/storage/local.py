@@ -8,7 +8,7 @@ import os
 from aiostream_data.errors import NoMatchError, ObjectNotFoundError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking
-from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.blocking_calls import run_to_end
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.file_reads import FileRead, FileReader
 from aiostream_data.storage.local_listing import file_info, match_files, why_missing, why_no_match

@@ -19,7 +19,7 @@ from aiostream_data.errors import StorageError
 from aiostream_data.storage.caps import Caps
 from aiostream_data.storage.deadline import paused_deadline
 from aiostream_data.storage.lanes import host_key
-from aiostream_data.storage.of_process import OfProcess
+from aiostream_data.storage.process_wide import OfProcess
 from aiostream_data.storage.token_bucket import TokenBucket
 
 MAX_METERS: Final = 1024

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from aiostream_data.storage.base import RunBlocking
-from aiostream_data.storage.blocking import wait_to_end
+from aiostream_data.storage.blocking_calls import wait_to_end
 from aiostream_data.storage.file_reads import FileRead, FileReader
 
 HOPS_AT_ONCE = 4

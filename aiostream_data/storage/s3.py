@@ -19,7 +19,7 @@ from aiostream_data.errors import MissingExtraError, NoMatchError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.aws_logs import redact_logs
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking import run_detached
+from aiostream_data.storage.blocking_calls import run_detached
 from aiostream_data.storage.body import check_range_answer, check_version, ends_there, fill_buffer, range_header
 from aiostream_data.storage.botocore_models import session_of
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3

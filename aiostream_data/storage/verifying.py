@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, Store
-from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.blocking_calls import run_to_end
 from aiostream_data.storage.checksums import Checksums, RunningCheck, check_whole
 from aiostream_data.storage.counters import StorageCounters
 

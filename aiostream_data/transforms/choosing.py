@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import ChoiceError
 from aiostream_data.transforms.interleave import FINISHED, NOTHING, MergeStep, WaitingStream
-from aiostream_data.transforms.stock import Stock
+from aiostream_data.transforms.loaded_rows import Stock
 from aiostream_data.weights import Stop
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.errors import PlanError
 from aiostream_data.transforms.interleave import FINISHED, NOTHING, MergeStep, WaitingStream
+from aiostream_data.transforms.loaded_rows import Stock
 from aiostream_data.transforms.randomness import draws_below
-from aiostream_data.transforms.stock import Stock
 from aiostream_data.weights import Schedule, Stop, Vector, shares_of
 
 BLOCK_ROWS = 16384

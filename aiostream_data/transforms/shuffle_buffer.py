@@ -6,7 +6,7 @@ choice between filling and replacing depends only on n. A shuffle buffer of fixe
 shuffle buffer emits one row per :data:`GROW_EVERY` incoming rows until all slots are filled. At the end of the stream,
 the remaining rows are emitted in a random order of the slots. The order therefore depends only on the key and the
 number of rows, not on chunk boundaries. A position is one number. The class :class:`ShuffleBuffer` stores the rows,
-with one store per column (``slots.py``).
+with one store per column (``shuffle_slots.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, concat
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
-from aiostream_data.transforms.slots import ColumnSlots, ListSlots
+from aiostream_data.transforms.shuffle_slots import ColumnSlots, ListSlots
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots, can_spill
 
 GROW_FROM: Final = 64

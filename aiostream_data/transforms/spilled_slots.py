@@ -20,7 +20,7 @@ from aiostream_data.rows.records import Chunk, Columns, Items, object_nbytes, sa
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.row_bytes import ColumnBytes, element_bytes, element_of, has_bytes
-from aiostream_data.transforms.slots import DenseSlots, MadeOfSlots, Slots, owned_elements
+from aiostream_data.transforms.shuffle_slots import DenseSlots, MadeOfSlots, Slots, owned_elements
 from aiostream_data.transforms.spill_file import SpillFile
 from aiostream_data.transforms.spill_log import SpillLog
 

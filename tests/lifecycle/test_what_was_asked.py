@@ -13,7 +13,7 @@ from reading import CONTENT, read, with_stores
 
 from aiostream_data import Dataset, ShardCache
 from aiostream_data.errors import PlanError, StorageError
-from aiostream_data.metrics.prices import Prices
+from aiostream_data.metrics.request_prices import Prices
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory
 from aiostream_data.storage.counters import StorageCounters

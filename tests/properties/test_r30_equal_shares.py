@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aiostream_data.errors import RankError
 from aiostream_data.ranks import Tail, rows_per_rank
-from aiostream_data.transforms.ranks import RankOrder
+from aiostream_data.transforms.rank_rows import RankOrder
 
 TAILS: st.SearchStrategy[Tail] = st.sampled_from(["drop", "pad", "repeat"])
 SHARDS = st.lists(st.integers(0, 50), max_size=8)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from aiostream_data._engine.calls.argument_errors import as_arguments, misfit
 from aiostream_data._engine.calls.awaited_rows import AwaitedRow, AwaitedRows
 from aiostream_data._engine.calls.loop_states import LoopStates
 from aiostream_data._engine.calls.loop_steps import LoopSteps
-from aiostream_data._engine.calls.misfits import as_arguments, misfit
 from aiostream_data._engine.calls.result_budget import ResultBudget
 from aiostream_data._engine.calls.user_code import is_scalar_bool, no_scalar_bool
 from aiostream_data._engine.calls.worker_state import StateKeys

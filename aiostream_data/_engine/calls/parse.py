@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from aiostream_data._engine.calls.parse_rows import parse_rows
 from aiostream_data._engine.flow.context import settle
+from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.hops import Hops
-from aiostream_data._engine.flow.leading import leading
 from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
 from aiostream_data._engine.flow.stage import OneToOne
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet

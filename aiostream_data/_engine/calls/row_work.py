@@ -29,12 +29,12 @@ from aiostream_data._engine.calls.user_code import (
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data._engine.failures.failed_row import Failed
-from aiostream_data._engine.flow.leading import leading
+from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.resume.row_keys import Stable
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import Failure, workable
-from aiostream_data.metrics.core_looks import NO_LOOK, CoreLooks
+from aiostream_data.metrics.cpu_samples import NO_LOOK, CoreLooks
 from aiostream_data.metrics.machine import CoreTime, thread_switches
 from aiostream_data.rows.records import Chunk, Columns, concat
 from aiostream_data.transforms.collate import collate, collate_results

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data._engine.calls.misfits import as_arguments, misfit
+from aiostream_data._engine.calls.argument_errors import as_arguments, misfit
 from aiostream_data._engine.calls.running_calls import noted_as_running
 from aiostream_data._engine.calls.worker_state import StateKey, state_of_worker
 from aiostream_data._engine.failures.carried_error import PartlyDone

@@ -14,12 +14,12 @@ from aiostream_data._engine.calls.map_coroutine import CoroutineStage
 from aiostream_data._engine.calls.running_calls import running_calls
 from aiostream_data._engine.consumer.bridge import Bridge
 from aiostream_data._engine.diagnosis.stacks import task_stacks, thread_stacks
-from aiostream_data._engine.flow.board import order_of
 from aiostream_data._engine.flow.executors import Workers
 from aiostream_data._engine.flow.inputs import reads_inlets
+from aiostream_data._engine.flow.stage_counters import order_of
 from aiostream_data._engine.flow.stage_runs import StageRun, StageRuns
 from aiostream_data._engine.memory.budget import Budget
-from aiostream_data._engine.processes.processes import Hosting
+from aiostream_data._engine.processes.process_manager import Hosting
 from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.stuck import StageState, find_stuck

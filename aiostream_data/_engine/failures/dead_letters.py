@@ -9,7 +9,7 @@ from typing import Any
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.failed_row import Failed
-from aiostream_data._engine.resume.origin_of import element_origin
+from aiostream_data._engine.resume.element_origins import element_origin
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.resume.row_keys import expression
 from aiostream_data.errors import ErrorBudgetError, RecordError

@@ -116,7 +116,7 @@ class _Shared(Generic[T]):
 class Sender(Generic[T]):
     """Sending end. Leaving the sender's ``with`` block normally closes the channel; an exception aborts the stream.
 
-    Use :func:`.carrying.carrying` instead of ``with`` to send the exception to the receiver.
+    Use :func:`.task_errors.carrying` instead of ``with`` to send the exception to the receiver.
     """
 
     def __init__(self, shared: _Shared[T]) -> None:

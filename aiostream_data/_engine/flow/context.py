@@ -12,11 +12,11 @@ import numpy as np
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.failures.carried_error import as_raisable
 from aiostream_data._engine.failures.dead_letters import DeadLetters
-from aiostream_data._engine.flow.board import Board
 from aiostream_data._engine.flow.channel import Receiver
 from aiostream_data._engine.flow.drained import Drained
 from aiostream_data._engine.flow.executors import Workers
 from aiostream_data._engine.flow.features import Features
+from aiostream_data._engine.flow.stage_counters import Board
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.resume.damaged_state import resuming

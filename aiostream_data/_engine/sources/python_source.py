@@ -22,8 +22,8 @@ from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_reader import TABLE
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import SKIPPED_ROWS, Place
+from aiostream_data._engine.sources.generator_signature import check_signature
 from aiostream_data._engine.sources.one_shot_rows import OneShotRows
-from aiostream_data._engine.sources.signature import check_signature
 from aiostream_data.errors import AiostreamError, DamagedStateError, StageBuildError, StateMismatchError
 from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE, ShardLosses
 from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
 from aiostream_data._engine.flow.context import value_of
-from aiostream_data._engine.flow.leading import leading
+from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.flow.step_sizes import (

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiostream_data._engine.failures.shard_losses import ShardLosses
-from aiostream_data._engine.flow.carrying import carrying
 from aiostream_data._engine.flow.channel import open_channel
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.merge import Stream
 from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import State

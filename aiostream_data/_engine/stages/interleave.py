@@ -15,7 +15,6 @@ import numpy as np
 from aiostream_data._engine.calls.user_code import CallResults, UserFunction, call_rows
 from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone, as_raisable
 from aiostream_data._engine.failures.element_summary import summary
-from aiostream_data._engine.flow.carrying import carrying
 from aiostream_data._engine.flow.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.drained import Drained
@@ -24,6 +23,7 @@ from aiostream_data._engine.flow.recall import in_order
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.memory.budget import READ_AHEAD, Budget
 from aiostream_data._engine.resume.lineage_reader import Book
 from aiostream_data._engine.resume.lineage_writer import BookWriter

@@ -24,7 +24,7 @@ from aiostream_data.ranks.padding import (
 )
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, gather
-from aiostream_data.transforms.ranks import RankOrder
+from aiostream_data.transforms.rank_rows import RankOrder
 
 
 @dataclass

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-from aiostream_data._engine.flow.carrying import carrying
 from aiostream_data._engine.flow.channel import EndOfStream, Receiver, Sender, open_channel
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.drained import Drained
 from aiostream_data._engine.flow.recall import in_epochs, in_groups, inputs_of
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import Log, Position, State, taken_up

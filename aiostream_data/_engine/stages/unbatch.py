@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.fused_steps import Step
-from aiostream_data._engine.flow.leading import leading
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, in_order_only, taken_up

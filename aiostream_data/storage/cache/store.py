@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
-from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.blocking_calls import run_to_end
 from aiostream_data.storage.cache.base import PieceStore
 from aiostream_data.storage.cache.names import key_of
 from aiostream_data.storage.cache.options import ShardCache

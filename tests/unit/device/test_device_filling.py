@@ -15,12 +15,12 @@ from aiostream_data import Dataset
 from aiostream_data._engine import prepare, resources
 from aiostream_data.device import filling as filling_module
 from aiostream_data.device.backend import Mark
+from aiostream_data.device.copy_waiter import NAME
 from aiostream_data.device.filling import Filling
 from aiostream_data.device.host import HostBackend
 from aiostream_data.device.layout import fill
 from aiostream_data.device.slots import DeviceState, HostState
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.device.waiter import NAME
 from aiostream_data.errors import DeviceError, LoaderClosedError, SlotTooSmallError
 from aiostream_data.rows.parts import Parts
 

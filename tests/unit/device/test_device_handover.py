@@ -429,7 +429,7 @@ def test_batches_that_nobody_gives_back_are_found_as_they_are_let_go() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiostream_data.device.patience.LIMIT_S", 0.2)
+    monkeypatch.setattr("aiostream_data.device.wait_limit.LIMIT_S", 0.2)
 
 
 @pytest.mark.usefixtures("impatient")

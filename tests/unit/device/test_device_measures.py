@@ -21,7 +21,7 @@ from aiostream_data.device.cuda import CupyBackend
 from aiostream_data.device.host import HostBackend
 from aiostream_data.device.measures import Arrival, Measures
 from aiostream_data.device.stage import DeviceStage
-from aiostream_data.device.waits import Waits
+from aiostream_data.device.wait_counters import Waits
 from aiostream_data.metrics.counters import LAST_WAITS, ConsumerCounters
 from aiostream_data.metrics.device_copies import DeviceCopies
 from aiostream_data.rows.parts import Parts
@@ -127,7 +127,7 @@ def test_a_consumer_that_takes_a_batch_before_it_has_arrived_is_counted() -> Non
 
 def test_a_wait_does_not_count_while_another_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("aiostream_data.device.waits.monotonic", lambda: now[0])
+    monkeypatch.setattr("aiostream_data.device.wait_counters.monotonic", lambda: now[0])
     device, host = Waits(), Waits()
     with host.beside(device):
         now[0] = 1.0

@@ -15,7 +15,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data._engine.flow.board import Board
+from aiostream_data._engine.flow.stage_counters import Board
 from aiostream_data._engine.processes.server_counters import joined_counters
 from aiostream_data._engine.run_options import RunOptions
 from aiostream_data.formats.tfrecord_writer import frame

@@ -20,9 +20,9 @@ from aiostream_data._engine.calls.pacing import Pace
 from aiostream_data.codecs.file_kinds import holds_image
 from aiostream_data.executors.process import ProcessExecutor
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.metrics import core_looks, machine
-from aiostream_data.metrics.core_looks import NO_LOOK, CoreLooks
+from aiostream_data.metrics import cpu_samples, machine
 from aiostream_data.metrics.counters import BYTES_WAIT, FETCHED, FETCHES, SHARDS
+from aiostream_data.metrics.cpu_samples import NO_LOOK, CoreLooks
 from aiostream_data.metrics.machine import CoreTime, cpu_pressure_s, machine_cpu_s, thread_core_s, thread_switches
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import file_reads
@@ -268,8 +268,8 @@ def test_the_use_of_the_cores_is_that_of_the_own_ones_without_idle_time(
 def test_one_hop_in_ten_milliseconds_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([1.0, 1.001, 1.009, 1.011])
     read = iter([CoreTime(1.0, 1.0), CoreTime(1.5, 1.25), CoreTime(2.0, 2.0), None])
-    monkeypatch.setattr(core_looks, "perf_counter", lambda: next(clock))
-    monkeypatch.setattr(core_looks, "thread_core_s", lambda: next(read))
+    monkeypatch.setattr(cpu_samples, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(cpu_samples, "thread_core_s", lambda: next(read))
     looks = CoreLooks()
     assert [looks.end(looks.begin()) for _ in range(4)] == [(0.5, 0.25), NO_LOOK, NO_LOOK, NO_LOOK]
 

@@ -11,7 +11,7 @@ import pytest
 
 from aiostream_data.errors import PlanError, RankError
 from aiostream_data.ranks import Tail
-from aiostream_data.transforms.ranks import FILLERS, RankOrder, share_of_batch
+from aiostream_data.transforms.rank_rows import FILLERS, RankOrder, share_of_batch
 
 TAILS: list[Tail] = ["drop", "pad", "repeat"]
 

@@ -22,7 +22,7 @@ from aiostream_data.errors import (
 )
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import local_listing
-from aiostream_data.storage.blocking import run_to_end
+from aiostream_data.storage.blocking_calls import run_to_end
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.local import LocalStore
 from aiostream_data.testing.conformance import read_range

@@ -24,7 +24,7 @@ from aiostream_data.transforms.grouping import Make, as_elements, rows_of_groups
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths
 from aiostream_data.transforms.padding import PaddingRule, pad_rows
-from aiostream_data.transforms.ranks import BatchShare, share_of_batch
+from aiostream_data.transforms.rank_rows import BatchShare, share_of_batch
 
 Numbers = NDArray[np.int64]
 

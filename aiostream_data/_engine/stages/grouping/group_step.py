@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.flow.context import hop
+from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.fused_steps import Step
-from aiostream_data._engine.flow.leading import leading
 from aiostream_data._engine.resume.group_history import GroupJournal, GroupOrder
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place

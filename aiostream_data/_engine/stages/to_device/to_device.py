@@ -24,8 +24,8 @@ from aiostream_data._engine.stages.to_device.cast_rows import CastRows
 from aiostream_data._engine.stages.to_device.open_devices import Devices
 from aiostream_data._engine.stages.to_device.ring_changes import RingChanges, changes_of
 from aiostream_data.device.filling import Filling
-from aiostream_data.device.patience import Patience
 from aiostream_data.device.stage import DeviceStage as Device
+from aiostream_data.device.wait_limit import Patience
 from aiostream_data.executors.base import Outcome
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.counters import StageCounters

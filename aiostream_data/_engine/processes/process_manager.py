@@ -22,9 +22,9 @@ from time import monotonic
 from typing import Any, Final
 
 from aiostream_data._engine.engine_options import EngineOptions
-from aiostream_data._engine.flow.board import Board
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.one_time_event import Announced
+from aiostream_data._engine.flow.stage_counters import Board
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.processes.job import Errand, caches_of, file_sources
 from aiostream_data._engine.processes.namespace_map import Alike

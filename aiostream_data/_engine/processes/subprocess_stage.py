@@ -11,7 +11,7 @@ import numpy as np
 
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
-from aiostream_data._engine.processes.processes import Hosting, mixtures_of
+from aiostream_data._engine.processes.process_manager import Hosting, mixtures_of
 from aiostream_data._engine.processes.remote_run import Arrived, RemoteRun
 from aiostream_data._engine.resume.cached_epochs import CachedEpochs
 from aiostream_data._engine.resume.lineage_writer import BookWriter

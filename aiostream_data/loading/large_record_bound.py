@@ -14,7 +14,7 @@ from aiostream_data._engine.memory.budget import COPIES_OF_A_ROW
 from aiostream_data._engine.memory.decompressor_memory import TOGETHER_SHARE
 from aiostream_data.codecs.compression import MAX_ZSTD_NBYTES, may_be_zstd
 from aiostream_data.formats.base import KnowsLargest
-from aiostream_data.loading.part import LoaderPart
+from aiostream_data.loading.bound_item import LoaderPart
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
