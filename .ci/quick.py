@@ -83,7 +83,9 @@ def main() -> None:
     for title, paths in (("runs", chosen.beside), ("runs alone", chosen.alone), ("has no tests here", chosen.without)):
         for path in sorted(paths):
             print(f"{title}: {path}")
-    print("does not run: any other test; `make test` runs them all", flush=True)
+    if not chosen.beside and not chosen.alone:
+        print("no test belongs to the files that differ from main")
+    print("other tests do not run; `make test` runs all tests", flush=True)
     pytest = [sys.executable, "-m", "pytest", "-q", "-x"]
     runs = [([*pytest, "-n", "auto", "--dist", "loadfile"], chosen.beside), (pytest, chosen.alone)]
     for command, paths in runs:

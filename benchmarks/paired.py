@@ -10,6 +10,7 @@ divided by OLD, run by run.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -53,10 +54,12 @@ def run(checkout: Path, scenario: str, root: Path) -> dict[str, float]:
 
 def compare(old: Path, new: Path, scenario: str, runs: int, root: Path) -> dict[str, Any]:
     """Return every run of both checkouts, and the medians of their ratios."""
+    serving = getattr(importlib.import_module(f"benchmarks.scenarios.{scenario}"), scenario.upper()).serving
     pairs = []
-    for number in range(runs):
-        order = (("old", old), ("new", new)) if number % 2 == 0 else (("new", new), ("old", old))
-        pairs.append({name: run(checkout, scenario, root) for name, checkout in order})
+    with serving(root):
+        for number in range(runs):
+            order = (("old", old), ("new", new)) if number % 2 == 0 else (("new", new), ("old", old))
+            pairs.append({name: run(checkout, scenario, root) for name, checkout in order})
     ratios = {
         figure: [pair["new"][figure] / pair["old"][figure] for pair in pairs] for figure in ("rows_per_s", "cpu_us")
     }
