@@ -58,6 +58,12 @@ except ImportError:
     from aiostream_data._native.scalar_map_py import scalar_results
 
 try:
+    from aiostream_data._native.small_files import read_small_files
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.small_files_py import read_small_files
+
+try:
     from aiostream_data._native.spans import crc32c_spans, read_spans
 except ImportError:
     HAVE_NATIVE = False
@@ -86,6 +92,7 @@ __all__ = [
     "interleave_rows",
     "masked_crc32c",
     "parse_examples",
+    "read_small_files",
     "read_spans",
     "scalar_results",
     "take_rows",

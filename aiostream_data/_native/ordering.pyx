@@ -22,27 +22,39 @@ def interleave_rows(
     uint8_t[::1] status,
     int64_t[::1] next_row,
     int64_t[::1] stop_row,
+    int64_t[::1] source,
+    const int64_t[:, ::1] ready,
     int64_t block_length,
     bint deterministic,
     bint more_streams,
     int64_t max_rows,
 ):
     """Return the longest possible order of loaded rows, and the reason why it ended."""
-    cdef Py_ssize_t slots = status.shape[0], k
-    if position.shape[0] != 2 or next_row.shape[0] != slots or stop_row.shape[0] != slots:
+    cdef Py_ssize_t slots = status.shape[0], k, queued = ready.shape[0]
+    if next_row.shape[0] != slots or stop_row.shape[0] != slots or source.shape[0] != slots:
         raise ValueError("the arrays of the slots differ in length")
-    cdef int64_t slot = position[0], taken = position[1], at, run, i
+    if position.shape[0] != 3 or ready.shape[1] != 3:
+        raise ValueError("position and ready must have 3 columns")
+    cdef int64_t slot = position[0], taken = position[1], opened = position[2], at, run, i, first, key
     if slot < 0 or slot >= slots or block_length < 1:
         raise ValueError(f"slot {slot} of {slots}, block length {block_length}")
+    if opened < 0 or opened > queued:
+        raise ValueError(f"stream {opened} of {queued} ready streams")
     cdef int64_t room = 0, unfinished = 0
     max_rows = max(max_rows, 0)
     for k in range(slots):
         if next_row[k] < 0:
             raise ValueError(f"the next row of slot {k} is {next_row[k]}")
+        if source[k] >= queued:
+            raise ValueError(f"slot {k} holds stream {source[k]} of {queued} ready streams")
         if status[k] != EMPTY:
             unfinished += 1
         if stop_row[k] > next_row[k]:
             room += min(stop_row[k] - next_row[k], max_rows - room)
+    for k in range(opened, queued):
+        if room == max_rows:
+            break
+        room += min(max(ready[k, 2], 0), max_rows - room)
     which_out = np.empty(room, np.int32)
     rows_out = np.empty(room, np.int64)
     cdef int32_t[::1] which = which_out
@@ -56,9 +68,12 @@ def interleave_rows(
         if at < stop_row[slot]:
             run = min(min(block_length - taken, stop_row[slot] - at), max_rows - given)
             run = max(run, 1)
+            key, first = slot, at
+            if source[slot] >= 0:
+                key, first = ready[source[slot], 0], ready[source[slot], 1] + at
             for i in range(run):
-                which[given + i] = <int32_t>slot
-                rows[given + i] = at + i
+                which[given + i] = <int32_t>key
+                rows[given + i] = first + i
             next_row[slot] = at + run
             given += run
             taken += run
@@ -67,8 +82,16 @@ def interleave_rows(
                 continue
         elif status[slot] == ENDED:
             status[slot] = EMPTY
+            source[slot] = -1
             unfinished -= 1
             passed = 0
+        elif status[slot] == EMPTY and opened < queued:
+            status[slot] = ENDED
+            unfinished += 1
+            source[slot] = opened
+            next_row[slot], stop_row[slot] = 0, max(ready[opened, 2], 0)
+            opened += 1
+            continue
         elif status[slot] == EMPTY and more_streams:
             waiting, waited_slot = WAIT_STREAM, slot
             break
@@ -84,4 +107,5 @@ def interleave_rows(
         taken = 0
     position[0] = slot
     position[1] = taken
+    position[2] = opened
     return which_out[:given], rows_out[:given], waiting, waited_slot

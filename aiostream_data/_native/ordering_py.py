@@ -28,6 +28,8 @@ def interleave_rows(
     status: NDArray[np.uint8],
     next_row: NDArray[np.int64],
     stop_row: NDArray[np.int64],
+    source: NDArray[np.int64],
+    ready: NDArray[np.int64],
     block_length: int,
     deterministic: bool,
     more_streams: bool,
@@ -35,35 +37,45 @@ def interleave_rows(
 ) -> Step:
     """Return the longest possible order of the loaded rows, and the reason why this order ended.
 
+    *Ready* streams have all their rows in memory. An empty slot opens the next ready stream without a request.
+
     Args:
-        position: Current slot, and number of rows already taken in the slot's block. Updated in place.
-        status: Status of each slot: EMPTY, OPEN or ENDED. Updated in place.
-        next_row: Index of the next row in the current chunk of each slot. Updated in place.
-        stop_row: Index after the last row in the current chunk of each slot.
-        block_length: Number of rows to take from a slot before moving to the next slot; at least 1.
-        deterministic: If False, skip slots without loaded rows while another slot has rows.
-        more_streams: False if no more streams follow, so empty slots stay empty.
-        max_rows: Maximum number of rows in the returned order.
+        position: Current slot, rows already taken in its block, and number of ready streams opened. Updated in place.
+        status: EMPTY, OPEN or ENDED for each slot. Updated in place.
+        next_row: Next row of each slot: an index in its current chunk or in its ready stream. Updated in place.
+        stop_row: End of the current chunk or of the ready stream in each slot (exclusive). Updated in place.
+        source: Number of the ready stream in each slot, or -1 for a slot with its own chunk. Updated in place.
+        ready: Shape (streams, 3). For each ready stream: key of its chunk, index of its first row, number of rows.
+        block_length: Rows to take from a slot before the next slot; at least 1.
+        deterministic: If False, skip slots without rows while another slot has some.
+        more_streams: False if no streams follow the ready ones.
+        max_rows: Maximum number of rows.
 
     Returns:
-        The slot of each row (int32), the index of each row in its slot's chunk (int64), a WAIT constant, and the slot
-        to which the constant applies (or -1).
+        The key of each row's chunk (int32), which is the slot if the slot has its own chunk; the index of each row in
+        the chunk (int64); a WAIT constant; its slot or -1.
     """
     which: list[int] = []
     rows: list[int] = []
-    slot, taken = position.tolist()
+    slot, taken, opened = position.tolist()
     waiting, waited_slot, passed = WAIT_NOTHING, -1, 0
     while len(which) < max_rows:
         if next_row[slot] < stop_row[slot]:
-            which.append(slot)
-            rows.append(int(next_row[slot]))
+            key, first, _ = ready[source[slot]].tolist() if source[slot] >= 0 else (slot, 0, 0)
+            which.append(key)
+            rows.append(first + int(next_row[slot]))
             next_row[slot] += 1
             passed, taken = 0, taken + 1
             if taken < block_length:
                 continue
         elif status[slot] == ENDED:
-            status[slot] = EMPTY
+            status[slot], source[slot] = EMPTY, -1
             passed = 0
+        elif status[slot] == EMPTY and opened < len(ready):
+            status[slot], source[slot] = ENDED, opened
+            next_row[slot], stop_row[slot] = 0, ready[opened, 2]
+            opened += 1
+            continue
         elif status[slot] == EMPTY and more_streams:
             waiting, waited_slot = WAIT_STREAM, slot
             break
@@ -76,5 +88,5 @@ def interleave_rows(
         else:  # this slot has no rows (yet), but another slot may have some
             passed = min(passed + 1, len(status))
         slot, taken = (slot + 1) % len(status), 0
-    position[:] = slot, taken
+    position[:] = slot, taken, opened
     return np.array(which, np.int32), np.array(rows, np.int64), waiting, waited_slot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,4 +142,38 @@ class Recovers(Format, Protocol):
     """A record format that can find the next valid records after damaged bytes."""
 
     def recovery(self) -> Recovery:
-        """Create a parser for damaged bytes of one stream."""
+        """Create a recovery for one stream."""
+
+
+LEFT: Final = -1
+"""Number of rows of an object that must be read by a :class:`.RecordStream`."""
+
+
+class SmallObjects(NamedTuple):
+    """Records of many objects.
+
+    Attributes:
+        column: Records of all objects that were split, in order.
+        rows: Number of records of each object, int64; ``LEFT`` for objects that were not split.
+    """
+
+    column: VarColumn
+    rows: NDArray[np.int64]
+
+
+@runtime_checkable
+class SplitsObjects(Protocol):
+    """A format that can split many uncompressed objects at once."""
+
+    @property
+    def split_proves_format(self) -> bool:
+        """True if :meth:`split_objects` succeeds only on objects of this format, as checksums prove.
+
+        If False, objects that may be compressed or of another known file kind are not split at once.
+        """
+
+    def split_objects(self, values: NDArray[np.uint8], bounds: NDArray[np.int64]) -> SmallObjects | None:
+        """Split the objects ``values[bounds[i]:bounds[i + 1]]``. Return None if any object might be damaged.
+
+        The column refers to ``values`` and contains the same records as one framer per object would yield.
+        """

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.arguments import integer
 from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import PlanError
+from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.rows.records import VarColumn
@@ -65,6 +67,22 @@ class FixedLengthFormat:
 
     def framer(self, url: str) -> FixedLengthFramer:
         return FixedLengthFramer(self, url)
+
+    @property
+    def split_proves_format(self) -> bool:
+        """False: any bytes can be records of this format."""
+        return False
+
+    def split_objects(self, values: Bytes, bounds: NDArray[np.int64]) -> SmallObjects | None:
+        """Split objects at multiples of the record size; None if an object ends inside a record."""
+        data_nbytes = np.diff(bounds) - self.header_nbytes - self.footer_nbytes
+        rows, left_over = np.divmod(data_nbytes, self.record_nbytes)
+        if (data_nbytes < 0).any() or left_over.any():
+            return None
+        before = np.cumsum(rows) - rows  # records of the objects before each object
+        first = bounds[:-1] + self.header_nbytes - before * self.record_nbytes
+        starts = np.repeat(first, rows) + self.record_nbytes * np.arange(int(rows.sum()), dtype=np.int64)
+        return SmallObjects(VarColumn(values, starts, np.full(len(starts), self.record_nbytes, np.int64)), rows)
 
 
 class FixedLengthFramer(CuttingFramer):

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut
 from aiostream_data.rows.records import VarColumn, VarKind
 
 NEWLINE: Final = 0x0A
+RETURN: Final = 0x0D
 BOM: Final = np.frombuffer(codecs.BOM_UTF8, np.uint8)
 _SEARCHED_NBYTES: Final = 64 << 10
 
@@ -120,3 +122,52 @@ def first_newline(values: Bytes) -> int | None:
 def _span(values: Bytes, starts: Indices, lengths: Indices) -> memoryview:
     """Return the bytes from the first to the last line, so that one call can decode all lines."""
     return values[starts[0] : starts[-1] + lengths[-1]].data if len(starts) else memoryview(b"")
+
+
+def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices) -> SmallObjects | None:
+    """Split the objects ``values[bounds[i]:bounds[i + 1]]`` into lines; None if a line is invalid or re-encoded."""
+    if not rules.keeps_bytes:
+        return None
+    first, stop = int(bounds[0]), int(bounds[-1])
+    ends = first + np.flatnonzero(values[first:stop] == NEWLINE)  # int64 on 64-bit systems
+    starts_after = ends + 1
+    open_ends = _ends_without_newline(values, bounds)
+    if len(open_ends):
+        if rules.is_utf8 and _continues(values, open_ends[open_ends < stop]):
+            return None  # decoding all objects at once would accept two halves of one character
+        place = np.searchsorted(ends, open_ends)
+        ends, starts_after = np.insert(ends, place, open_ends), np.insert(starts_after, place, open_ends)
+    starts = np.concatenate([bounds[:1], starts_after[:-1]]) if len(ends) else ends
+    lengths = ends - starts
+    has_return = (lengths > 0) & (starts_after > ends)
+    has_return[has_return] = values[ends[has_return] - 1] == RETURN
+    lengths -= has_return
+    rows_before = np.searchsorted(starts_after, bounds, side="right")
+    if rules.is_utf8:
+        marked = _remove_marks(values, starts, lengths, rows_before)
+        if ((lengths[marked] == 0) & (starts_after[marked] == ends[marked])).any():
+            return None  # an object that consists of the mark has no line
+    cut = rules.checked(values, first, starts, lengths, stop)
+    return None if cut.problem is not None else SmallObjects(cut.column, np.diff(rows_before))
+
+
+def _ends_without_newline(values: Bytes, bounds: Indices) -> Indices:
+    """Return the ends of the objects that are not empty and do not end with a newline."""
+    ends = bounds[1:][np.diff(bounds) > 0]
+    is_open: NDArray[np.bool_] = values[ends - 1] != NEWLINE
+    return ends[is_open]
+
+
+def _continues(values: Bytes, places: Indices) -> bool:
+    """Return True if a byte at one of the places cannot begin a UTF-8 character."""
+    return bool((values[places] & 0xC0 == 0x80).any())
+
+
+def _remove_marks(values: Bytes, starts: Indices, lengths: Indices, rows_before: Indices) -> Indices:
+    """Remove a byte order mark from the first line of each object. Return the numbers of these lines."""
+    rows = rows_before[:-1][np.diff(rows_before) > 0]
+    rows = rows[lengths[rows] >= len(BOM)]
+    marked: Indices = rows[(values[starts[rows][:, None] + np.arange(len(BOM))] == BOM).all(1)]
+    starts[marked] += len(BOM)
+    lengths[marked] -= len(BOM)
+    return marked

@@ -26,6 +26,8 @@ from aiostream_data.formats.text import TextFormat, first_line
 from aiostream_data.rows.records import VarColumn
 
 PROBE_NBYTES = 64
+"""Number of bytes at the start of an object that are inspected to detect its compression."""
+
 BLOCK_NBYTES = 1 << 20
 """Default maximum size of a decompressed block, in bytes."""
 

@@ -11,8 +11,9 @@ from aiostream_data import _native
 from aiostream_data.arguments import shown
 from aiostream_data.codecs.file_kinds import GZIP, TFRECORD, UTF16, UTF32, ZSTD, FileKind
 from aiostream_data.errors import PlanError
+from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
-from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, newlines
+from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, lines_of_objects, newlines
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.text_recovery import LineRecovery
 from aiostream_data.rows.records import VarColumn, VarKind
@@ -64,6 +65,15 @@ class TextFormat:
 
     def framer(self, url: str) -> LineFramer:
         return LineFramer(self, url)
+
+    @property
+    def split_proves_format(self) -> bool:
+        """False: any bytes can be records of this format."""
+        return False
+
+    def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
+        """Split all objects into lines in one pass; None if a line is invalid or must be re-encoded."""
+        return lines_of_objects(LineRules(self.encoding, self.max_line_nbytes), values, bounds)
 
     def recovery(self) -> LineRecovery:
         return LineRecovery(LineRules(self.encoding, self.max_line_nbytes))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aiostream_data import _native
 from aiostream_data.codecs.file_kinds import starts_tfrecord
 from aiostream_data.errors import PlanError
+from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.tfrecord_recovery import TFRecordRecovery
@@ -64,6 +68,23 @@ class TFRecordFormat:
 
     def framer(self, url: str) -> TFRecordFramer:
         return TFRecordFramer(self, url)
+
+    @property
+    def split_proves_format(self) -> bool:
+        """True: the checksum of each length proves the format."""
+        return True
+
+    def split_objects(self, values: Bytes, bounds: NDArray[np.int64]) -> SmallObjects | None:
+        """Split all objects in one pass; None if one is damaged or does not end with a record."""
+        starts, lengths, consumed, problem = _native.frame_tfrecords(
+            values, int(bounds[0]), int(bounds[-1]), self.verify, self.max_record_nbytes
+        )
+        ends = starts + lengths + FOOTER.size
+        rows_before = np.searchsorted(ends, bounds, side="right")
+        last = np.concatenate([bounds[:1], ends])[rows_before]  # end of the last record at or before each bound
+        if problem is not None or consumed != bounds[-1] or (last != bounds).any():
+            return None
+        return SmallObjects(VarColumn(values, starts, lengths), np.diff(rows_before))
 
     def recovery(self) -> TFRecordRecovery:
         return TFRecordRecovery(self.verify, self.max_record_nbytes)

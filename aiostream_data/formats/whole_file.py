@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes
 from aiostream_data.formats.long_record import LongRecord, column_of
 from aiostream_data.rows.records import VarColumn
@@ -44,6 +46,18 @@ class WholeFileFormat:
 
     def framer(self, url: str) -> WholeFileFramer:
         return WholeFileFramer(self, url)
+
+    @property
+    def split_proves_format(self) -> bool:
+        """False: any bytes can be records of this format."""
+        return False
+
+    def split_objects(self, values: Bytes, bounds: NDArray[np.int64]) -> SmallObjects | None:
+        """Return each object as one record; None if an object is too long. See :class:`.SplitsObjects`."""
+        lengths = np.diff(bounds)
+        if (lengths > self.max_record_nbytes).any():
+            return None
+        return SmallObjects(VarColumn(values, bounds[:-1], lengths), np.ones(len(lengths), np.int64))
 
 
 class WholeFileFramer:

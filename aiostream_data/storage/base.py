@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.rows.records import ShardRef
 
@@ -54,3 +57,22 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Close sessions and sockets. Idempotent."""
+
+
+@runtime_checkable
+class ReadsMany(Protocol):
+    """A store that reads many small objects with less work than one call for each."""
+
+    async def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
+        """Read objects whole, each to its place in ``buffer``. Return a mask of the objects that were read.
+
+        The caller reads the others with :meth:`Store.read_into`, which retries and explains failures. The rules of
+        :meth:`Store.read_into` for ownership and cancellation apply.
+
+        Args:
+            shards: Objects of known size.
+            bounds: Object i belongs to ``buffer[bounds[i]:bounds[i + 1]]``; int64, one more than objects.
+            buffer: uint8, contiguous.
+        """

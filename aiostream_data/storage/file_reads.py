@@ -5,17 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter, thread_time
 
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
 from aiostream_data.errors import ObjectChangedError, ShortReadError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.direct_reads import DirectReads
-from aiostream_data.storage.local_listing import check_regular, file_version
-from aiostream_data.storage.urls import safe_url
+from aiostream_data.storage.local_listing import check_regular, file_version, mtime_of
+from aiostream_data.storage.urls import safe_url, split_url
 
 MAX_OPEN_FILES = 128
 
@@ -122,6 +127,27 @@ class FileReader:
             except _LEFT_TO_READ:
                 return 0
             return done
+
+    @property
+    def is_direct(self) -> bool:
+        """True if reads bypass the page cache."""
+        return self._direct is not None
+
+    def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
+        """Read small files whole to ``buffer[bounds[i]:bounds[i + 1]]``. Return a mask of the files that were read.
+
+        Files without a version are left out. So are files that changed since the listing, and files that cannot be
+        read; :meth:`read` raises their errors.
+        """
+        wall, cpu = perf_counter(), thread_time()
+        paths = [os.fsencode(split_url(shard.url).path) for shard in shards]
+        mtimes_ns = np.array([mtime_of(shard.version) for shard in shards], np.int64)
+        problems = _native.read_small_files(paths, mtimes_ns, bounds, buffer)
+        self._count_wait(perf_counter() - wall - (thread_time() - cpu))
+        was_read: NDArray[np.bool_] = problems == 0
+        return was_read
 
     def _outcome(self, read: FileRead) -> Exception | None:
         wall, cpu = perf_counter(), thread_time()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import NoMatchError, ObjectNotFoundError
 from aiostream_data.rows.records import ShardRef
@@ -69,6 +73,17 @@ class LocalStore:
             done = self._read_cached(read)
             if done < len(buffer) or not buffer:
                 await self._hops.read(read.behind(done))
+
+    async def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
+        """Read small files whole, on one worker thread. See :class:`.ReadsMany`."""
+        if self._reader.is_direct:
+            return np.zeros(len(shards), np.bool_)
+        was_read: NDArray[np.bool_] = await run_to_end(
+            self._run_blocking, self._reader.read_objects, shards, bounds, buffer
+        )
+        return was_read
 
     async def aclose(self) -> None:
         await self._hops.aclose()

@@ -55,6 +55,15 @@ def file_version(status: os.stat_result) -> str:
     return f"{status.st_mtime_ns:x}-{status.st_size:x}"
 
 
+def mtime_of(version: str) -> int:
+    """Return the modification time in a file's version, in nanoseconds; -1 if the version is unknown."""
+    mtime, _, size = version.partition("-")
+    try:
+        return int(mtime, 16) if size else -1
+    except ValueError:
+        return -1
+
+
 def match_files(pattern: str) -> list[ShardRef]:
     """Return the regular files matching ``pattern``, sorted by path. Wildcards do not match names of hidden files."""
     root = plan_listing(pattern).prefix.rpartition("/")[0]

@@ -12,9 +12,12 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import (
     ChecksumError,
@@ -28,7 +31,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import Store, StoreOptions
+from aiostream_data.storage.base import ReadsMany, Store, StoreOptions
 from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.deadline import Deadline
 from aiostream_data.storage.object_size import check_sizes
@@ -205,6 +208,20 @@ class RetryingStore:
         self.reached = True
         self.counters.nbytes += len(buffer)
         self.counters.received_nbytes += len(buffer) if self.counts_kinds else 0
+
+    async def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
+        """Read many objects with one call, without retries. See :class:`.ReadsMany`."""
+        if not isinstance(self.inner, ReadsMany):
+            return np.zeros(len(shards), np.bool_)
+        was_read = await self.inner.read_objects(shards, bounds, buffer)
+        count, nbytes = int(was_read.sum()), int(np.diff(bounds)[was_read].sum())
+        self.reached = self.reached or count > 0
+        self.counters.requests += count
+        self.counters.nbytes += nbytes
+        self.counters.received_nbytes += nbytes if self.counts_kinds else 0
+        return was_read
 
     async def _read_into(self, attempts: _Attempts, shard: ShardRef, start: int, buffer: memoryview) -> None:
         done, known = 0, shard

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
 from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.rows.records import ByteRange, ShardRef
-from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
+from aiostream_data.storage.base import ReadsMany, RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.capped_store import CappedStore
@@ -127,6 +131,33 @@ class StoreSet:
         """Fill ``buffer`` (contiguous bytes) from offset ``start``; see :class:`Store`."""
         with self._hiding(shard.url):
             await self._store_of(shard.url).read_into(shard, start, buffer)
+
+    async def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> list[Exception | None]:
+        """Read objects of one store whole, and return the error of each object that failed.
+
+        Object i is read to ``buffer[bounds[i]:bounds[i + 1]]``.
+        """
+        store = self._store_of(shards[0].url)
+        was_read = np.zeros(len(shards), np.bool_)
+        if isinstance(store, ReadsMany):
+            was_read = await store.read_objects(shards, bounds, buffer)
+        failures: list[Exception | None] = [None] * len(shards)
+        view, starts = buffer.data, bounds.tolist()
+
+        async def read(number: int) -> None:
+            try:
+                await self.read_into(shards[number], 0, view[starts[number] : starts[number + 1]])
+            except Exception as error:  # noqa: BLE001 - returned
+                failures[number] = error
+
+        left = np.flatnonzero(~was_read).tolist()
+        if left:
+            async with asyncio.TaskGroup() as group:
+                for number in left:
+                    group.create_task(read(number))
+        return failures
 
     def part_nbytes(self, url: str) -> int | None:
         """Return the recommended range size for an object, or None if unknown.

@@ -1,10 +1,12 @@
 """Compute the order in which rows of several streams are interleaved, as tf.data's ``interleave`` does.
 
-How this works. An interleave order has ``cycle_length`` slots, each with at most one stream. For each slot, the order
-stores whether a stream is in the slot, and how many rows of the stream's current chunk remain. The caller opens
-streams, loads the chunks of the streams, and requests steps. A step lists rows, such as row 3 of slot 0's chunk and row
-7 of slot 1's chunk. A step also contains the reason why it ended. The boundaries of the chunks never change the order
-of the rows.
+How this works. An order has ``cycle_length`` slots. Per slot it stores only whether a stream is in it, and how many
+rows of the stream's current chunk remain. The caller opens streams, loads their chunks, and requests steps. A step
+lists rows such as "row 3 of slot 0's chunk, row 7 of slot 1's chunk", and the reason why it ended. Chunk boundaries
+never change the order.
+
+Small streams would cost two calls each. So the caller can queue *ready* streams: complete streams whose rows are
+consecutive rows of one chunk. The order opens ready streams by itself, many in one step.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data._native.ordering_py import EMPTY, ENDED, OPEN, WAIT_FINISHED, WAIT_NOTHING, WAIT_ROWS, WAIT_STREAM
 from aiostream_data.errors import PlanError
+
+NO_SOURCE = -1
+"""Source of a slot that holds no ready stream."""
 
 
 class Need(Enum):
@@ -59,12 +64,12 @@ FINISHED = WaitingStream(Need.FINISHED)
 
 @dataclass(frozen=True, slots=True)
 class MergeStep:
-    """Part of a merge order: the i-th row is row ``rows[i]`` of the current chunk of slot ``which[i]``.
+    """Part of an order: its i-th row is row ``rows[i]`` of chunk ``which[i]``.
 
     Attributes:
-        which: int32, slot number of each row.
-        rows: int64, index of each row in the current chunk of its slot; the indices ascend within a slot.
-        waiting: Reason why the merge step ended.
+        which: int32, key of each row's chunk: the slot for the current chunk of a slot, else the key of ready streams.
+        rows: int64, index of each row in its chunk; ascending within a slot.
+        waiting: Reason why the step ended.
     """
 
     which: NDArray[np.int32]
@@ -82,8 +87,11 @@ class OrderMark(NamedTuple):
     status: NDArray[np.uint8]
     next_row: NDArray[np.int64]
     stop_row: NDArray[np.int64]
+    source: NDArray[np.int64]
     given_before: NDArray[np.int64]
     more_streams: bool
+    ready: NDArray[np.int64]
+    dropped: int
 
 
 class InterleaveOrder:
@@ -110,11 +118,46 @@ class InterleaveOrder:
         self.block_length = block_length
         self.deterministic = deterministic
         self._more_streams = True
-        self._position = np.zeros(2, np.int64)
+        self._position = np.zeros(3, np.int64)  # slot, rows taken in its block, ready streams opened
         self._status = np.zeros(cycle_length, np.uint8)
         self._next_row = np.zeros(cycle_length, np.int64)
         self._stop_row = np.zeros(cycle_length, np.int64)
         self._given_before = np.zeros(cycle_length, np.int64)  # rows in the stream's earlier chunks
+        self._source = np.full(cycle_length, NO_SOURCE, np.int64)  # index in ``_ready``
+        self._ready = np.empty((0, 3), np.int64)
+        self._dropped = 0  # ready streams before ``_ready``
+
+    @property
+    def ready_opened(self) -> int:
+        """Number of ready streams opened so far."""
+        return self._dropped + int(self._position[2])
+
+    @property
+    def ready_dropped(self) -> int:
+        """Number of ready streams, counted from the first, that no slot holds any more."""
+        return self._dropped
+
+    @property
+    def ready_in_use(self) -> int:
+        """Number of the first ready stream that has rows left or is not open yet; all streams before it are used up."""
+        has_rows = (self._source >= 0) & (self._next_row < self._stop_row)
+        in_slots = int(self._source[has_rows].min(initial=int(self._position[2])))
+        return self._dropped + in_slots
+
+    def add_ready(self, key: int, rows: NDArray[np.int64]) -> None:
+        """Queue complete streams, which are opened one by one in empty slots.
+
+        Args:
+            key: Key of the chunk that contains the rows of all streams, one stream after another.
+            rows: Number of rows of each stream, int64.
+        """
+        added = np.empty((len(rows), 3), np.int64)
+        added[:, 0], added[:, 1], added[:, 2] = key, np.cumsum(rows) - rows, rows
+        first = min(int(self._position[2]), int(self._source[self._source >= 0].min(initial=len(self._ready))))
+        self._ready = np.concatenate([self._ready[first:], added])  # marks keep the previous array
+        self._position[2] -= first
+        self._source[self._source >= 0] -= first
+        self._dropped += first
 
     def opened(self, slot: int) -> None:
         """Assign a new stream to the empty ``slot``."""
@@ -122,6 +165,7 @@ class InterleaveOrder:
             raise ValueError(f"slot {slot} still holds a stream")
         self._status[slot] = OPEN
         self._next_row[slot] = self._stop_row[slot] = self._given_before[slot] = 0
+        self._source[slot] = NO_SOURCE
 
     def vacate(self, slot: int) -> None:
         """Remove the stream from ``slot``. No loaded rows may remain in the slot."""
@@ -155,6 +199,11 @@ class InterleaveOrder:
             raise ValueError(f"slot {slot} holds no unfinished stream")
         self._status[slot] = ENDED
 
+    def ready_stream(self, slot: int) -> int | None:
+        """Return the number of the ready stream in ``slot``, counted from the first; None for another stream."""
+        source = int(self._source[slot])
+        return None if source < 0 else self._dropped + source
+
     def rows_left(self, slot: int) -> int:
         """Return the number of rows in the slot's current chunk that the order has not emitted yet."""
         return int(self._stop_row[slot] - self._next_row[slot])
@@ -171,6 +220,8 @@ class InterleaveOrder:
             self._status,
             self._next_row,
             self._stop_row,
+            self._source,
+            self._ready,
             self.block_length,
             self.deterministic,
             self._more_streams,
@@ -185,8 +236,11 @@ class InterleaveOrder:
             self._status.copy(),
             self._next_row.copy(),
             self._stop_row.copy(),
+            self._source.copy(),
             self._given_before.copy(),
             self._more_streams,
+            self._ready,
+            self._dropped,
         )
 
     def after(self, mark: OrderMark, rows: int) -> InterleaveOrder:
@@ -197,7 +251,8 @@ class InterleaveOrder:
         later = InterleaveOrder(self.cycle_length, self.block_length, self.deterministic)
         later._position, later._status = mark.position.copy(), mark.status.copy()
         later._next_row, later._stop_row = mark.next_row.copy(), mark.stop_row.copy()
-        later._given_before, later._more_streams = mark.given_before, mark.more_streams
+        later._source, later._given_before = mark.source.copy(), mark.given_before.copy()
+        later._more_streams, later._ready, later._dropped = mark.more_streams, mark.ready, mark.dropped
         if rows:
             later.advance(rows)
         return later
@@ -208,7 +263,7 @@ class InterleaveOrder:
         In the state, ``given`` is the number of rows emitted from the stream in each slot, or None for an empty slot. A
         resumed stream starts at the row number in ``given``.
         """
-        given = (self._given_before + self._next_row).tolist()
+        given = np.where(self._source >= 0, self._next_row, self._given_before + self._next_row).tolist()
         return {
             "slot": int(self._position[0]),
             "taken": int(self._position[1]),
@@ -229,9 +284,11 @@ class InterleaveOrder:
         given = [*state["given"], *[None] * (self.cycle_length - len(state["given"]))]
         if len(given) != self.cycle_length:
             raise ValueError(f"the state has {len(given)} slots, this order has {self.cycle_length}")
-        self._position[:] = state["slot"], state["taken"]
+        self._position[:] = state["slot"], state["taken"], 0
         self._more_streams = state["more_streams"]
         self._status[:] = [EMPTY if rows is None else OPEN for rows in given]
         self._given_before[:] = [rows or 0 for rows in given]
         self._next_row[:] = 0
         self._stop_row[:] = 0
+        self._source[:] = NO_SOURCE
+        self._ready, self._dropped = np.empty((0, 3), np.int64), 0

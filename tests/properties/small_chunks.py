@@ -26,6 +26,8 @@ _SIZES_OF: Mapping[str, str] = {
     "CALLS_PER_HOP": "rows",
     "FIRST_NBYTES": "nbytes",
     "NEXT_NBYTES": "nbytes",
+    "GROUP_NBYTES": "group",
+    "GROUP_SHARDS": "rows",
 }
 """Constants that say how the engine cuts its work, and whether in rows or in bytes, or what counts as small."""
 
@@ -43,7 +45,8 @@ def small_chunks() -> Iterator[Cut]:
     with pytest.MonkeyPatch.context() as patch:
 
         def cut(rows: int, nbytes: int) -> None:
-            sizes = {"rows": rows, "nbytes": nbytes, "small": SMALL_ROWS}
+            group = nbytes * rows if rows % 2 else 0  # 0 reads every shard alone
+            sizes = {"rows": rows, "nbytes": nbytes, "small": SMALL_ROWS, "group": group}
             for module, constant in _constants():
                 patch.setattr(module, constant, sizes[_SIZES_OF[constant]])
             patch.setattr(ranges.plan_ranges, "__defaults__", (nbytes, nbytes, 0))

@@ -56,12 +56,14 @@ class Run:
         self.stream_in: dict[int, int] = {}
         self.loaded: dict[int, int] = {}
         self.base: dict[int, int] = {}
+        self.ready: list[int] = []  # ready streams, by their number
+        self.chunks: dict[int, list[Row]] = {}  # chunks of ready streams, by key
 
     def step(self) -> list[Row]:
         """Do one step, and answer what it waits for."""
         step = self.order.advance(self.pick(0, 5))
         pairs = zip(step.which.tolist(), step.rows.tolist(), strict=True)
-        rows = [(self.stream_in[slot], self.base[slot] + row) for slot, row in pairs]
+        rows = [self._row(key, row) for key, row in pairs]
         slot = step.waiting.slot
         if step.waiting.need is Need.STREAM:
             self._open(slot)
@@ -70,13 +72,28 @@ class Run:
         self.finished = step.waiting.need is Need.FINISHED
         return rows
 
+    def _row(self, key: int, row: int) -> Row:
+        return self.chunks[key][row] if key in self.chunks else (self.stream_in[key], self.base[key] + row)
+
     def _open(self, slot: int) -> None:
         if self.opened == len(self.sizes):
             self.order.no_more_streams()
             return
+        if count := self.pick(0, len(self.sizes) - self.opened):
+            self._add_ready(count)
+            return
         self.stream_in[slot], self.loaded[slot] = self.opened, 0
         self.opened += 1
         self.order.opened(slot)
+
+    def _add_ready(self, count: int) -> None:
+        """Queue the next streams as ready ones."""
+        numbers = range(self.opened, self.opened + count)
+        key = self.order.cycle_length + len(self.chunks)
+        self.chunks[key] = [(number, index) for number in numbers for index in range(self.sizes[number])]
+        self.order.add_ready(key, np.array([self.sizes[number] for number in numbers], np.int64))
+        self.ready += numbers
+        self.opened += count
 
     def _load(self, slot: int) -> None:
         left = self.sizes[self.stream_in[slot]] - self.loaded[slot]
@@ -94,11 +111,17 @@ class Run:
         state = self.order.state()
         order.restore(state)
         run = Run(self.sizes, order, self.pick)
-        run.opened = self.opened
+        run.opened = self.opened - (len(self.ready) - self.order.ready_opened)
         for slot, count in enumerate(state["given"]):
             if count is not None:
-                run.stream_in[slot], run.loaded[slot] = self.stream_in[slot], count
+                number = self.order.ready_stream(slot)
+                stream = self.stream_in[slot] if number is None else self.ready[number]
+                run.stream_in[slot], run.loaded[slot] = stream, count
         return run
+
+    def unused_ready(self) -> set[int]:
+        """Return the ready streams that may still give rows, as the order's ``ready_in_use`` has them."""
+        return set(self.ready[self.order.ready_in_use :])
 
 
 SIZES = st.lists(st.integers(0, 7), max_size=6)
@@ -110,8 +133,28 @@ def test_the_order_is_tf_datas_however_streams_are_cut(sizes: list[int], cycle: 
     run = Run(sizes, InterleaveOrder(cycle, block), lambda low, high: int(rng.integers(low, high + 1)))
     found: list[Row] = []
     while not run.finished:
-        found += run.step()
+        ready_before, may_come = set(run.ready), run.unused_ready()
+        rows = run.step()
+        assert all(number in may_come for number, _ in rows if number in ready_before)
+        found += rows
     assert found == list(kernel_of_tf_data(sizes, cycle, block))
+
+
+@given(SIZES, st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32))
+def test_a_position_after_a_mark_is_the_position_of_the_order_itself(
+    sizes: list[int], cycle: int, block: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    run = Run(sizes, InterleaveOrder(cycle, block), lambda low, high: int(rng.integers(low, high + 1)))
+    while not run.finished:
+        mark, opened = run.order.mark(), run.order.ready_opened
+        rows = run.step()
+        for count in range(1, len(rows) + 1):
+            after, twin = run.order.after(mark, count), run.order.after(mark, 0)
+            for _ in range(count):
+                twin.advance(1)
+            assert after.state() == twin.state()
+            assert opened <= after.ready_opened <= run.order.ready_opened
 
 
 @given(SIZES, st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32), st.floats(0.1, 0.8))
@@ -150,6 +193,8 @@ def test_without_determinism_every_row_comes_once_and_streams_stay_in_order(
     st.booleans(),
     st.booleans(),
     st.integers(0, 20),
+    st.lists(st.tuples(st.integers(5, 7), st.integers(0, 9), st.integers(0, 3)), max_size=4),
+    st.integers(0, 4),
 )
 def test_the_native_order_equals_its_twin(
     slots: list[tuple[int, int, int]],
@@ -159,27 +204,40 @@ def test_the_native_order_equals_its_twin(
     deterministic: bool,
     more_streams: bool,
     max_rows: int,
+    ready: list[tuple[int, int, int]],
+    opened: int,
 ) -> None:
     results = []
+    queue = np.array(ready, np.int64).reshape(-1, 3)
     for kernel in (interleave_rows, ordering_py.interleave_rows):
-        position = np.array([slot % len(slots), min(taken, block - 1)], np.int64)
+        position = np.array([slot % len(slots), min(taken, block - 1), min(opened, len(ready))], np.int64)
         status = np.array([status for status, _, _ in slots], np.uint8)
         next_row = np.array([first for _, first, _ in slots], np.int64)
         stop_row = np.array([first + (rows if status else 0) for status, first, rows in slots], np.int64)
+        source = np.array([first % (len(ready) + 1) - 1 for _, first, _ in slots], np.int64)
         which, rows, waiting, waited = kernel(
-            position, status, next_row, stop_row, block, deterministic, more_streams, max_rows
+            position, status, next_row, stop_row, source, queue, block, deterministic, more_streams, max_rows
         )
-        kept = [array.tolist() for array in (position, status, next_row)]
+        kept = [array.tolist() for array in (position, status, next_row, stop_row, source)]
         results.append((which.tolist(), rows.tolist(), waiting, waited, kept))
     assert results[0] == results[1]
 
 
 def test_the_native_order_refuses_arrays_that_do_not_fit() -> None:
     native = pytest.importorskip("aiostream_data._native.ordering", exc_type=ImportError)
-    two, three = np.zeros(2, np.int64), np.zeros(3, np.int64)
+    queue, two, three = np.zeros((1, 3), np.int64), np.zeros(2, np.int64), np.zeros(3, np.int64)
+    status, end = np.zeros(3, np.uint8), (1, True, True, 1)
     with pytest.raises(ValueError, match="length"):
-        native.interleave_rows(two, np.zeros(3, np.uint8), three, two, 1, True, True, 1)
+        native.interleave_rows(three, status, three, two, three, queue, *end)
+    with pytest.raises(ValueError, match="length"):
+        native.interleave_rows(three, status, three, three, two, queue, *end)
+    with pytest.raises(ValueError, match="3 columns"):
+        native.interleave_rows(two, status, three, three, three, queue, *end)
     with pytest.raises(ValueError, match="slot 7 of 3"):
-        native.interleave_rows(two + 7, np.zeros(3, np.uint8), three, three, 1, True, True, 1)
+        native.interleave_rows(three + 7, status, three, three, three, queue, *end)
+    with pytest.raises(ValueError, match="stream 2 of 1"):
+        native.interleave_rows(np.array([0, 0, 2]), status, three, three, three, queue, *end)
     with pytest.raises(ValueError, match="next row"):
-        native.interleave_rows(two, np.zeros(3, np.uint8), three - 1, three, 1, True, True, 1)
+        native.interleave_rows(three, status, three - 1, three, three, queue, *end)
+    with pytest.raises(ValueError, match="slot 0 holds stream 1"):
+        native.interleave_rows(three, status, three, three, three + 1, queue, *end)

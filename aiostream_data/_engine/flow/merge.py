@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data._engine.failures.shard_losses import ShardLosses
 from aiostream_data._engine.flow.channel import EndOfStream, InputFailed, Receiver
@@ -13,7 +18,7 @@ from aiostream_data._engine.flow.loss_account import LossAccount
 from aiostream_data._engine.flow.merge_loop import MergeLoop
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.resume.damaged_state import resuming
-from aiostream_data._engine.resume.merge_log import MergeEntry, MergeLog, StreamPlace
+from aiostream_data._engine.resume.merge_log import MergeEntry, MergeLog, ReadyPlaces, StreamPlace
 from aiostream_data._engine.resume.position import POSITION, State
 from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.interleave import InterleaveOrder, MergeStep, Need, WaitingStream
@@ -33,11 +38,29 @@ class Stream(NamedTuple):
     losses: ShardLosses | None = None
 
 
-class Streams(Protocol):
-    """Interface that opens streams before the merge needs them, and returns them one by one."""
+class ReadyStreams(NamedTuple):
+    """Consecutive complete streams, without losses.
 
-    async def next(self) -> Stream | None:
-        """Return the next stream, or None after the last stream."""
+    Attributes:
+        chunk: Rows of all streams, one stream after another; None if there are no rows.
+        rows: Number of rows of each stream, int64.
+        places: Position of each stream.
+    """
+
+    chunk: Chunk | None
+    rows: NDArray[np.int64]
+    places: Sequence[StreamPlace]
+
+
+class Streams(Protocol):
+    """Opens streams ahead of their turn and returns them in order."""
+
+    @property
+    def is_ready(self) -> bool:
+        """True if :meth:`next` would not wait."""
+
+    async def next(self) -> Stream | ReadyStreams | None:
+        """Return the next stream or streams, or None after the last."""
 
     async def again(self, state: State, given: int) -> Stream | None:
         """Reopen a stream from a saved state, and continue after the stream's first ``given`` rows.
@@ -46,7 +69,7 @@ class Streams(Protocol):
         """
 
     def ended(self) -> None:
-        """Record that one of the opened streams has ended."""
+        """Record the end of one opened stream, except of ready streams."""
 
 
 @dataclass
@@ -66,8 +89,11 @@ class Merge(MergeLoop):
     _places: dict[int, StreamPlace] = field(default_factory=dict)  # by slot, including streams that have ended
     _loaded: dict[int, int] = field(default_factory=dict)
     _rest: dict[int, Chunk] = field(default_factory=dict)  # rest of a stream's current chunk, after a loss
+    _ready: deque[ReadyPlaces] = field(default_factory=deque)
+    _ready_chunks: deque[_ReadyChunk] = field(default_factory=deque)  # in the order of the streams
+    _ready_added: int = 0
     _chosen: int = 0
-    _opened: int = 0
+    _opened: int = 0  # except ready streams
 
     @property
     def rows(self) -> int:
@@ -107,7 +133,8 @@ class Merge(MergeLoop):
         mark = self.order.mark()
         step = self.order.advance(max_rows)
         if len(step):
-            self.log.add(self._chosen, MergeEntry(mark, dict(self._places), self._opened))
+            entry = MergeEntry(mark, dict(self._places), self._opened, tuple(self._ready))
+            self.log.add(self._chosen, entry)
             self._chosen += len(step)
         return step
 
@@ -125,17 +152,33 @@ class Merge(MergeLoop):
 
     def release_used(self) -> None:
         # The next chunk of a stream may arrive much later.
-        for slot in [slot for slot in self.current if self.order.rows_left(slot) == 0]:
+        for slot in [slot for slot in self._open if slot in self.current and self.order.rows_left(slot) == 0]:
             del self.current[slot]
+        while self._ready_chunks and self._ready_chunks[0].stop <= self.order.ready_in_use:
+            del self.current[self._ready_chunks.popleft().key]
 
     async def _open_next(self, slot: int) -> None:
         stream = await self.streams.next()
         if stream is None:
             self.order.no_more_streams()
             return
+        if isinstance(stream, ReadyStreams):
+            self._add_ready(stream)
+            return
         self._opened += 1
         self._sits_in(slot, stream)
         self.order.opened(slot)
+
+    def _add_ready(self, streams: ReadyStreams) -> None:
+        key = next(key for key in count(self.order.cycle_length) if key not in self.current)
+        self.order.add_ready(key, streams.rows)
+        self._ready.append(ReadyPlaces(self._ready_added, streams.places))
+        self._ready_added += len(streams.rows)
+        if streams.chunk is not None and len(streams.chunk):
+            self.load(key, streams.chunk)
+            self._ready_chunks.append(_ReadyChunk(key, self._ready_added))
+        while self._ready[0].stop <= self.order.ready_dropped:
+            self._ready.popleft()
 
     def _sits_in(self, slot: int, stream: Stream) -> None:
         self._open[slot] = stream
@@ -179,6 +222,8 @@ class Merge(MergeLoop):
         await super().flush(outlet)
 
     def can_continue(self, waiting: WaitingStream) -> bool:
+        if waiting.need is Need.STREAM:
+            return self.streams.is_ready
         if waiting.need is not Need.ROWS or not self.order.deterministic:
             return waiting.need is Need.NOTHING
         return waiting.slot in self._rest or self._open[waiting.slot].receiver.ready
@@ -195,8 +240,26 @@ class Merge(MergeLoop):
                     await self._load_next(slot)
                 except InputFailed as error:
                     failure = error
-        if failure is not None and not any(self.order.rows_left(slot) for slot in self._open):
+        if failure is not None and not self._has_rows:
             raise failure
+
+    @property
+    def _has_rows(self) -> bool:
+        """True if rows are loaded that were not chosen yet."""
+        in_slots = any(self.order.rows_left(slot) for slot in self._open)
+        return in_slots or self.order.ready_in_use < self._ready_added
+
+
+class _ReadyChunk(NamedTuple):
+    """Chunk of ready streams.
+
+    Attributes:
+        key: Key of the chunk.
+        stop: Number of ready streams added up to the last stream of the chunk.
+    """
+
+    key: int
+    stop: int
 
 
 def _taken(receiver: Receiver[Chunk]) -> Chunk | None:

@@ -73,7 +73,8 @@ def unbroken_run(
 ) -> Chunk | None:
     """Return a slice if the rows are consecutive rows of one chunk, otherwise None."""
     first, last = int(rows[0]), int(rows[-1])
-    # Rows of one chunk ascend, so the test of the first and last row suffices.
     if last - first != len(rows) - 1 or not bool((which == which[0]).all()):
+        return None
+    if len(rows) > 2 and not bool((rows[1:] > rows[:-1]).all()):  # rows of several streams of one chunk
         return None
     return chunks[int(which[0])].slice(first, last + 1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
@@ -23,19 +23,46 @@ class StreamPlace(Protocol):
         """Discard the history before row ``given``, which no saved state will need."""
 
 
+class ReadyPlaces(NamedTuple):
+    """Positions of consecutive ready streams.
+
+    Attributes:
+        first: Number of the first stream among all ready streams of the merge.
+        places: Position of each stream.
+    """
+
+    first: int
+    places: Sequence[StreamPlace]
+
+    @property
+    def stop(self) -> int:
+        """Number of the stream after the last of these."""
+        return self.first + len(self.places)
+
+
 @dataclass(frozen=True, slots=True)
 class MergeEntry:
     """Position of a merge before its order (the rule that selects the next rows) takes a step.
 
     Attributes:
-        mark: Position in the merge order.
-        places: For each slot of the merge, the position of the stream in the slot.
-        opened: Number of streams that were opened before the step.
+        mark: Position of the order.
+        places: Position of the stream in each slot, except ready streams.
+        opened: Number of streams opened before the step, except ready streams.
+        ready: Positions of the ready streams that the step or the slots may use, in the order of the streams.
     """
 
     mark: OrderMark
     places: Mapping[int, StreamPlace]
     opened: int
+    ready: Sequence[ReadyPlaces] = ()
+
+    def place_in(self, order: InterleaveOrder, slot: int) -> StreamPlace:
+        """Return the position of the stream in a slot of ``order``, which is at a row of this step."""
+        number = order.ready_stream(slot)
+        if number is None:
+            return self.places[slot]
+        group = next(group for group in reversed(self.ready) if group.first <= number)
+        return group.places[number - group.first]
 
 
 class MergeLog:
@@ -62,10 +89,11 @@ class MergeLog:
         if found is None or self._order is None:
             return None
         start, entry = found
-        order = self._order.after(entry.mark, rows - start).state()
-        occupied = [(slot, given) for slot, given in enumerate(order["given"]) if given is not None]
-        streams = [entry.places[slot].at(given, book) for slot, given in occupied]
-        return {"order": order, "streams": streams}, entry.opened
+        order = self._order.after(entry.mark, rows - start)
+        state = order.state()
+        occupied = [(slot, given) for slot, given in enumerate(state["given"]) if given is not None]
+        streams = [entry.place_in(order, slot).at(given, book) for slot, given in occupied]
+        return {"order": state, "streams": streams}, entry.opened + order.ready_opened
 
     def forget(self, rows: int) -> int | None:
         """Discard the history before row ``rows``, which no saved state will need.
@@ -76,11 +104,12 @@ class MergeLog:
         if found is None or self._order is None:
             return None
         _, entry = found
-        for slot, given in enumerate(self._order.after(entry.mark, 0).state()["given"]):
+        order = self._order.after(entry.mark, 0)
+        for slot, given in enumerate(order.state()["given"]):
             if given is not None:
-                entry.places[slot].forget(given)
+                entry.place_in(order, slot).forget(given)
         self._log.forget(rows)
-        return entry.opened
+        return entry.opened + order.ready_opened
 
 
 def check_merge(place: Place, order: Part, streams: Part, slots: tuple[int, int]) -> list[tuple[Part, int]]:

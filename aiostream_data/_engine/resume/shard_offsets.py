@@ -23,6 +23,7 @@ class ShardOffsets:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[array[int], array[int]]] = {}
+        self._starts = bytearray()  # by split: 1 if the first record is known to begin at byte 0
         self._checked: set[tuple[int, str]] = set()
         self._lock = Lock()
 
@@ -43,6 +44,13 @@ class ShardOffsets:
                 return
             ordinals.insert(place, ordinal)
             offsets.insert(place, offset)
+
+    def learn_starts(self, splits: NDArray[np.int64]) -> None:
+        """Record that these shards are uncompressed, so that their first records begin at byte 0. One byte per shard."""
+        with self._lock:
+            missing = int(splits.max(initial=-1)) + 1 - len(self._starts)
+            self._starts.extend(bytes(max(0, missing)))
+            np.frombuffer(self._starts, np.uint8)[splits] = 1
 
     def learn_all(self, hints: Iterable[Hint]) -> None:
         """Add all record offsets stored in a saved state to the table."""
@@ -72,8 +80,12 @@ class ShardOffsets:
         for start, stop in pairwise(bounds if len(splits) else []):
             split = int(splits[start])
             with self._lock:
-                known, offsets = self._known.get(split, ((), ()))
+                known, offsets = self._known.get(split, self._start_of(split))
                 places = np.searchsorted(np.array(known, np.int64), ordinals[start:stop], side="right") - 1
                 needed = places[np.flatnonzero(np.diff(places, prepend=-1))].tolist()
                 found += [Hint(split, known[place], offsets[place]) for place in needed]
         return found
+
+    def _start_of(self, split: int) -> tuple[Sequence[int], Sequence[int]]:
+        is_known = split < len(self._starts) and self._starts[split]
+        return ((0,), (0,)) if is_known else ((), ())

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,12 +96,19 @@ WRONG_ATTEMPTS = 3
 """Maximum number of attempts to read an object whose bytes do not match its checksum."""
 
 
+class Content(NamedTuple):
+    """Bytes of a whole shard, with the lease of their block."""
+
+    values: NDArray[np.uint8]
+    lease: object
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     start: int
     data: NDArray[np.uint8]
     headroom: int
-    lease: _Lease
+    lease: object
 
 
 class _Lease:
@@ -131,8 +138,10 @@ class ShardReader:
         handling: Error policy for damaged records and damaged shards.
         first: Number of the first record that the reader sends.
         open_at_once: Number of shards that are read at the same time and share the memory limit.
-        is_wanted: Function that returns True if the merged output waits for rows of this shard. The reader may then
-            exceed the memory limit, because no buffered row can be emitted before this shard's rows.
+        is_wanted: Returns True if the merge waits for this shard. The reader may then exceed a full memory limit,
+            because all rows that fill it are queued behind this shard.
+        failure: Error of an earlier attempt to read the shard, which counts as the first attempt; else None.
+        content: Bytes of the whole shard if an earlier attempt has read them, for the first attempt only; else None.
     """
 
     node: ReadFiles
@@ -151,6 +160,8 @@ class ShardReader:
     open_at_once: int = 1
     losses: ShardLosses = field(default_factory=ShardLosses)
     handling: Handling = field(default_factory=Handling)
+    failure: Exception | None = None
+    content: Content | None = None
     _row: int = 0
     _offset: int = 0
     _alone: Alone | None = None
@@ -180,6 +191,7 @@ class ShardReader:
         try:
             while not await self._has_sent_all(outlet):
                 self.first = max(self.first, self._row)
+                self.content = None
                 self._lost.clear()
                 self._alone, self._reserved_nbytes, self._block, self._damage = None, 0, None, None
                 self._waiting.end()
@@ -190,6 +202,9 @@ class ShardReader:
     async def _has_sent_all(self, outlet: Outlet) -> bool:
         """Read the shard from row ``first``. Return False if the shard must be read again."""
         try:
+            failure, self.failure = self.failure, None
+            if failure is not None:
+                raise failure
             if self.shard.nbytes is None:
                 began = perf_counter()
                 self.shard = await self.stores.info(self.shard.url)
@@ -343,11 +358,16 @@ class ShardReader:
         async def fetch() -> _Block:
             charge = await self.budget.admit(part.nbytes + headroom, urgent, RANGES)
             data = self.blocks.lend(headroom + part.nbytes)
-            with self._fetching(part.nbytes):
-                await self.stores.read_into(self.shard, part.start, data.data[headroom:])
+            if self.content is not None:
+                data[headroom:] = self.content.values[part.start : part.stop]
+            else:
+                with self._fetching(part.nbytes):
+                    await self.stores.read_into(self.shard, part.start, data.data[headroom:])
             return _Block(part.start, data, headroom, _Lease(charge, None))
 
         async def fetch_whole() -> _Block:
+            if self.content is not None:
+                return _Block(part.start, self.content.values, 0, self.content)
             is_large = part.nbytes > WHOLE_SHARE * self.budget.limit
             alone = await self.budget.alone(urgent) if is_large else None
             charge = await self.budget.admit(part.nbytes, urgent, RANGES)

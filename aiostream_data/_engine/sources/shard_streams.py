@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from aiostream_data._engine.failures.shard_losses import ShardLosses
 from aiostream_data._engine.flow.channel import open_channel
 from aiostream_data._engine.flow.context import RunContext
-from aiostream_data._engine.flow.merge import Stream
+from aiostream_data._engine.flow.merge import ReadyStreams, Stream
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.merge_log import StreamPlace
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.numbered_shards import NumberedShards
-from aiostream_data._engine.sources.shard_reader import ShardReader
+from aiostream_data._engine.sources.shard_reader import Content, ShardReader
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
+from aiostream_data._engine.sources.small_shards import GROUP_SHARDS, GroupRows, SmallShards
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.failing.policies import Handling
-from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.formats.base import LEFT
+from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
 
 CHUNKS_PER_SHARD = 2
 """Maximum number of decoded chunks queued per open shard."""
+
+LEAST_GROUPS_AHEAD = 2
+"""Initial number of groups of small shards that are read ahead."""
+
+MOST_GROUPS_AHEAD = 16
+"""Maximum number of groups of small shards that are read ahead."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +75,35 @@ class SourceRun:
         ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
         return node.cycle_length + ahead
 
-    def open(self, number: int, open_at_once: int, given: int = 0, lost: int = 0) -> Stream:
-        """Start reading a shard after the first ``given`` emitted rows and ``lost`` skipped records."""
+    def small_shards(self) -> SmallShards:
+        """Return the reader of groups of small shards."""
+        services = self.context.services
+        return SmallShards(
+            node=self.node,
+            stores=self.stores,
+            budget=services.budget,
+            blocks=services.blocks,
+            counters=self.counters,
+            hop=self.hop,
+            first_split=self.namespace.base,
+            offsets=self.offsets,
+        )
+
+    def open(
+        self,
+        number: int,
+        open_at_once: int,
+        given: int = 0,
+        lost: int = 0,
+        failure: Exception | None = None,
+        content: Content | None = None,
+    ) -> Stream:
+        """Start reading a shard after the ``given`` rows already emitted and the ``lost`` records already skipped.
+
+        Args:
+            failure: Error of an earlier attempt to read the shard, which counts as the first attempt.
+            content: Bytes of the shard that an earlier attempt has read.
+        """
         shard = self.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         budget = self.context.services.budget
@@ -90,6 +130,8 @@ class SourceRun:
             counters=self.counters,
             hop=self.hop,
             is_wanted=lambda: sender.is_awaited,
+            failure=failure,
+            content=content,
         )
         # Rows are counted when they leave the stage, so the reader's counters are discarded.
         outlet = Outlet(sender, StageCounters("shard"), budget)
@@ -112,15 +154,20 @@ class ShardStreams:
     turns: Sequence[int]
     first: int
     at_once: int
-    _opened: deque[Stream] = field(default_factory=deque)
+    _opened: deque[Stream | _Group] = field(default_factory=deque)
+    _parts: deque[Stream | ReadyStreams | _Alone] = field(default_factory=deque)  # of the group whose turn it is
     _next: int = 0
     _given: int = 0
+    _groups: int = 0  # in ``_opened``
+    _groups_ahead: int = LEAST_GROUPS_AHEAD
 
     def __post_init__(self) -> None:
         self._places: Sequence[int] = range(len(self.turns))
         if self.run.shards.has_gaps:
             listed = self.run.shards.by_number
             self._places = [place for place in self._places if listed[self.turns[place]] is not None]
+        small = self.run.small_shards()
+        self._small = small if small.is_possible else None
 
     @property
     def has_more(self) -> bool:
@@ -155,16 +202,33 @@ class ShardStreams:
         self.run.offsets.learn(number, ordinal, offset)
         return self.run.open(number, self.at_once, given, sum(lost))
 
-    async def next(self) -> Stream | None:
+    @property
+    def is_ready(self) -> bool:
+        """True if :meth:`next` would not wait."""
+        first = self._opened[0] if self._opened else None
+        return bool(self._parts) or not isinstance(first, _Group) or first.rows.done()
+
+    async def next(self) -> Stream | ReadyStreams | None:
         self._open_ahead()
-        if not self._opened:
+        if not self._parts and self._opened:
+            first = self._opened[0]
+            self._parts += self._parts_of(first, await self._rows_of(first)) if isinstance(first, _Group) else [first]
+            self._opened.popleft()
+            self._open_ahead()
+        if not self._parts:
             return None
-        self._given += 1
-        return self._opened.popleft()
+        part = self._parts.popleft()
+        if isinstance(part, _Alone):
+            part = self._open_alone(part)
+        if isinstance(part, Stream):
+            self._given += 1
+        return part
 
     def drop(self) -> None:
         """Release all references to rows. Stream positions can still be computed afterwards."""
         self._opened.clear()
+        self._parts.clear()
+        self._small = None
         del self.run
 
     def ended(self) -> None:
@@ -172,9 +236,130 @@ class ShardStreams:
         self._open_ahead()
 
     def _open_ahead(self) -> None:
-        while self.has_more and self._given + len(self._opened) < self.run.most_open:
-            self._opened.append(self.run.open(self.turns[self._places[self._next]], self.at_once))
-            self._next += 1
+        for place, part in enumerate(self._parts):
+            if self._given + self._streams_ahead >= self.run.most_open:
+                return
+            if isinstance(part, _Alone):
+                self._parts[place] = self._open_alone(part)
+        while self.has_more:
+            number, shard = self._turn(self._next)
+            if self._small is not None and self._small.is_small(shard):
+                if self._groups >= self._groups_ahead:
+                    return
+                self._opened.append(self._begun_group(self._small))
+            elif self._given + self._streams_ahead < self.run.most_open:
+                self._opened.append(self.run.open(number, self.at_once))
+                self._next += 1
+            else:
+                return
+
+    @property
+    def _streams_ahead(self) -> int:
+        """Number of streams that are open but were not returned yet."""
+        return sum(isinstance(part, Stream) for part in (*self._parts, *self._opened))
+
+    def _open_alone(self, shard: _Alone) -> Stream:
+        return self.run.open(shard.number, self.at_once, failure=shard.failure, content=shard.content)
+
+    def _turn(self, place: int) -> tuple[int, ShardRef]:
+        number = self.turns[self._places[place]]
+        shard = self.run.shards.by_number[number]
+        assert shard is not None, "shards that are gone have no turn"
+        return number, shard
+
+    # -- groups of small shards
+
+    def _begun_group(self, small: SmallShards) -> _Group:
+        stop = min(self._next + GROUP_SHARDS, len(self._places))
+        shards = small.group([self._turn(place) for place in range(self._next, stop)])
+        self._next += len(shards)
+        self._groups += 1
+        group = _Group(shards)
+        group.rows = self.run.group.create_task(
+            small.read(shards, lambda: group.is_awaited and self.run.outlet.is_awaited()),
+            name=f"read {len(shards)} shards from {safe_url(shards[0][1].url)}",
+        )
+        return group
+
+    async def _rows_of(self, group: _Group) -> GroupRows:
+        """Wait for a group. If this takes time, read more groups ahead from now on."""
+        if not group.rows.done():
+            self._groups_ahead = min(2 * self._groups_ahead, MOST_GROUPS_AHEAD)
+            self._open_ahead()
+            group.is_awaited = True
+            self.run.context.services.budget.poke()
+            began = perf_counter()
+            await asyncio.wait([group.rows])
+            self.run.counters.add(BYTES_WAIT, perf_counter() - began)
+        self._groups -= 1
+        return group.rows.result()
+
+    def _parts_of(self, group: _Group, found: GroupRows) -> Iterator[ReadyStreams | _Alone]:
+        """Yield the streams of a group in order: ready streams, and the shards that must be read alone."""
+        numbers = [number for number, _ in group.shards]
+        was_read = found.rows != LEFT
+        first_row, first = 0, 0
+        for place in [*np.flatnonzero(~was_read).tolist(), len(numbers)]:
+            if place > first:
+                counts = found.rows[first:place]
+                stop_row = first_row + int(counts.sum())
+                chunk = None if found.chunk is None else found.chunk.slice(first_row, stop_row)
+                yield ReadyStreams(chunk, counts, _ShardStarts(numbers[first:place], self.run.offsets))
+                first_row = stop_row
+            if place < len(numbers):
+                yield _Alone(numbers[place], found.failures[place], found.contents[place])
+            first = place + 1
+
+
+class _Alone(NamedTuple):
+    """A shard of a group that must be read alone, with its bytes or the error of reading it."""
+
+    number: int
+    failure: Exception | None
+    content: Content | None
+
+
+@dataclass(eq=False)
+class _Group:
+    """Consecutive small shards that are read together.
+
+    Attributes:
+        shards: Number and reference of each shard.
+        rows: Task that reads the shards.
+        is_awaited: True while the merge waits for this group.
+    """
+
+    shards: Sequence[tuple[int, ShardRef]]
+    rows: asyncio.Task[GroupRows] = field(init=False)
+    is_awaited: bool = False
+
+
+@dataclass(frozen=True)
+class _ShardStarts(Sequence[StreamPlace]):
+    """Positions of shards without losses, made on request."""
+
+    numbers: Sequence[int]
+    offsets: ShardOffsets
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        return _ShardStart(self.numbers[place], self.offsets)
+
+
+@dataclass(frozen=True)
+class _ShardStart:
+    """Position of one shard without losses: its number and the nearest record of known offset."""
+
+    number: int
+    offsets: ShardOffsets
+
+    def at(self, given: int, book: BookWriter) -> State:
+        return [*self.offsets.before(self.number, given)]
+
+    def forget(self, given: int) -> None:
+        pass
 
 
 @dataclass(frozen=True)

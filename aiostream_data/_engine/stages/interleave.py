@@ -252,6 +252,8 @@ class _InnerStreams:
     _at_end: bool = False
     _failure: Exception | None = None  # raised after the inner datasets made so far
 
+    is_ready = False
+
     async def next(self) -> Stream | None:
         await self._open_ahead()
         if self._opened:

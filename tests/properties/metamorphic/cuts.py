@@ -23,8 +23,12 @@ _IN_ROWS = (
     "FILL_ROWS",
     "MARK_ROWS",
     "FLUSH_ROWS",
+    "GROUP_SHARDS",
+    "REQUESTS_OF_A_GROUP",
 )
 _IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "AMONG_MANY_NBYTES")
+_OF_GROUPS = "GROUP_NBYTES"
+"""Bytes of a group of small shards, a quarter of which is the size of a small shard; 0 reads every shard alone."""
 _SMALL = "SMALL_ROWS"
 """Decides how an inner data set is run, and how its place is saved: the same for all runs of a plan."""
 
@@ -58,7 +62,8 @@ def _sizes(random: Random) -> dict[str, int]:
     rows = random.choice([1, 1, 2, 2, 3, 4, 6, 9, 14])
     nbytes = random.choice([5, 20, 60, 300])
     sizes = {name: random.choice([1, rows, rows, rows, 2 * rows, 5 * rows]) for name in _IN_ROWS}
-    return sizes | {name: random.choice([nbytes, nbytes, 3 * nbytes]) for name in _IN_BYTES}
+    sizes |= {name: random.choice([nbytes, nbytes, 3 * nbytes]) for name in _IN_BYTES}
+    return sizes | {_OF_GROUPS: random.choice([0, 100, 400, 2_000, 1 << 20])}
 
 
 _found: list[tuple[ModuleType, str]] = []
@@ -69,7 +74,7 @@ def _constants() -> list[tuple[ModuleType, str]]:
     """Return where these constants are, in all modules that are loaded by now."""
     global _modules
     if len(sys.modules) != _modules:
-        known = {*_IN_ROWS, *_IN_BYTES, _SMALL}
+        known = {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, _SMALL}
         modules = [module for name, module in list(sys.modules.items()) if name.startswith("aiostream_data.")]
         _found[:] = [(module, name) for module in modules for name in known & vars(module).keys()]
         _modules = len(sys.modules)
@@ -78,4 +83,4 @@ def _constants() -> list[tuple[ModuleType, str]]:
 
 def missing_constants() -> set[str]:
     """Return the constants that no module has any more."""
-    return {*_IN_ROWS, *_IN_BYTES, _SMALL} - {name for _, name in _constants()}
+    return {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, _SMALL} - {name for _, name in _constants()}

@@ -112,7 +112,7 @@ def test_a_stage_of_an_inner_data_set_is_named_with_the_operator_that_made_it() 
 
 def test_room_kept_free_for_a_step_is_told_as_reserved_and_not_as_decoded(tmp_path: Path) -> None:
     path = tmp_path / "rows.tfrecord"
-    path.write_bytes(frame(b"x" * 100) * 200)
+    path.write_bytes(frame(b"x" * 100_000) * 20)
     with Dataset.from_tfrecord(str(path)).open() as loader:
         list(loader)
     holders = loader.stats().memory.holders

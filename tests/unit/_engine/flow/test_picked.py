@@ -77,6 +77,8 @@ class ReadyStreams:
                     sender.put(chunk)
             self._streams.append(Stream(receiver, NoPlace()))
 
+    is_ready = False
+
     async def next(self) -> Stream | None:
         return self._streams.popleft() if self._streams else None
 

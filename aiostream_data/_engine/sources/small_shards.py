@@ -1,0 +1,206 @@
+"""Read groups of small shards: one reservation, one read and one hop for many shards.
+
+A shard costs a task, a channel and several hops, which take longer than reading a small object. So consecutive small
+shards are read into one block, and split into records together. Only shards without any problem pass this way. Every
+other shard gets a :class:`.ShardReader`, which decompresses, applies the error policy and names the failure exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.step_sizes import INDEX_NBYTES
+from aiostream_data._engine.memory.budget import DECODED, RANGES, Budget
+from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.shard_reader import Content, decode
+from aiostream_data.formats.base import LEFT, SplitsObjects
+from aiostream_data.formats.small_objects import split_objects
+from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounters
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.rows.records import Chunk, Columns, ShardRef, VarColumn, concat, records_chunk
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.storage.urls import split_url
+
+GROUP_NBYTES: Final = 4 << 20
+"""Maximum bytes of a group."""
+
+GROUP_SHARE: Final = 64
+"""A group may take this fraction (1/64) of the memory limit."""
+
+GROUP_SHARDS: Final = 512
+"""Maximum number of shards of a group on this machine."""
+
+REQUESTS_OF_A_GROUP: Final = 16
+"""Maximum number of shards of a group in a remote store. They are requested at once."""
+
+SHARDS_OF_A_FULL_GROUP: Final = 4
+"""A shard is small if at least this number of shards of its size fit into a group."""
+
+
+class GroupRows(NamedTuple):
+    """Records of a group.
+
+    Attributes:
+        chunk: Records of all shards that were read, in order; None if there are none.
+        rows: Number of records of each shard, int64; ``LEFT`` for a shard that must be read alone.
+        failures: Error of each shard that could not be read, else None.
+        contents: Bytes of each shard that must be read alone and has no error, else None.
+    """
+
+    chunk: Chunk | None
+    rows: NDArray[np.int64]
+    failures: Sequence[Exception | None]
+    contents: Sequence[Content | None]
+
+
+@dataclass(frozen=True)
+class SmallShards:
+    """Reader of groups of small shards in one run of a source.
+
+    Attributes:
+        first_split: Split number of the rows of shard number 0.
+        offsets: Known byte offsets of records. Receives the starts of the shards that were split.
+        hop: Runs a function on a worker thread.
+    """
+
+    node: ReadFiles
+    stores: StoreSet
+    budget: Budget
+    blocks: BlockPool
+    counters: StageCounters
+    hop: Callable[..., Any]
+    first_split: int
+    offsets: ShardOffsets
+
+    @property
+    def is_possible(self) -> bool:
+        """True if shards of this source may be read in groups."""
+        node = self.node
+        return isinstance(node.format, SplitsObjects) and not node.checks_first and self._most_nbytes > 0
+
+    def is_small(self, shard: ShardRef) -> bool:
+        """Return True if a shard may be part of a group."""
+        return shard.nbytes is not None and shard.nbytes * SHARDS_OF_A_FULL_GROUP <= self._most_nbytes
+
+    def group(self, shards: Sequence[tuple[int, ShardRef]]) -> list[tuple[int, ShardRef]]:
+        """Return the first shards that form one group; the first of them is small."""
+        scheme = split_url(shards[0][1].url).scheme
+        most = GROUP_SHARDS if scheme == "file" else REQUESTS_OF_A_GROUP
+        chosen: list[tuple[int, ShardRef]] = []
+        nbytes = 0
+        for number, shard in shards[:most]:
+            nbytes += shard.nbytes or 0
+            if not self.is_small(shard) or nbytes > self._most_nbytes or split_url(shard.url).scheme != scheme:
+                break
+            chosen.append((number, shard))
+        return chosen
+
+    @property
+    def _most_nbytes(self) -> int:
+        return min(GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
+
+    async def read(self, group: Sequence[tuple[int, ShardRef]], is_wanted: Callable[[], bool]) -> GroupRows:
+        """Read the shards of a group and split them into records.
+
+        Args:
+            is_wanted: Returns True if the consumer waits for this group. It may then exceed a full memory limit.
+        """
+        shards = [shard for _, shard in group]
+        bounds = np.cumsum([0, *[shard.nbytes or 0 for shard in shards]], dtype=np.int64)
+        nbytes = int(bounds[-1])
+        charge = await self.budget.admit(nbytes, is_wanted, RANGES)
+        values = self.blocks.lend(nbytes)
+        began = perf_counter()
+        failures = await self.stores.read_objects(shards, bounds, values)
+        self.counters.add(FETCH, perf_counter() - began)
+        self.counters.add(FETCHES, len(shards))
+        self.counters.add(FETCHED, nbytes)
+        room = await self.budget.room_for_step(2 * nbytes, is_wanted)
+        chunk, rows = await self.hop(self._rows, group, values, bounds, failures, charge)
+        room.end()
+        contents = [
+            Content(values[start:stop], charge) if count == LEFT and failure is None else None
+            for count, failure, start, stop in zip(rows.tolist(), failures, bounds[:-1], bounds[1:], strict=True)
+        ]
+        return GroupRows(chunk, rows, failures, contents)
+
+    # -- on a worker thread
+
+    def _rows(
+        self,
+        group: Sequence[tuple[int, ShardRef]],
+        values: NDArray[np.uint8],
+        bounds: NDArray[np.int64],
+        failures: Sequence[Exception | None],
+        charge: object,
+    ) -> tuple[Chunk | None, NDArray[np.int64]]:
+        """Return the rows of all shards without a problem, and the number of rows of each shard."""
+        rows = np.full(len(group), LEFT, np.int64)
+        parts: list[Chunk] = []
+        for first, stop in _runs([failure is None for failure in failures]):
+            urls = [shard.url for _, shard in group[first:stop]]
+            found = split_objects(self.node.format, self.node.compression, urls, values, bounds[first : stop + 1])
+            if found is not None:
+                parts += self._decoded(found.column, found.rows, group[first:stop])
+                rows[first:stop] = found.rows
+        if not parts:
+            return None, rows
+        return self._leased(concat(parts), values, charge), rows
+
+    def _decoded(
+        self, column: VarColumn, rows: NDArray[np.int64], shards: Sequence[tuple[int, ShardRef]]
+    ) -> Iterator[Chunk]:
+        """Yield decoded records. If a shard cannot be decoded, set its number of rows to ``LEFT``."""
+        was_split = np.flatnonzero(rows != LEFT)
+        counts = rows[was_split]
+        stops = np.cumsum(counts)
+        shard_of = np.repeat(was_split, counts)
+        ordinals = np.arange(len(column)) - np.repeat(stops - counts, counts)
+        numbers = np.array([number for number, _ in shards], np.int64)
+        if not self.node.format.whole:
+            self.offsets.learn_starts(numbers[was_split])
+        ids = RowIds.of_source(self.first_split + numbers[shard_of], ordinals)
+        chunk: Chunk = records_chunk(column, ids)
+        urls = [shards[place][1].url for place in shard_of.tolist()]
+
+        def parsed(start: int, stop: int) -> Chunk:
+            def describe(row: int) -> tuple[str, int]:
+                return urls[start + row], int(ordinals[start + row])
+
+            return decode(chunk.slice(start, stop), self.node.decoders, describe)
+
+        try:
+            yield parsed(0, len(chunk))
+        except Exception:  # noqa: BLE001 - the reader of the failing shard raises it
+            for place, start, stop in zip(was_split.tolist(), (stops - counts).tolist(), stops.tolist(), strict=True):
+                try:
+                    yield parsed(start, stop)
+                except Exception:  # noqa: BLE001 - the reader of this shard raises it
+                    rows[place] = LEFT
+
+    def _leased(self, chunk: Chunk, values: NDArray[np.uint8], charge: object) -> Chunk:
+        """Return a chunk with a lease on the block of the group, if its rows refer to the block, and on its arrays."""
+        leaves = chunk.leaves if isinstance(chunk, Columns) else ()
+        shares = [isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, values) for leaf in leaves]
+        if not any(shares):
+            return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
+        own = chunk.ids.nbytes + sum(
+            INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes
+            for leaf, is_shared in zip(leaves, shares, strict=True)
+        )
+        return chunk.with_lease((charge, self.budget.charge(own, DECODED)))
+
+
+def _runs(chosen: Sequence[bool]) -> list[tuple[int, int]]:
+    """Return the bounds of each run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
+    return [(first, stop) for first, stop in edges.reshape(-1, 2).tolist()]

@@ -1,0 +1,1 @@
+from aiostream_data._native.small_files_py import read_small_files as read_small_files
