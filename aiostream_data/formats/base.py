@@ -142,7 +142,7 @@ class Recovers(Format, Protocol):
     """A record format that can find the next valid records after damaged bytes."""
 
     def recovery(self) -> Recovery:
-        """Create a recovery for one stream."""
+        """Create a parser for damaged bytes of one stream."""
 
 
 LEFT: Final = -1
@@ -162,7 +162,7 @@ class SmallObjects(NamedTuple):
 
 
 @runtime_checkable
-class SplitsObjects(Protocol):
+class SplitsObjects(Format, Protocol):
     """A format that can split many uncompressed objects at once."""
 
     @property

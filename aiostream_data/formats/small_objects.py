@@ -7,13 +7,13 @@ damage. So this module never raises an error about data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any
+from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any, suffix_of
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
@@ -24,7 +24,12 @@ Indices = NDArray[np.int64]
 
 
 def split_objects(
-    format: Format, compression: str, urls: Sequence[str], values: Bytes, bounds: Indices
+    format: Format,
+    compression: str,
+    urls: Sequence[str],
+    values: Bytes,
+    bounds: Indices,
+    plain_suffixes: Container[str] = (),
 ) -> SmallObjects | None:
     """Split the objects ``values[bounds[i]:bounds[i + 1]]`` into records.
 
@@ -34,17 +39,14 @@ def split_objects(
         urls: URL of each object. Its suffix can show the compression of an object that is too short for detection.
         values: Bytes of all objects; the records keep the array alive.
         bounds: Start of each object, and the end of the last one; int64, ascending.
+        plain_suffixes: Suffixes of URLs for which longer objects of the source show that nothing is compressed.
 
     Returns:
         The records; None if the format cannot split many objects, or if no object could be split.
     """
     if not isinstance(format, SplitsObjects) or compression.lower() not in ("", "auto"):
         return None
-    detects = compression.lower() == "auto"
-    if format.split_proves_format:
-        is_plain = np.diff(bounds) > 0 if detects else np.ones(len(urls), np.bool_)
-    else:
-        is_plain = _certainly_plain(format, detects, urls, values, bounds)
+    is_plain = _certainly_plain(format, compression.lower() == "auto", urls, values, bounds, plain_suffixes)
     rows = np.full(len(urls), LEFT, np.int64)
     columns = list(_split_runs(format, values, bounds, is_plain, rows))
     if not columns:
@@ -83,32 +85,35 @@ def _split_run(
 
 
 def _certainly_plain(
-    format: Format, detects: bool, urls: Sequence[str], values: Bytes, bounds: Indices
+    format: SplitsObjects, detects: bool, urls: Sequence[str], values: Bytes, bounds: Indices, suffixes: Container[str]
 ) -> NDArray[np.bool_]:
     """Return a mask of the objects that are certainly uncompressed and of no other known file kind."""
     starts, lengths = bounds[:-1], np.diff(bounds)
     if format.whole and not detects:
         return np.ones(len(starts), np.bool_)
-    may_be_other = _may_be_known(values, starts, lengths) | _may_be_tar(values, starts, lengths)
-    if detects:
-        may_be_other |= lengths < _LEAST_MARK_NBYTES
-    is_plain: NDArray[np.bool_] = ~may_be_other
-    if detects:
-        for number in np.flatnonzero(is_plain & (lengths < PROBE_NBYTES)).tolist():
-            is_plain[number] = by_name(urls[number]) is None
-    for number in np.flatnonzero(may_be_other).tolist():
+    if format.split_proves_format:
+        is_plain: NDArray[np.bool_] = lengths > 0
+    else:
+        is_plain = ~(_may_be_known(values, starts, lengths) | _may_be_tar(values, starts, lengths))
+        if detects:
+            is_plain &= lengths >= _LEAST_MARK_NBYTES
+            for number in np.flatnonzero(is_plain & (lengths < PROBE_NBYTES)).tolist():
+                is_plain[number] = by_name(urls[number]) is None
+    for number in np.flatnonzero(~is_plain).tolist():
         first_bytes = values[bounds[number] : bounds[number + 1]][:START_NBYTES].tobytes()
-        is_plain[number] = _is_plain(format, detects, urls[number], first_bytes)
+        is_plain[number] = _is_plain(format, detects, urls[number], first_bytes, suffixes)
     return is_plain
 
 
-def _is_plain(format: Format, detects: bool, url: str, first_bytes: bytes) -> bool:
+def _is_plain(format: Format, detects: bool, url: str, first_bytes: bytes, suffixes: Container[str]) -> bool:
     """Return True if an object is certainly uncompressed and of no other known file kind."""
     if detects:
         if resolve("auto", format, first_bytes[:PROBE_NBYTES]):
             return False
-        if len(first_bytes) < PROBE_NBYTES and (by_name(url) is not None or may_begin_any(first_bytes)):
-            return False
+        if len(first_bytes) < PROBE_NBYTES:
+            may_be_compressed = may_begin_any(first_bytes) and suffix_of(url) not in suffixes
+            if may_be_compressed or by_name(url) is not None:
+                return False
     kind = kind_of(first_bytes)
     return kind is None or not isinstance(format, Refuses) or not format.refuses(kind)
 

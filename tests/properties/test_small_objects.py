@@ -98,12 +98,17 @@ def together(objects: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return values, 2 + np.cumsum([0, *map(len, objects)], dtype=np.int64)
 
 
-@given(st.sampled_from(FORMATS), st.sampled_from(["", "auto", "AUTO"]), st.lists(st.tuples(NAMES, OBJECTS), max_size=6))
+@given(
+    st.sampled_from(FORMATS),
+    st.sampled_from(["", "auto", "AUTO"]),
+    st.lists(st.tuples(NAMES, OBJECTS), max_size=6),
+    st.sets(st.sampled_from(["", "gz", "txt", "zst"])),
+)
 def test_the_records_are_those_of_a_stream_for_each_object(
-    format: Format, compression: str, objects: list[tuple[str, bytes]]
+    format: Format, compression: str, objects: list[tuple[str, bytes]], plain_suffixes: set[str]
 ) -> None:
     values, bounds = together([data for _, data in objects])
-    found = split_objects(format, compression, [name for name, _ in objects], values, bounds)
+    found = split_objects(format, compression, [name for name, _ in objects], values, bounds, plain_suffixes)
     if found is None:
         return
     records, first = found.column.elements(), 0

@@ -46,7 +46,7 @@ class ShardOffsets:
             offsets.insert(place, offset)
 
     def learn_starts(self, splits: NDArray[np.int64]) -> None:
-        """Record that these shards are uncompressed, so that their first records begin at byte 0. One byte per shard."""
+        """Record that these shards are uncompressed: their first records begin at byte 0. Takes one byte per shard."""
         with self._lock:
             missing = int(splits.max(initial=-1)) + 1 - len(self._starts)
             self._starts.extend(bytes(max(0, missing)))

@@ -33,13 +33,11 @@ from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
+from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
 
 CHUNKS_PER_SHARD = 2
 """Maximum number of decoded chunks queued per open shard."""
-
-LEAST_GROUPS_AHEAD = 2
-"""Initial number of groups of small shards that are read ahead."""
 
 MOST_GROUPS_AHEAD = 16
 """Maximum number of groups of small shards that are read ahead."""
@@ -85,6 +83,7 @@ class SourceRun:
             blocks=services.blocks,
             counters=self.counters,
             hop=self.hop,
+            siblings=self.siblings,
             first_split=self.namespace.base,
             offsets=self.offsets,
         )
@@ -159,7 +158,7 @@ class ShardStreams:
     _next: int = 0
     _given: int = 0
     _groups: int = 0  # in ``_opened``
-    _groups_ahead: int = LEAST_GROUPS_AHEAD
+    _ahead: ReadAhead = field(default_factory=ReadAhead)  # in groups
 
     def __post_init__(self) -> None:
         self._places: Sequence[int] = range(len(self.turns))
@@ -244,7 +243,7 @@ class ShardStreams:
         while self.has_more:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
-                if self._groups >= self._groups_ahead:
+                if self._groups >= self._ahead.ranges:
                     return
                 self._opened.append(self._begun_group(self._small))
             elif self._given + self._streams_ahead < self.run.most_open:
@@ -282,9 +281,9 @@ class ShardStreams:
         return group
 
     async def _rows_of(self, group: _Group) -> GroupRows:
-        """Wait for a group. If this takes time, read more groups ahead from now on."""
+        """Wait for a group. The number of groups that are read ahead adapts to the waits."""
+        self._ahead.took(MOST_GROUPS_AHEAD, was_there=group.rows.done())
         if not group.rows.done():
-            self._groups_ahead = min(2 * self._groups_ahead, MOST_GROUPS_AHEAD)
             self._open_ahead()
             group.is_awaited = True
             self.run.context.services.budget.poke()

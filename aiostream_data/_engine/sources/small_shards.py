@@ -8,6 +8,7 @@ other shard gets a :class:`.ShardReader`, which decompresses, applies the error 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,9 @@ from aiostream_data._engine.memory.budget import DECODED, RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.shard_reader import Content, decode
+from aiostream_data._engine.sources.shard_siblings import ShardSiblings
+from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, suffix_of
+from aiostream_data.errors import StorageError
 from aiostream_data.formats.base import LEFT, SplitsObjects
 from aiostream_data.formats.small_objects import split_objects
 from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounters
@@ -70,6 +74,7 @@ class SmallShards:
         first_split: Split number of the rows of shard number 0.
         offsets: Known byte offsets of records. Receives the starts of the shards that were split.
         hop: Runs a function on a worker thread.
+        siblings: Shows the compression of shards that are too short to show it.
     """
 
     node: ReadFiles
@@ -78,6 +83,7 @@ class SmallShards:
     blocks: BlockPool
     counters: StageCounters
     hop: Callable[..., Any]
+    siblings: ShardSiblings
     first_split: int
     offsets: ShardOffsets
 
@@ -124,14 +130,27 @@ class SmallShards:
         self.counters.add(FETCH, perf_counter() - began)
         self.counters.add(FETCHES, len(shards))
         self.counters.add(FETCHED, nbytes)
+        plain_suffixes = await self._plain_suffixes(shards)
         room = await self.budget.room_for_step(2 * nbytes, is_wanted)
-        chunk, rows = await self.hop(self._rows, group, values, bounds, failures, charge)
+        chunk, rows = await self.hop(self._rows, group, values, bounds, failures, plain_suffixes, charge)
         room.end()
         contents = [
             Content(values[start:stop], charge) if count == LEFT and failure is None else None
             for count, failure, start, stop in zip(rows.tolist(), failures, bounds[:-1], bounds[1:], strict=True)
         ]
         return GroupRows(chunk, rows, failures, contents)
+
+    async def _plain_suffixes(self, shards: Sequence[ShardRef]) -> set[str]:
+        """Return the suffixes of shards too short to show a compression, if other shards show that there is none."""
+        if self.node.compression.lower() != "auto":
+            return set()
+        short = {suffix_of(shard.url): shard.url for shard in shards if (shard.nbytes or 0) < MARK_NBYTES}
+        plain = set()
+        for suffix, url in short.items():
+            with suppress(StorageError):  # raised by the reader of each short shard
+                if await self.siblings.evidence(url) is None:
+                    plain.add(suffix)
+        return plain
 
     # -- on a worker thread
 
@@ -141,6 +160,7 @@ class SmallShards:
         values: NDArray[np.uint8],
         bounds: NDArray[np.int64],
         failures: Sequence[Exception | None],
+        plain_suffixes: set[str],
         charge: object,
     ) -> tuple[Chunk | None, NDArray[np.int64]]:
         """Return the rows of all shards without a problem, and the number of rows of each shard."""
@@ -148,7 +168,8 @@ class SmallShards:
         parts: list[Chunk] = []
         for first, stop in _runs([failure is None for failure in failures]):
             urls = [shard.url for _, shard in group[first:stop]]
-            found = split_objects(self.node.format, self.node.compression, urls, values, bounds[first : stop + 1])
+            part = bounds[first : stop + 1]
+            found = split_objects(self.node.format, self.node.compression, urls, values, part, plain_suffixes)
             if found is not None:
                 parts += self._decoded(found.column, found.rows, group[first:stop])
                 rows[first:stop] = found.rows
