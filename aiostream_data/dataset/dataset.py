@@ -237,7 +237,7 @@ class Dataset(Chain, Generic[T], Hints):
             shuffle_shards: If True, read the files in a new random order every epoch, using ``seed``.
             seed: Seed of the random file order; the loader's seed by default.
             ordered: If False, emit records of any file whose records are ready.
-            read_ahead: Number of files to open before their rows are needed.
+            read_ahead: Number of large files to open before their rows are needed. Small files are read in groups.
             index: File written by :func:`aiostream_data.write_index`. The dataset reads the file names from this index
                 instead of listing files. Without ``files``, the dataset reads all files of the index, in the order of
                 the index.
