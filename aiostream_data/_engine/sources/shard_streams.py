@@ -25,7 +25,7 @@ from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.numbered_shards import NumberedShards
 from aiostream_data._engine.sources.shard_reader import Content, ShardReader
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data._engine.sources.small_shards import GROUP_SHARDS, GroupRows, SmallShards
+from aiostream_data._engine.sources.small_shards import FIRST_SHARDS, LOCAL, GroupRows, SmallShards, next_size
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.failing.policies import Handling
 from aiostream_data.formats.base import LEFT
@@ -35,6 +35,7 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
+from aiostream_data.storage.urls import split_url
 
 CHUNKS_PER_SHARD = 2
 """Maximum number of decoded chunks queued per open shard."""
@@ -159,6 +160,7 @@ class ShardStreams:
     _given: int = 0
     _groups: int = 0  # in ``_opened``
     _ahead: ReadAhead = field(default_factory=ReadAhead)  # in groups
+    _group_shards: int = FIRST_SHARDS
 
     def __post_init__(self) -> None:
         self._places: Sequence[int] = range(len(self.turns))
@@ -269,8 +271,8 @@ class ShardStreams:
     # -- groups of small shards
 
     def _begun_group(self, small: SmallShards) -> _Group:
-        stop = min(self._next + GROUP_SHARDS, len(self._places))
-        shards = small.group([self._turn(place) for place in range(self._next, stop)])
+        stop = min(self._next + self._group_shards, len(self._places))
+        shards = small.group([self._turn(place) for place in range(self._next, stop)], self._group_shards)
         self._next += len(shards)
         self._groups += 1
         group = _Group(shards)
@@ -291,7 +293,11 @@ class ShardStreams:
             await asyncio.wait([group.rows])
             self.run.counters.add(BYTES_WAIT, perf_counter() - began)
         self._groups -= 1
-        return group.rows.result()
+        found = group.rows.result()
+        if len(group.shards) * 2 > self._group_shards:  # else other limits than the number of shards ended the group
+            is_local = split_url(group.shards[0][1].url).scheme == LOCAL
+            self._group_shards = next_size(self._group_shards, found.read_s, is_local=is_local)
+        return found
 
     def _parts_of(self, group: _Group, found: GroupRows) -> Iterator[ReadyStreams | _Alone]:
         """Yield the streams of a group in order: ready streams, and the shards that must be read alone."""

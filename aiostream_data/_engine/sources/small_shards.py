@@ -34,6 +34,9 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 
+LOCAL: Final = "file"
+"""URL scheme of local files."""
+
 GROUP_NBYTES: Final = 4 << 20
 """Maximum bytes of a group."""
 
@@ -45,6 +48,15 @@ GROUP_SHARDS: Final = 512
 
 REQUESTS_OF_A_GROUP: Final = 16
 """Maximum number of shards of a group in a remote store. They are requested at once."""
+
+FIRST_SHARDS: Final = 4
+"""Number of shards of the first group, so that the first rows arrive early."""
+
+QUICK_S: Final = 0.02
+"""Groups of local files grow while reading one takes less than this time, in seconds."""
+
+SLOW_S: Final = 0.1
+"""Groups of local files shrink if reading one takes more than this time, in seconds."""
 
 SHARDS_OF_A_FULL_GROUP: Final = 4
 """A shard is small if at least this number of shards of its size fit into a group."""
@@ -58,12 +70,14 @@ class GroupRows(NamedTuple):
         rows: Number of records of each shard, int64; ``LEFT`` for a shard that must be read alone.
         failures: Error of each shard that could not be read, else None.
         contents: Bytes of each shard that must be read alone and has no error, else None.
+        read_s: Seconds that reading all shards took.
     """
 
     chunk: Chunk | None
     rows: NDArray[np.int64]
     failures: Sequence[Exception | None]
     contents: Sequence[Content | None]
+    read_s: float
 
 
 @dataclass(frozen=True)
@@ -97,10 +111,10 @@ class SmallShards:
         """Return True if a shard may be part of a group."""
         return shard.nbytes is not None and shard.nbytes * SHARDS_OF_A_FULL_GROUP <= self._most_nbytes
 
-    def group(self, shards: Sequence[tuple[int, ShardRef]]) -> list[tuple[int, ShardRef]]:
-        """Return the first shards that form one group; the first of them is small."""
+    def group(self, shards: Sequence[tuple[int, ShardRef]], most: int) -> list[tuple[int, ShardRef]]:
+        """Return the first shards that form one group of at most ``most`` shards; the first of them is small."""
         scheme = split_url(shards[0][1].url).scheme
-        most = GROUP_SHARDS if scheme == "file" else REQUESTS_OF_A_GROUP
+        most = min(most, GROUP_SHARDS if scheme == LOCAL else REQUESTS_OF_A_GROUP)
         chosen: list[tuple[int, ShardRef]] = []
         nbytes = 0
         for number, shard in shards[:most]:
@@ -127,7 +141,8 @@ class SmallShards:
         values = self.blocks.lend(nbytes)
         began = perf_counter()
         failures = await self.stores.read_objects(shards, bounds, values)
-        self.counters.add(FETCH, perf_counter() - began)
+        read_s = perf_counter() - began
+        self.counters.add(FETCH, read_s)
         self.counters.add(FETCHES, len(shards))
         self.counters.add(FETCHED, nbytes)
         plain_suffixes = await self._plain_suffixes(shards)
@@ -138,7 +153,7 @@ class SmallShards:
             Content(values[start:stop], charge) if count == LEFT and failure is None else None
             for count, failure, start, stop in zip(rows.tolist(), failures, bounds[:-1], bounds[1:], strict=True)
         ]
-        return GroupRows(chunk, rows, failures, contents)
+        return GroupRows(chunk, rows, failures, contents, read_s)
 
     async def _plain_suffixes(self, shards: Sequence[ShardRef]) -> set[str]:
         """Return the suffixes of shards too short to show a compression, if other shards show that there is none."""
@@ -219,6 +234,19 @@ class SmallShards:
             for leaf, is_shared in zip(leaves, shares, strict=True)
         )
         return chunk.with_lease((charge, self.budget.charge(own, DECODED)))
+
+
+def next_size(shards: int, read_s: float, *, is_local: bool) -> int:
+    """Return the maximum number of shards of the next groups, after a group of ``shards`` shards.
+
+    A group delivers its first row after its last shard was read. Local files are read one after another, so groups stay
+    small on slow file systems. Objects in a store are requested at the same time.
+    """
+    if not is_local:
+        return min(2 * shards, REQUESTS_OF_A_GROUP)
+    if read_s < QUICK_S:
+        return min(2 * shards, GROUP_SHARDS)
+    return shards if read_s < SLOW_S else max(FIRST_SHARDS, shards // 2)
 
 
 def _runs(chosen: Sequence[bool]) -> list[tuple[int, int]]:
