@@ -16,7 +16,7 @@ import plant_functions as functions
 from PIL import Image
 
 import aiostream_data as asd
-from aiostream_data import Dataset
+from aiostream_data import Dataset, _native
 from aiostream_data._engine.calls.pacing import Pace
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.storage.file_reads import FileReader
@@ -103,7 +103,7 @@ def write_images(folder: Path) -> None:
 
 def write_tiny_files(folder: Path) -> None:
     for number in range(TINY_FILES):
-        (folder / f"{number:05}.bin").write_bytes(b"x" * 100)
+        (folder / f"{number:05}.gz").write_bytes(gzip.compress(b"x" * 100))
 
 
 def write_examples(folder: Path) -> None:
@@ -132,7 +132,8 @@ def images(soil: Soil) -> Any:
 
 def tiny_files(soil: Soil) -> Any:
     folder = soil.files("tiny", write_tiny_files)
-    return grown(Dataset.from_files(str(folder / "*.bin")).repeat().batch(64))
+    files = Dataset.from_files(str(folder / "*.gz"), compression="gzip")  # others of this size are read in groups
+    return grown(files.repeat().batch(64))
 
 
 def examples(soil: Soil) -> Any:
@@ -154,8 +155,15 @@ def slow_disk(soil: Soil) -> Any:
         read(reader, request)
         return False
 
+    read_small = _native.read_small_files
+
+    def slow_read_small(paths: list[bytes], *args: Any) -> Any:
+        time.sleep(0.03 * len(paths))
+        return read_small(paths, *args)
+
     soil.patch.setattr(FileReader, "read", slow_read)
     soil.patch.setattr(FileReader, "read_cached", lambda reader, request: 0)
+    soil.patch.setattr(_native, "read_small_files", slow_read_small)
     folder = soil.files("shards", write_shards)
     return grown(Dataset.from_tfrecord(str(folder / "*.tfrecord")).repeat().map(len).batch(50))
 
@@ -282,7 +290,7 @@ PLANTS: dict[str, Plant] = {
         cause="waiting",
         mentions=r"map\(\)",
     ),
-    "ten thousand tiny files": Plant(grow=tiny_files, stage="read_whole_file", cause="files", mentions="TFRecord"),
+    "ten thousand tiny compressed files": Plant(grow=tiny_files, stage="read_whole_file", cause="files", mentions="TFRecord"),
     "a store far away": Plant(
         grow=partial(far_shards, FAR, shards_in_turn, 25),
         stage="read_tfrecord",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pipelines import write_shards
 
-from aiostream_data import Dataset
+from aiostream_data import Dataset, _native
 from aiostream_data._engine import prepare
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.host import HostBackend
@@ -133,8 +133,15 @@ def test_r45_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         time.sleep(0.03)
         read_at_once(self, read)
 
+    read_small = _native.read_small_files
+
+    def slow_read_small(paths: list[bytes], *args: Any) -> Any:
+        time.sleep(0.03 * len(paths))
+        return read_small(paths, *args)
+
     monkeypatch.setattr(FileReader, "read", slow_read)
     monkeypatch.setattr(FileReader, "read_cached", lambda self, read: 0)
+    monkeypatch.setattr(_native, "read_small_files", slow_read_small)
     dataset = Dataset.from_tfrecord(write_shards(tmp_path, rows=200)).map(len).batch(50).repeat()
     named(limit_of(dataset), "read_tfrecord", "disk")
 
