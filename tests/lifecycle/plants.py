@@ -290,7 +290,9 @@ PLANTS: dict[str, Plant] = {
         cause="waiting",
         mentions=r"map\(\)",
     ),
-    "ten thousand tiny compressed files": Plant(grow=tiny_files, stage="read_whole_file", cause="files", mentions="TFRecord"),
+    "ten thousand tiny compressed files": Plant(
+        grow=tiny_files, stage="read_whole_file", cause="files", mentions="TFRecord"
+    ),
     "a store far away": Plant(
         grow=partial(far_shards, FAR, shards_in_turn, 25),
         stage="read_tfrecord",
