@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,8 @@ from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.hedging_store import HedgingStore, Room, any_room
 from aiostream_data.storage.lanes import lane_of
+from aiostream_data.storage.late_reads import LATE as LATE  # part of the result of read_objects()
+from aiostream_data.storage.late_reads import outcomes_of
 from aiostream_data.storage.registry import open_store
 from aiostream_data.storage.retry import RetryingStore, take_retry_options
 from aiostream_data.storage.urls import Url, safe_url, split_url
@@ -137,26 +139,21 @@ class StoreSet:
     ) -> list[Exception | None]:
         """Read objects of one store whole, and return the error of each object that failed.
 
-        Object i is read to ``buffer[bounds[i]:bounds[i + 1]]``.
+        Object i is read to ``buffer[bounds[i]:bounds[i + 1]]``. The result of an object that takes much longer than the
+        others is :data:`LATE`. The read of this object is cancelled.
         """
         store = self._store_of(shards[0].url)
         was_read = np.zeros(len(shards), np.bool_)
         if isinstance(store, ReadsMany):
             was_read = await store.read_objects(shards, bounds, buffer)
-        failures: list[Exception | None] = [None] * len(shards)
         view, starts = buffer.data, bounds.tolist()
-
-        async def read(number: int) -> None:
-            try:
-                await self.read_into(shards[number], 0, view[starts[number] : starts[number + 1]])
-            except Exception as error:  # noqa: BLE001 - returned
-                failures[number] = error
-
-        left = np.flatnonzero(~was_read).tolist()
-        if left:
-            async with asyncio.TaskGroup() as group:
-                for number in left:
-                    group.create_task(read(number))
+        reads = {
+            number: partial(self.read_into, shards[number], 0, view[starts[number] : starts[number + 1]])
+            for number in np.flatnonzero(~was_read).tolist()
+        }
+        failures: list[Exception | None] = [None] * len(shards)
+        for number, failure in (await outcomes_of(reads)).items():
+            failures[number] = failure
         return failures
 
     def part_nbytes(self, url: str) -> int | None:

@@ -31,7 +31,7 @@ from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounte
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import Chunk, Columns, ShardRef, VarColumn, concat, records_chunk
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.storage.stores import StoreSet
+from aiostream_data.storage.stores import LATE, StoreSet
 from aiostream_data.storage.urls import split_url
 
 LOCAL: Final = "file"
@@ -68,7 +68,8 @@ class GroupRows(NamedTuple):
     Attributes:
         chunk: Records of all shards that were read, in order; None if there are none.
         rows: Number of records of each shard, int64; ``LEFT`` for a shard that must be read alone.
-        failures: Error of each shard that could not be read, else None.
+        failures: Error of each shard that could not be read, else None. Also None for a shard whose read was cancelled
+            because it took much longer than the others; this shard has no content.
         contents: Bytes of each shard that must be read alone and has no error, else None.
         read_s: Seconds that reading all shards took.
     """
@@ -141,6 +142,7 @@ class SmallShards:
         values = self.blocks.lend(nbytes)
         began = perf_counter()
         failures = await self.stores.read_objects(shards, bounds, values)
+        is_late = [failure is LATE for failure in failures]
         read_s = perf_counter() - began
         self.counters.add(FETCH, read_s)
         self.counters.add(FETCHES, len(shards))
@@ -153,6 +155,7 @@ class SmallShards:
             Content(values[start:stop], charge) if count == LEFT and failure is None else None
             for count, failure, start, stop in zip(rows.tolist(), failures, bounds[:-1], bounds[1:], strict=True)
         ]
+        failures = [None if late else failure for late, failure in zip(is_late, failures, strict=True)]
         return GroupRows(chunk, rows, failures, contents, read_s)
 
     async def _plain_suffixes(self, shards: Sequence[ShardRef]) -> set[str]:

@@ -1,0 +1,56 @@
+"""Run several reads at the same time, without waiting for single reads that take much longer than the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
+from typing import Final
+
+LATE: Final = TimeoutError("the read took much longer than the reads started with it")
+"""Outcome of a read that was cancelled because it was late."""
+
+LEAST_PATIENCE_S: Final = 1.0
+"""Minimum time in seconds before a read is late."""
+
+PATIENCE: Final = 3.0
+"""A read is late after this multiple of the time in which half of the reads ended."""
+
+
+async def outcomes_of(reads: Mapping[int, Callable[[], Awaitable[None]]]) -> dict[int, Exception | None]:
+    """Run all reads, and return the error of each read: None after a success, :data:`LATE` after a cancellation.
+
+    When this coroutine is cancelled, it cancels all reads and waits until they have ended.
+    """
+    tasks = {asyncio.ensure_future(_outcome(read)): number for number, read in reads.items()}
+    try:
+        await _until_done_or_late(set(tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        if any(not task.done() for task in tasks):
+            await asyncio.gather(*tasks, return_exceptions=True)  # a cancelled read may still write to its buffer
+    return {number: LATE if task.cancelled() else task.result() for task, number in tasks.items()}
+
+
+async def _outcome(read: Callable[[], Awaitable[None]]) -> Exception | None:
+    try:
+        await read()
+    except Exception as error:  # noqa: BLE001 - returned
+        return error
+    return None
+
+
+async def _until_done_or_late(pending: set[asyncio.Task[Exception | None]]) -> None:
+    """Wait until all tasks have ended, or until the remaining tasks are late. Wakes at most about once per second."""
+    began, half = monotonic(), len(pending) // 2
+    ended_s: list[float] = []
+    for task in pending:
+        task.add_done_callback(lambda _: ended_s.append(monotonic() - began))
+    wait_s = LEAST_PATIENCE_S
+    while pending:
+        _, pending = await asyncio.wait(pending, timeout=wait_s)
+        if len(ended_s) > half:
+            wait_s = max(LEAST_PATIENCE_S, PATIENCE * ended_s[half]) - (monotonic() - began)
+            if wait_s <= 0:
+                return
