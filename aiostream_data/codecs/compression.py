@@ -72,8 +72,13 @@ def detect(first_bytes: bytes) -> Compression:
     return "zlib" if _starts_zlib(first_bytes) else ""
 
 
+def is_zlib_header(pair: Any) -> Any:
+    """Return True if two bytes are a zlib header. Accepts a big-endian number, or an array of such numbers."""
+    return (pair & 0x8F00 == 0x0800) & (pair % 31 == 0)
+
+
 def _starts_zlib(first_bytes: bytes) -> bool:
-    if len(first_bytes) < 2 or first_bytes[0] & 0x8F != 0x08 or int.from_bytes(first_bytes[:2], "big") % 31:
+    if len(first_bytes) < 2 or not is_zlib_header(int.from_bytes(first_bytes[:2], "big")):
         return False
     try:
         zlib.decompressobj().decompress(first_bytes, 1 << 16)

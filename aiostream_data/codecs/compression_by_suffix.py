@@ -12,6 +12,9 @@ MARK_NBYTES = 4
 
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16)))
 _MAGICS: dict[Compression, tuple[bytes, ...]] = {"gzip": (b"\x1f\x8b\x08",), "zstd": _ZSTD_MAGICS}
+FIRST_PAIRS = frozenset(magic[:2] for magics in _MAGICS.values() for magic in magics)
+"""First two bytes of all gzip and zstd streams."""
+
 _SUFFIXES: dict[str, Compression] = {
     "gz": "gzip",
     "gzip": "gzip",

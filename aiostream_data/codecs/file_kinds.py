@@ -103,6 +103,14 @@ _NO_TEXT: Final = frozenset(("Cc", "Cn", "Co", "Cs"))
 """Unicode categories of control and unassigned characters, which do not occur in text."""
 
 
+FIRST_PAIRS: Final = frozenset(
+    [magic[:2] for magic, _ in _MAGICS]
+    + [mark[:2] for mark, _, _ in _BYTE_ORDER_MARKS]
+    + [b"PK", b"\xff\xd8", b"BZ", b"RI", b"\0\0"]  # see kind_of()
+)
+"""First two bytes of all file kinds that :func:`kind_of` detects, except TFRecord and tar files."""
+
+
 def kind_of(start: bytes) -> FileKind | None:
     """Detect the format of a file from its first ``START_NBYTES`` bytes (or fewer). Return None if unknown."""
     for magic, kind in _MAGICS:

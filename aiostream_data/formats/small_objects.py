@@ -13,7 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.codecs.compression import is_zlib_header
+from aiostream_data.codecs.compression_by_suffix import FIRST_PAIRS as COMPRESSION_PAIRS
 from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any, suffix_of
+from aiostream_data.codecs.file_kinds import FIRST_PAIRS as KIND_PAIRS
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
@@ -164,16 +167,8 @@ _OCTAL: Final = _table(b" \0" + b"01234567")
 
 def _magic_starts() -> NDArray[np.bool_]:
     """Return a table of all pairs of bytes that begin a known file kind or a compressed stream."""
-    table = np.zeros(1 << 16, np.bool_)
-    pairs = (
-        b"PA", b"AR", b"\x89H", b"\x89P", b"\x93N", b"%P", b"GI", b"fL", b"OR", b"Ob", b"SQ", b"\xfd7", b"\x04\x22",
-        b"7z", b"ve", b"\x1f\x8b", b"\x28\xb5", b"PK", b"\xff\xd8", b"BZ", b"RI", b"\0\0", b"\xff\xfe", b"\xfe\xff",
-    )  # fmt: skip
-    for pair in pairs:
-        table[int.from_bytes(pair, "big")] = True
-    table[[first << 8 | 0x2A for first in range(0x50, 0x60)]] = True  # skippable frames of zstd
-    headers = np.arange(1 << 16)
-    table |= ((headers >> 8 & 0x8F) == 0x08) & (headers % 31 == 0)  # zlib
+    table: NDArray[np.bool_] = is_zlib_header(np.arange(1 << 16))
+    table[[int.from_bytes(pair, "big") for pair in KIND_PAIRS | COMPRESSION_PAIRS]] = True
     return table
 
 

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Final
 
+from aiostream_data.storage.blocking_calls import wait_to_end
+
 LATE: Final = TimeoutError("the read took much longer than the reads started with it")
 """Outcome of a read that was cancelled because it was late."""
 
@@ -26,10 +28,10 @@ async def outcomes_of(reads: Mapping[int, Callable[[], Awaitable[None]]]) -> dic
     try:
         await _until_done_or_late(set(tasks))
     finally:
-        for task in tasks:
-            task.cancel()
-        if any(not task.done() for task in tasks):
-            await asyncio.gather(*tasks, return_exceptions=True)  # a cancelled read may still write to its buffer
+        if running := [task for task in tasks if not task.done()]:
+            for task in running:
+                task.cancel()
+            await wait_to_end(asyncio.ensure_future(asyncio.wait(running)))  # they may still write to their buffers
     return {number: LATE if task.cancelled() else task.result() for task, number in tasks.items()}
 
 
