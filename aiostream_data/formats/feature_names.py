@@ -19,7 +19,7 @@ _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12
 
 
 def instead_of_feature(record: bytes, name: str) -> str:
-    """Return an error text that lists the existing features of an Example, which lacks the feature ``name``."""
+    """Return an error text for an Example without the feature ``name``. The text lists the features that exist."""
     found = _names(record, _FIRST_TAG)
     if name in found:
         return "the feature exists but has no list of values"

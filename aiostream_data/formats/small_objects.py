@@ -33,6 +33,7 @@ def split_objects(
     values: Bytes,
     bounds: Indices,
     plain_suffixes: Container[str] = (),
+    was_read: NDArray[np.bool_] | None = None,
 ) -> SmallObjects | None:
     """Split the objects ``values[bounds[i]:bounds[i + 1]]`` into records.
 
@@ -43,6 +44,7 @@ def split_objects(
         values: Bytes of all objects; the records keep the array alive.
         bounds: Start of each object, and the end of the last one; int64, ascending.
         plain_suffixes: Suffixes of URLs for which longer objects of the source show that nothing is compressed.
+        was_read: Mask of the objects whose bytes are in ``values``; None for all objects.
 
     Returns:
         The records; None if the format cannot split many objects, or if no object could be split.
@@ -50,6 +52,8 @@ def split_objects(
     if not isinstance(format, SplitsObjects) or compression.lower() not in ("", "auto"):
         return None
     is_plain = _certainly_plain(format, compression.lower() == "auto", urls, values, bounds, plain_suffixes)
+    if was_read is not None:
+        is_plain &= was_read
     rows = np.full(len(urls), LEFT, np.int64)
     columns = list(_split_runs(format, values, bounds, is_plain, rows))
     if not columns:

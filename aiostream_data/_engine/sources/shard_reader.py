@@ -68,7 +68,6 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import (
     ByteRange,
     Chunk,
-    Column,
     Columns,
     ShardRef,
     VarColumn,
@@ -548,16 +547,10 @@ class ShardReader:
 
     def _leased(self, chunk: Chunk, column: VarColumn, block: _Block | None) -> Chunk:
         """Return the chunk with memory leases on its own arrays and on the buffer that contains its rows."""
-        shares = [
-            isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, column.values) for leaf in _leaves(chunk)
-        ]
-        if not any(shares):
+        own = own_nbytes(chunk, column.values)
+        if own is None:
             self._made += ROW_NBYTES * len(chunk)  # decoded arrays are charged but do not end the hop
             return chunk.with_lease(self._charged(chunk))
-        own = chunk.ids.nbytes + sum(
-            INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes
-            for leaf, is_shared in zip(_leaves(chunk), shares, strict=True)
-        )
         self._made += own
         return chunk.with_lease((self._buffer_lease(column.values, block), self.budget.charge(own, DECODED)))
 
@@ -666,5 +659,12 @@ def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chu
     return chunk
 
 
-def _leaves(chunk: Chunk) -> Sequence[Column]:
-    return chunk.leaves if isinstance(chunk, Columns) else ()
+def own_nbytes(chunk: Chunk, values: NDArray[np.uint8]) -> int | None:
+    """Return the bytes of a chunk besides ``values``: ids, indices and arrays. None if no leaf refers to ``values``."""
+    leaves = chunk.leaves if isinstance(chunk, Columns) else ()
+    shares = [isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, values) for leaf in leaves]
+    if not any(shares):
+        return None
+    return chunk.ids.nbytes + sum(
+        INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes for leaf, is_shared in zip(leaves, shares, strict=True)
+    )

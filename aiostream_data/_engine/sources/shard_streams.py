@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,14 @@ from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.numbered_shards import NumberedShards
 from aiostream_data._engine.sources.shard_reader import Content, ShardReader
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data._engine.sources.small_shards import FIRST_SHARDS, LOCAL, GroupRows, SmallShards, next_size
+from aiostream_data._engine.sources.small_shards import (
+    FIRST_SHARDS,
+    LOCAL,
+    GroupRows,
+    ReadAlone,
+    SmallShards,
+    next_size,
+)
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.failing.policies import Handling
 from aiostream_data.formats.base import LEFT
@@ -154,10 +161,12 @@ class ShardStreams:
     turns: Sequence[int]
     first: int
     at_once: int
-    _opened: deque[Stream | _Group] = field(default_factory=deque)
-    _parts: deque[Stream | ReadyStreams | _Alone] = field(default_factory=deque)  # of the group whose turn it is
+    _ready: deque[Stream | ReadyStreams] = field(default_factory=deque)  # returned next
+    _parts: deque[ReadyStreams | ReadAlone] = field(default_factory=deque)  # of the current group, after ``_ready``
+    _opened: deque[Stream | _Group] = field(default_factory=deque)  # after ``_parts``
     _next: int = 0
     _given: int = 0
+    _streams: int = 0  # open, but not returned yet
     _groups: int = 0  # in ``_opened``
     _ahead: ReadAhead = field(default_factory=ReadAhead)  # in groups
     _group_shards: int = FIRST_SHARDS
@@ -207,28 +216,37 @@ class ShardStreams:
     def is_ready(self) -> bool:
         """True if :meth:`next` would not wait."""
         first = self._opened[0] if self._opened else None
-        return bool(self._parts) or not isinstance(first, _Group) or first.rows.done()
+        return bool(self._ready or self._parts) or not isinstance(first, _Group) or first.rows.done()
 
     async def next(self) -> Stream | ReadyStreams | None:
         self._open_ahead()
-        if not self._parts and self._opened:
-            first = self._opened[0]
-            self._parts += self._parts_of(first, await self._rows_of(first)) if isinstance(first, _Group) else [first]
-            self._opened.popleft()
+        if not self._ready and not self._parts and self._opened:
+            await self._take_opened()
             self._open_ahead()
-        if not self._parts:
+        if not self._ready and self._parts:
+            self._open_part()
+        if not self._ready:
             return None
-        part = self._parts.popleft()
-        if isinstance(part, _Alone):
-            part = self._open_alone(part)
-        if isinstance(part, Stream):
+        found = self._ready.popleft()
+        if isinstance(found, Stream):
+            self._streams -= 1
             self._given += 1
-        return part
+        return found
+
+    async def _take_opened(self) -> None:
+        """Make the first stream or group of ``_opened`` the next one. Wait for a group."""
+        first = self._opened[0]
+        if isinstance(first, _Group):
+            self._parts += self._parts_of(first, await self._rows_of(first))
+        else:
+            self._ready.append(first)
+        self._opened.popleft()
 
     def drop(self) -> None:
         """Release all references to rows. Stream positions can still be computed afterwards."""
-        self._opened.clear()
+        self._ready.clear()
         self._parts.clear()
+        self._opened.clear()
         self._small = None
         del self.run
 
@@ -236,31 +254,33 @@ class ShardStreams:
         self._given -= 1
         self._open_ahead()
 
+    @property
+    def _may_open(self) -> bool:
+        return self._given + self._streams < self.run.most_open
+
     def _open_ahead(self) -> None:
-        for place, part in enumerate(self._parts):
-            if self._given + self._streams_ahead >= self.run.most_open:
-                return
-            if isinstance(part, _Alone):
-                self._parts[place] = self._open_alone(part)
-        while self.has_more:
+        while self._parts and (self._may_open or isinstance(self._parts[0], ReadyStreams)):
+            self._open_part()
+        while self.has_more and not self._parts:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
                 if self._groups >= self._ahead.ranges:
                     return
                 self._opened.append(self._begun_group(self._small))
-            elif self._given + self._streams_ahead < self.run.most_open:
-                self._opened.append(self.run.open(number, self.at_once))
+            elif self._may_open:
+                self._opened.append(self._open(number))
                 self._next += 1
             else:
                 return
 
-    @property
-    def _streams_ahead(self) -> int:
-        """Number of streams that are open but were not returned yet."""
-        return sum(isinstance(part, Stream) for part in (*self._parts, *self._opened))
+    def _open_part(self) -> None:
+        """Move the first part of the current group to ``_ready``. Open a shard that must be read alone."""
+        part = self._parts.popleft()
+        self._ready.append(self._open(*part) if isinstance(part, ReadAlone) else part)
 
-    def _open_alone(self, shard: _Alone) -> Stream:
-        return self.run.open(shard.number, self.at_once, failure=shard.failure, content=shard.content)
+    def _open(self, number: int, failure: Exception | None = None, content: Content | None = None) -> Stream:
+        self._streams += 1
+        return self.run.open(number, self.at_once, failure=failure, content=content)
 
     def _turn(self, place: int) -> tuple[int, ShardRef]:
         number = self.turns[self._places[place]]
@@ -299,7 +319,7 @@ class ShardStreams:
             self._group_shards = next_size(self._group_shards, found.read_s, is_local=is_local)
         return found
 
-    def _parts_of(self, group: _Group, found: GroupRows) -> Iterator[ReadyStreams | _Alone]:
+    def _parts_of(self, group: _Group, found: GroupRows) -> Iterator[ReadyStreams | ReadAlone]:
         """Yield the streams of a group in order: ready streams, and the shards that must be read alone."""
         numbers = [number for number, _ in group.shards]
         was_read = found.rows != LEFT
@@ -312,16 +332,8 @@ class ShardStreams:
                 yield ReadyStreams(chunk, counts, _ShardStarts(numbers[first:place], self.run.offsets))
                 first_row = stop_row
             if place < len(numbers):
-                yield _Alone(numbers[place], found.failures[place], found.contents[place])
+                yield found.alone[place]
             first = place + 1
-
-
-class _Alone(NamedTuple):
-    """A shard of a group that must be read alone, with its bytes or the error of reading it."""
-
-    number: int
-    failure: Exception | None
-    content: Content | None
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ other shard gets a :class:`.ShardReader`, which decompresses, applies the error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.flow.step_sizes import INDEX_NBYTES
 from aiostream_data._engine.memory.budget import DECODED, RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
-from aiostream_data._engine.sources.shard_reader import Content, decode
+from aiostream_data._engine.sources.shard_reader import Content, decode, own_nbytes
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, suffix_of
 from aiostream_data.errors import StorageError
@@ -29,7 +28,7 @@ from aiostream_data.formats.base import LEFT, SplitsObjects
 from aiostream_data.formats.small_objects import split_objects
 from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.records import Chunk, Columns, ShardRef, VarColumn, concat, records_chunk
+from aiostream_data.rows.records import Chunk, ShardRef, VarColumn, concat, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.storage.stores import LATE, StoreSet
 from aiostream_data.storage.urls import split_url
@@ -62,22 +61,33 @@ SHARDS_OF_A_FULL_GROUP: Final = 4
 """A shard is small if at least this number of shards of its size fit into a group."""
 
 
+class ReadAlone(NamedTuple):
+    """A shard of a group that must be read alone.
+
+    Attributes:
+        number: Number of the shard in its source.
+        failure: Error of reading the shard, or None.
+        content: Bytes of the shard; None if they could not be read, or if their read was cancelled as late.
+    """
+
+    number: int
+    failure: Exception | None
+    content: Content | None
+
+
 class GroupRows(NamedTuple):
     """Records of a group.
 
     Attributes:
-        chunk: Records of all shards that were read, in order; None if there are none.
+        chunk: Records of all shards that were split, in order; None if there are none.
         rows: Number of records of each shard, int64; ``LEFT`` for a shard that must be read alone.
-        failures: Error of each shard that could not be read, else None. Also None for a shard whose read was cancelled
-            because it took much longer than the others; this shard has no content.
-        contents: Bytes of each shard that must be read alone and has no error, else None.
+        alone: The shards that must be read alone, by their place in the group.
         read_s: Seconds that reading all shards took.
     """
 
     chunk: Chunk | None
     rows: NDArray[np.int64]
-    failures: Sequence[Exception | None]
-    contents: Sequence[Content | None]
+    alone: Mapping[int, ReadAlone]
     read_s: float
 
 
@@ -142,21 +152,22 @@ class SmallShards:
         values = self.blocks.lend(nbytes)
         began = perf_counter()
         failures = await self.stores.read_objects(shards, bounds, values)
-        is_late = [failure is LATE for failure in failures]
         read_s = perf_counter() - began
+        was_read = np.array([failure is None for failure in failures])
         self.counters.add(FETCH, read_s)
-        self.counters.add(FETCHES, len(shards))
-        self.counters.add(FETCHED, nbytes)
+        self.counters.add(FETCHES, int(was_read.sum()))
+        self.counters.add(FETCHED, int(np.diff(bounds)[was_read].sum()))
         plain_suffixes = await self._plain_suffixes(shards)
         room = await self.budget.room_for_step(2 * nbytes, is_wanted)
-        chunk, rows = await self.hop(self._rows, group, values, bounds, failures, plain_suffixes, charge)
+        chunk, rows = await self.hop(self._rows, group, values, bounds, was_read, plain_suffixes, charge)
         room.end()
-        contents = [
-            Content(values[start:stop], charge) if count == LEFT and failure is None else None
-            for count, failure, start, stop in zip(rows.tolist(), failures, bounds[:-1], bounds[1:], strict=True)
-        ]
-        failures = [None if late else failure for late, failure in zip(is_late, failures, strict=True)]
-        return GroupRows(chunk, rows, failures, contents, read_s)
+        alone = {
+            place: ReadAlone(group[place][0], None, Content(values[bounds[place] : bounds[place + 1]], charge))
+            if was_read[place]
+            else ReadAlone(group[place][0], None if failures[place] is LATE else failures[place], None)
+            for place in np.flatnonzero(rows == LEFT).tolist()
+        }
+        return GroupRows(chunk, rows, alone, read_s)
 
     async def _plain_suffixes(self, shards: Sequence[ShardRef]) -> set[str]:
         """Return the suffixes of shards too short to show a compression, if other shards show that there is none."""
@@ -177,23 +188,18 @@ class SmallShards:
         group: Sequence[tuple[int, ShardRef]],
         values: NDArray[np.uint8],
         bounds: NDArray[np.int64],
-        failures: Sequence[Exception | None],
+        was_read: NDArray[np.bool_],
         plain_suffixes: set[str],
         charge: object,
     ) -> tuple[Chunk | None, NDArray[np.int64]]:
         """Return the rows of all shards without a problem, and the number of rows of each shard."""
-        rows = np.full(len(group), LEFT, np.int64)
-        parts: list[Chunk] = []
-        for first, stop in _runs([failure is None for failure in failures]):
-            urls = [shard.url for _, shard in group[first:stop]]
-            part = bounds[first : stop + 1]
-            found = split_objects(self.node.format, self.node.compression, urls, values, part, plain_suffixes)
-            if found is not None:
-                parts += self._decoded(found.column, found.rows, group[first:stop])
-                rows[first:stop] = found.rows
-        if not parts:
-            return None, rows
-        return self._leased(concat(parts), values, charge), rows
+        urls = [shard.url for _, shard in group]
+        node = self.node
+        found = split_objects(node.format, node.compression, urls, values, bounds, plain_suffixes, was_read)
+        if found is None:
+            return None, np.full(len(group), LEFT, np.int64)
+        parts = list(self._decoded(found.column, found.rows, group))
+        return (self._leased(concat(parts), values, charge) if parts else None), found.rows
 
     def _decoded(
         self, column: VarColumn, rows: NDArray[np.int64], shards: Sequence[tuple[int, ShardRef]]
@@ -228,14 +234,9 @@ class SmallShards:
 
     def _leased(self, chunk: Chunk, values: NDArray[np.uint8], charge: object) -> Chunk:
         """Return a chunk with a lease on the block of the group, if its rows refer to the block, and on its arrays."""
-        leaves = chunk.leaves if isinstance(chunk, Columns) else ()
-        shares = [isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, values) for leaf in leaves]
-        if not any(shares):
+        own = own_nbytes(chunk, values)
+        if own is None:
             return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
-        own = chunk.ids.nbytes + sum(
-            INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes
-            for leaf, is_shared in zip(leaves, shares, strict=True)
-        )
         return chunk.with_lease((charge, self.budget.charge(own, DECODED)))
 
 
@@ -250,9 +251,3 @@ def next_size(shards: int, read_s: float, *, is_local: bool) -> int:
     if read_s < QUICK_S:
         return min(2 * shards, GROUP_SHARDS)
     return shards if read_s < SLOW_S else max(FIRST_SHARDS, shards // 2)
-
-
-def _runs(chosen: Sequence[bool]) -> list[tuple[int, int]]:
-    """Return the bounds of each run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
-    return [(first, stop) for first, stop in edges.reshape(-1, 2).tolist()]
