@@ -74,8 +74,6 @@ def test_a_process_grows_by_the_limit_and_one_large_record(
     pytest.importorskip("zstandard")
     read = case(folder, format, compression, record_nbytes, open_at_once)
     found = measured(read)
-    if found["growth"] > read["allowed"]:  # threads of malloc differ from run to run: the median of three counts
-        found = sorted([found, measured(read), measured(read)], key=lambda each: each["growth"])[1]
     assert found["elements"] > 0
     assert found["growth"] <= read["allowed"], found
     assert found["growth"] <= found["bound"], found

@@ -105,9 +105,6 @@ def running(plan: str, limit_mib: int) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize("plan", sorted(set(PLANS) - {TOO_LARGE, HOARDING}))
 def test_r50_rows_stay_within_the_limit_and_processes_within_what_was_declared(plan: str) -> None:
     found = measured(plan, LIMIT_MIB)
-    if found.held["peak"] > found.declared["rows"]:
-        # Known: one run in about twenty held 4 % more rows than declared; the cause is not found yet.
-        found = measured(plan, LIMIT_MIB)
     assert found.held["elements"] > 2
     assert found.held["peak"] <= found.declared["rows"] <= 1.25 * LIMIT_MIB * MIB, found
     assert found.growth <= 1.1 * found.declared["host"], found
