@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.pipeline.cloud_table import cloud_tables
+from benchmarks.pipeline.dataset_table import all_tables
 from benchmarks.scenario import OURS
 
 RESULTS = Path(__file__).parent / "results"
@@ -75,7 +76,9 @@ def main() -> None:
     paths = [Path(name) for name in sys.argv[1:]] or sorted(RESULTS.glob("*.json"))
     for path in paths:
         result = json.loads(path.read_text())
-        if "cells" in result:
+        if result["scenario"] == "p4d":
+            print(all_tables(result))
+        elif "cells" in result:
             print(cloud_tables(result))
         elif "contenders" in result:
             print(table(result))

@@ -15,20 +15,25 @@ IMPORTS = ("obstore", "obstore.store", "uvloop")
 
 def open_client(place: Place, cell: Cell) -> Client:
     """Open it."""
+    return on_loop(opened(place), cell, uvloop_loop)
+
+
+def _client_options(place: Place) -> dict[str, Any]:
     options: dict[str, Any] = {"allow_http": True}
     if place.authority:
         options["root_certificate"] = Path(place.authority).read_text()
-    return on_loop(_opened(place, options), cell, uvloop_loop)
+    return options
 
 
 @asynccontextmanager
-async def _opened(place: Place, options: dict[str, Any]) -> AsyncIterator[ReadOne]:
+async def opened(place: Place) -> AsyncIterator[ReadOne]:
+    """Lend reads through one store."""
     import obstore
     from obstore.store import S3Store
 
     store = S3Store(
         "bench", endpoint=place.url, region="us-east-1", access_key_id="access", secret_access_key="secret",
-        virtual_hosted_style_request=False, client_options=options,
+        virtual_hosted_style_request=False, client_options=_client_options(place),
     )  # fmt: skip
 
     async def read_one(part: Part, lane: int) -> Any:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -27,6 +26,7 @@ from benchmarks.pipeline.cloud_client import ENTRANTS, Entrant
 from benchmarks.pipeline.cloud_server import Servers, servers
 from benchmarks.pipeline.cloud_table import cell_table
 from benchmarks.pipeline.cloud_work import Cell, Place, all_cells
+from benchmarks.pipeline.forked import ForkedProcess, forked_processes
 
 REPETITIONS = 5
 LEAST_ROUNDS = 2
@@ -55,72 +55,26 @@ class Contestant:
     """A client's process, and what it did in the cell that it is in."""
 
     entrant: Entrant
-    process: subprocess.Popen[bytes]
-    versions: dict[str, str] = field(default_factory=dict)
-    error: str | None = None
+    process: ForkedProcess
     parts: int = 0
     runs: list[dict[str, float]] = field(default_factory=list)
-
-    def tell(self, line: str) -> None:
-        """Send a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
-
-    def hear(self) -> dict[str, Any]:
-        """Wait for what it says; that it has ended where it says nothing more."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        told: dict[str, Any] = json.loads(line) if line else {"error": "its process has ended"}
-        return told
-
-    def ask(self, line: str) -> dict[str, Any] | None:
-        """Return what it answers; None where it cannot, and :attr:`error` says why."""
-        if self.error is not None:
-            return None
-        self.tell(line)
-        told = self.hear()
-        self.error = told.get("error") or told.get("cannot")
-        return told if self.error is None else None
 
 
 @contextmanager
 def contestants(entrants: Sequence[Entrant]) -> Iterator[list[Contestant]]:
     """Start a process for each client, which imports it; lend those, also where one is not installed."""
-    with ExitStack() as ending:
-        started = []
-        for entrant in entrants:
-            process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-m", "benchmarks.pipeline.cloud_client", entrant.name],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-            ending.callback(_end, process)
-            started.append(Contestant(entrant, process))
-        for each in started:
-            told = each.hear()
-            each.error, each.versions = told.get("error"), told.get("versions", {})
-        yield started
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.close()
-    try:
-        process.wait(10.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    process.stdout.close()
+    names = [each.name for each in entrants]
+    with forked_processes("benchmarks.pipeline.cloud_client", names) as processes:
+        yield [Contestant(*pair) for pair in zip(entrants, processes, strict=True)]
 
 
 def measure(cell: Cell, running: Servers, clients: Sequence[Contestant], options: argparse.Namespace) -> dict[str, Any]:
     """Return the result of one cell: A B C, A B C, ...; the first two rounds only check and try."""
     place = running.place(cell)
-    broken = {each.entrant.name: each.error for each in clients}  # not installed: that will not change
+    broken = {each.entrant.name: each.process.error for each in clients}  # not installed: that will not change
     for each in clients:
         each.runs = []
-        each.error = broken[each.entrant.name] or _why_not(each.entrant, running, place)
+        each.process.error = broken[each.entrant.name] or _why_not(each.entrant, running, place)
         if place is not None:
             _open(each, cell, place, options.seconds)
     deadline = time.monotonic() + options.cell_seconds
@@ -129,13 +83,13 @@ def measure(cell: Cell, running: Servers, clients: Sequence[Contestant], options
             break
         for each in clients:
             before = running.busy_s()
-            told = each.ask(f"pass {each.parts}")
+            told = each.process.request(f"pass {each.parts}")
             if told is not None:
                 each.runs.append({**told, "server_cpu_s": running.busy_s() - before})
     result = {"cell": cell.name, **cell.data(), "clients": {each.entrant.name: _summary(each) for each in clients}}
     for each in clients:
-        _close(each)
-        each.error = broken[each.entrant.name]
+        each.process.end_cell()
+        each.process.error = broken[each.entrant.name]
     return result
 
 
@@ -149,28 +103,21 @@ def _why_not(entrant: Entrant, running: Servers, place: Place | None) -> str | N
 
 def _open(client: Contestant, cell: Cell, place: Place, seconds: float) -> None:
     """Have a client opened and checked, and find out how many parts it reads in ``seconds``."""
-    if client.ask(json.dumps({"cell": cell.data(), "place": vars(place)})) is None:
+    if client.process.request(json.dumps({"cell": cell.data(), "place": vars(place)})) is None:
         return
-    if client.ask(f"check {max(1, min(cell.at_once, CHECKED_NBYTES // cell.part_nbytes))}") is None:
+    if client.process.request(f"check {max(1, min(cell.at_once, CHECKED_NBYTES // cell.part_nbytes))}") is None:
         return
     first = max(1, min(FIRST_PARTS * cell.at_once, FIRST_NBYTES // cell.part_nbytes))
-    tried = client.ask(f"pass {first}")
+    tried = client.process.request(f"pass {first}")
     if tried is not None:
         client.parts = max(cell.at_once, round(first * seconds / tried["wall_s"]))
-
-
-def _close(client: Contestant) -> None:
-    """End the cell for a client, unless it has ended by itself: with an error."""
-    if client.error is None:
-        client.tell("")
-        client.hear()
 
 
 def _summary(client: Contestant) -> dict[str, Any]:
     """Return medians and spread, and every run."""
     runs = client.runs
-    if not runs or client.error is not None:
-        return {"error": client.error or "no run"}
+    if not runs or client.process.error is not None:
+        return {"error": client.process.error or "no run"}
     rates = sorted(run["nbytes"] / run["wall_s"] / 1e6 for run in runs)
     return {
         "mb_per_s": round(median(rates), 1),
@@ -219,7 +166,7 @@ def main() -> None:
     with servers() as running, contestants(entrants) as clients:
         result["server"] = running.how
         result["contenders"] = {
-            each.entrant.name: {"how": each.entrant.how, "versions": each.versions, "error": each.error}
+            each.entrant.name: {"how": each.entrant.how, "versions": each.process.versions, "error": each.process.error}
             for each in clients
         }
         result["cells"] = []

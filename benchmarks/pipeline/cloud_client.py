@@ -9,8 +9,6 @@ forty cells does not import botocore four hundred times.
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Any
 
 from benchmarks.machine import cpu_s, versions_of
 from benchmarks.pipeline.cloud_work import CannotError, Cell, Client, Part, Pass, Place, check_bytes
+from benchmarks.pipeline.forked import message_of, next_line, reply, serve
 
 CHECK = "check"
 
@@ -96,42 +95,19 @@ ENTRANTS = (
 )
 
 
-def _serve(entrant: Entrant, open_client: Callable[[Place, Cell], Client]) -> None:
-    for line in iter(_line, ""):
-        asked = json.loads(line)
-        child = os.fork()
-        if child:
-            os.waitpid(child, 0)
-            continue
-        code = 1
-        try:
-            _one_cell(open_client, Place(**asked["place"]), Cell(**asked["cell"]))
-            code = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-
-
 def _one_cell(open_client: Callable[[Place, Cell], Client], place: Place, cell: Cell) -> None:
     try:
         with open_client(place, cell) as read:
-            _say({"ready": True})
-            for line in iter(_line, ""):
+            reply({"ready": True})
+            for line in iter(next_line, ""):
                 what, _, number = line.partition(" ")
                 parts = cell.requests(int(number))
-                _say(_checked(read, parts) if what == CHECK else _timed(read, parts))
-            _say({"closing": True})
+                reply(_checked(read, parts) if what == CHECK else _timed(read, parts))
+            reply({"closing": True})
     except CannotError as reason:
-        _say({"cannot": str(reason)})
+        reply({"cannot": str(reason)})
     except Exception as error:  # noqa: BLE001 - a client that fails has an error in its place, and the others go on
-        _say({"error": _told(error)[:300]})
-
-
-def _told(error: BaseException) -> str:
-    """Return what went wrong; of several at once the first."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
+        reply({"error": message_of(error)})
 
 
 def _checked(read: Pass, parts: list[Part]) -> dict[str, Any]:
@@ -160,18 +136,6 @@ def _timed(read: Pass, parts: list[Part]) -> dict[str, Any]:
     }
 
 
-def _line() -> str:
-    """Return the next line, "" for an empty one and at the end; takes no byte that is behind it: a child's, maybe."""
-    line = bytearray()
-    while (byte := os.read(0, 1)) not in (b"", b"\n"):
-        line += byte
-    return line.decode()
-
-
-def _say(told: dict[str, Any]) -> None:
-    os.write(1, json.dumps(told).encode() + b"\n")
-
-
 def main() -> None:
     """Import the client that the command line names, and serve."""
     entrant = next(each for each in ENTRANTS if each.name == sys.argv[1])
@@ -180,11 +144,11 @@ def main() -> None:
         for name in module.IMPORTS:
             importlib.import_module(name)
     except ImportError as error:
-        _say({"error": f"not installed: {error}"})
+        reply({"error": f"not installed: {error}"})
         return
     versions = versions_of(entrant.packages) or getattr(module, "versions", dict)()
-    _say({"ready": True, "versions": versions})
-    _serve(entrant, module.open_client)
+    reply({"ready": True, "versions": versions})
+    serve(lambda asked: _one_cell(module.open_client, Place(**asked["place"]), Cell(**asked["cell"])))
 
 
 if __name__ == "__main__":
