@@ -26,16 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.array_likes import image_nbytes
 from aiostream_data.rows.lineage import Lineage, MadeOf
+from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.safe_url import safe_url
 
 VarKind = Literal["bytes", "str", "array"]
-
-ITEM_NBYTES_GUESS = 64
-"""Assumed size in bytes of an object without the buffer protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +111,15 @@ class VarColumn:
         return data if self.kind == "bytes" else data.decode()
 
     def elements(self) -> list[Any]:
+        if self.kind != "array" and (only := self._as_one()) is not None:
+            return [only if self.kind == "bytes" else only.decode()]
+        if self.kind == "bytes":
+            return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths)
         starts = self.starts.tolist()
         stops = (self.starts + self.lengths).tolist()
         if self.kind == "array":
             return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
-        if (only := self._as_one()) is not None:
-            return [only if self.kind == "bytes" else only.decode()]
         view = np.ascontiguousarray(self.values).data
-        if self.kind == "bytes":
-            return [bytes(view[a:b]) for a, b in zip(starts, stops, strict=True)]
         return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
 
     def _as_one(self) -> bytes | None:
@@ -265,32 +262,6 @@ def _taken(made_of: list[MadeOf | None] | None, rows: NDArray[np.int64]) -> list
 def lineage_of(chunk: Chunk) -> Lineage:
     """Return the lineage of a chunk's rows."""
     return Lineage(chunk.ids, chunk.made_of)
-
-
-def object_nbytes(value: Any) -> int:
-    """Estimate the size of an element in bytes. The result is exact for arrays and bytes. Never raises."""
-    if isinstance(value, (dict, tuple, list)):
-        try:
-            return _parts_nbytes(value)
-        except RecursionError:  # the value contains itself
-            return ITEM_NBYTES_GUESS
-    try:
-        nbytes = getattr(value, "nbytes", None)
-    except Exception:  # noqa: BLE001 - property of a user object that raised an error
-        return ITEM_NBYTES_GUESS
-    if isinstance(nbytes, int):
-        return nbytes
-    if isinstance(value, (bytes, bytearray, str)):
-        return len(value)
-    return image_nbytes(value) or ITEM_NBYTES_GUESS
-
-
-def _parts_nbytes(value: Any) -> int:
-    if isinstance(value, dict):
-        return sum(map(_parts_nbytes, value.values()))
-    if isinstance(value, (tuple, list)):
-        return sum(map(_parts_nbytes, value))
-    return object_nbytes(value)
 
 
 def largest_row_nbytes(chunk: Chunk) -> int:

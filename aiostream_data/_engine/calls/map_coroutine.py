@@ -34,7 +34,8 @@ from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.operators import Call, Filter
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.lineage import Lineage
-from aiostream_data.rows.records import Chunk, Items, gather, lineage_of, object_nbytes, same_layout
+from aiostream_data.rows.object_nbytes import object_nbytes
+from aiostream_data.rows.records import Chunk, Items, gather, lineage_of, same_layout
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.collate import collate, collate_results
 from aiostream_data.transforms.randomness import RecordGenerator

@@ -28,8 +28,8 @@ from PIL import Image
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, leaf_spec
 from aiostream_data.plan.values import text_of
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, copy_of, holds_arrays, image_nbytes, type_name
+from aiostream_data.rows.object_nbytes import ITEM_NBYTES_GUESS, object_nbytes
 from aiostream_data.rows.ragged import RaggedArray
-from aiostream_data.rows.records import ITEM_NBYTES_GUESS, object_nbytes
 from aiostream_data.testing.comparing import canonical, same
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from aiostream_data._engine.failures.element_summary import MAX_CHARACTERS, forget_calls, note_call, summary
-from aiostream_data.rows.records import object_nbytes
+from aiostream_data.rows.object_nbytes import object_nbytes
 
 
 class Hostile:
@@ -93,6 +95,35 @@ def test_only_so_many_keys_are_named() -> None:
 @pytest.mark.parametrize("make", [Hostile, NoShape, holding_itself, holding_itself_twice])
 def test_the_size_of_any_element_can_be_told(make: Callable[[], Any]) -> None:
     assert object_nbytes(make()) > 0
+
+
+def nested(depth: int) -> Any:
+    found: Any = b"12345"
+    for level in range(depth):
+        found = {"x": found} if level % 2 else [found]
+    return found
+
+
+def test_the_size_of_a_nested_element_is_that_of_its_parts() -> None:
+    assert object_nbytes([b"12", {"a": [b"3", (b"45",)], "b": {}}, ()]) == 5
+    assert object_nbytes(nested(200)) == 5
+
+
+def test_the_size_of_an_element_that_holds_itself_can_be_told_on_a_thread_with_a_small_stack() -> None:
+    """Without recursion: the limit of Python's recursion, however high, says nothing about the stack of a thread."""
+    program = (
+        "import sys, threading\n"
+        "from aiostream_data.rows.object_nbytes import object_nbytes\n"
+        "element = [1]\n"
+        "element.append({'self': element})\n"
+        "sys.setrecursionlimit(10**6)\n"
+        "threading.stack_size(64 << 10)\n"
+        "thread = threading.Thread(target=lambda: print(object_nbytes(element) > 0))\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_of_an_error_that_many_calls_raise_the_notes_are_those_of_the_last_one_told() -> None:

@@ -1,0 +1,55 @@
+"""Estimate the size in bytes of an element that is a Python object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aiostream_data.rows.array_likes import image_nbytes
+
+ITEM_NBYTES_GUESS: Final = 64
+"""Assumed size in bytes of an object without the buffer protocol."""
+
+MAX_DEPTH: Final = 256
+"""Maximum depth of nested containers in an element whose size is estimated. Deeper elements probably contain
+themselves."""
+
+_CONTAINERS: Final = (dict, tuple, list)
+
+
+def object_nbytes(value: Any) -> int:
+    """Estimate the size of an element in bytes. The result is exact for arrays and bytes. Never raises.
+
+    Containers are read with a list of iterators in place of recursion: recursion through ``sum`` and ``map`` uses the C
+    stack, which overflows on threads with a small stack before Python reaches its recursion limit.
+    """
+    if not isinstance(value, _CONTAINERS):
+        return _leaf_nbytes(value)
+    nbytes, containers = 0, [_parts_of(value)]
+    while containers:
+        for part in containers[-1]:
+            if isinstance(part, _CONTAINERS):
+                if len(containers) == MAX_DEPTH:  # the value contains itself
+                    return ITEM_NBYTES_GUESS
+                containers.append(_parts_of(part))
+                break
+            nbytes += _leaf_nbytes(part)
+        else:
+            containers.pop()
+    return nbytes
+
+
+def _parts_of(container: Any) -> Iterator[Any]:
+    return iter(container.values() if isinstance(container, dict) else container)
+
+
+def _leaf_nbytes(value: Any) -> int:
+    try:
+        nbytes = getattr(value, "nbytes", None)
+    except Exception:  # noqa: BLE001 - property of a user object that raised an error
+        return ITEM_NBYTES_GUESS
+    if isinstance(nbytes, int):
+        return nbytes
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    return image_nbytes(value) or ITEM_NBYTES_GUESS
