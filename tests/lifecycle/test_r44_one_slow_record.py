@@ -13,6 +13,7 @@ import pytest
 from leaks import leaves_nothing
 
 from aiostream_data import Dataset
+from aiostream_data._engine.calls.pacing import LONG_HOP_S
 
 PATIENCE_S = 20.0
 """After so long a record that waits for others gives up, and the test fails with its error."""
@@ -58,12 +59,15 @@ async def held_up_later(number: int, slow: int, released: Path) -> int:
     return number
 
 
+A_HOP = round(LONG_HOP_S / 0.0002) + 20
+"""Records that may wait behind the slow one: at most those of its hop, which are asleep for 0.2 ms each at least."""
+
 UNORDERED: dict[str, tuple[Callable[..., Any], int, int, dict[str, Any]]] = {
     # function, records, how many of them may be in the slow one's hop and behind it, options
-    "threads": (held_up, 4_000, 200, {"executor": "thread"}),
-    "four threads": (held_up, 4_000, 200, {"executor": "thread", "concurrency": 4}),
+    "threads": (held_up, 4_000, A_HOP, {"executor": "thread"}),
+    "four threads": (held_up, 4_000, A_HOP, {"executor": "thread", "concurrency": 4}),
     "one thread for cheap rows": (held_up_and_cheap, 600_000, 140_000, {"executor": "thread"}),
-    "processes": (held_up, 4_000, 200, {"executor": "process", "concurrency": 2}),
+    "processes": (held_up, 4_000, A_HOP, {"executor": "process", "concurrency": 2}),
     "coroutines": (held_up_later, 4_000, 1, {"concurrency": 32}),
 }
 

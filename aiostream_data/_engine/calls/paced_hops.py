@@ -229,6 +229,7 @@ class PacedHops:
         workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
         if workers != self.workers:
             self.workers = workers
+            self.pace.hop_s = _hop_s(self.place, workers)
             self._widen()
 
     def _go_over_to(self, place: WorkPlace | None) -> None:
@@ -255,7 +256,7 @@ class PacedHops:
 
 
 def _hop_s(place: WorkPlace, workers: int) -> float:
-    """Return the target duration of a hop in seconds, for this executor and its initial number of workers."""
+    """Return the target duration of a hop in seconds, for this executor and number of workers."""
     return LONG_HOP_S if place.is_far or workers > 1 else HOP_S
 
 

@@ -29,6 +29,10 @@ ODD = 8.0
 An outlier's cost per row counts as at most this factor times the usual cost.
 """
 
+HOP_GROWTH = 16
+"""Maximum ratio between the rows of a hop and the rows of the largest finished hop. The first rows of a stream are
+rarely typical."""
+
 GIL_HOPS = 24
 """Number of concurrent hops to measure before deciding whether the user function holds the GIL."""
 
@@ -46,6 +50,8 @@ class Pace:
         hop_nbytes: Target maximum output of a hop (one call on a worker), in bytes.
         rows: Number of rows for the next hop. The number of rows starts at 1, so that a slow function emits its first
             results early.
+        measured: Number of rows of the largest hop that has finished. Hops grow from this number, not from the size of
+            unfinished hops: several hops can start before the output of the first one is known.
         row_s: Estimated seconds per row.
         row_nbytes: Recent maximum of the output bytes per row.
         cpu_share: CPU time divided by wall time, for hops that ran one at a time.
@@ -57,6 +63,7 @@ class Pace:
     hop_s: float = HOP_S
     hop_nbytes: float = math.inf
     rows: int = 1
+    measured: int = 1
     row_s: float = 0.0
     row_nbytes: float = 0.0
     cpu_share: float = 1.0
@@ -90,8 +97,8 @@ class Pace:
                 self.together += 1
                 self.share_together += (share - self.share_together) / min(self.together, GIL_HOPS)
         self.row_nbytes = max(nbytes / rows, self.row_nbytes * FORGETTING)
-        # Grow at most 16-fold per hop: the first rows of a stream are rarely typical.
-        self.rows = max(1, min(self._affordable(), 16 * self.rows, HOP_ROWS))
+        self.measured = max(self.measured, rows)
+        self.rows = max(1, min(self._affordable(), HOP_GROWTH * self.measured, HOP_ROWS))
 
     def _affordable(self) -> int:
         row_s, row_nbytes = max(self.row_s, 1e-9), max(self.row_nbytes, 1.0)

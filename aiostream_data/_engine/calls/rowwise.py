@@ -40,6 +40,12 @@ from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, lineage_of
 from aiostream_data.rows.row_ids import RowIds
 
+CROWDED: Final = "crowded"
+"""Key of the threads that all inputs of a large mixture share."""
+
+SERIAL_THREADS: Final = 8
+"""Number of threads that run the cheap calls of all inputs of a large mixture. Each operator has one of them."""
+
 IN_OTHER_PLACES: Final = ("process", "interpreter")
 
 
@@ -104,7 +110,8 @@ class RowwiseStage(CallStage):
         def make() -> Executor:
             return ThreadExecutor(workers or MAX_AUTO_THREADS, f"asd-{self.node.label}")
 
-        return OnThreads(self.context.services.workers.at(self.context.place(self.node), make))
+        place = f"{CROWDED}-{workers}" if self.context.is_crowded else self.context.place(self.node)
+        return OnThreads(self.context.services.workers.at(place, make))
 
     def _processes(self) -> WorkPlace | None:
         """Return the worker processes to which the stage can switch; None if a user function cannot be sent to them."""
@@ -264,5 +271,7 @@ def executor_elsewhere(kind: str, workers: int, name: str, memory_limit: int) ->
 
 def serial_executor(stage: RowwiseStage) -> Executor:
     """Return the executor with a single thread that runs the cheap calls of a stage."""
-    place = stage.context.place(stage.node) + "/serial"
+    context = stage.context
+    shared = f"{CROWDED}-{context.numbers[stage.node] % SERIAL_THREADS}"
+    place = (shared if context.is_crowded else context.place(stage.node)) + "/serial"
     return stage.context.services.workers.at(place, lambda: ThreadExecutor(1, f"asd-{stage.node.label}"))

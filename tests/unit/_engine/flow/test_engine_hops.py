@@ -162,6 +162,16 @@ def test_the_pace_grows_from_few_rows_to_about_ten_milliseconds_of_work() -> Non
     assert pace.rows == pytest.approx(HOP_S / row_s, rel=0.1)
 
 
+def test_hops_that_start_before_the_first_output_is_known_do_not_multiply_the_growth() -> None:
+    """The first rows are small, and those after them large: few rows may be in flight until that is known."""
+    pace = Pace(hop_nbytes=4_000_000)
+    for _ in range(4):  # four hops of one row were started at once
+        pace.observe(1, 1e-6, 1e-6, nbytes=4_000)
+        assert pace.rows <= 16
+    pace.observe(16, 16e-6, 16e-6, nbytes=16 * 400_000)
+    assert pace.rows == 10
+
+
 def test_a_hop_to_another_process_is_longer_unless_it_would_make_too_many_bytes() -> None:
     small, large = Pace(LONG_HOP_S, hop_nbytes=20_000_000), Pace(LONG_HOP_S, hop_nbytes=20_000_000)
     row_s = 50e-6
