@@ -43,7 +43,7 @@ def extensions() -> list[Extension]:
         [extension(SHARED, "cython_shared.c"), *(extension(f"{PACKAGE}.{path.stem}", path.name) for path in SOURCES)],
         shared_utility_qualified_name=SHARED,
         language_level=3,
-        # No kernel keeps anything between calls, so a free-threaded Python may leave its lock off.
+        # Kernels keep nothing between calls or have their own locks, so a free-threaded Python may leave its lock off.
         compiler_directives={"freethreading_compatible": True},
     )
     for module in modules:

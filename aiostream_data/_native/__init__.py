@@ -10,6 +10,18 @@ from __future__ import annotations
 HAVE_NATIVE = True
 
 try:
+    from aiostream_data._native.body_receiver import NativeBodyReceiver
+except ImportError:
+    HAVE_NATIVE = False
+    NativeBodyReceiver = None  # type: ignore[assignment,misc]
+
+try:
+    from aiostream_data._native.row_bytes import byte_rows
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.row_bytes_py import byte_rows
+
+try:
     from aiostream_data._native.draws import words_below
 except ImportError:
     HAVE_NATIVE = False
@@ -77,6 +89,8 @@ except ImportError:
 
 __all__ = [
     "HAVE_NATIVE",
+    "NativeBodyReceiver",
+    "byte_rows",
     "compact",
     "compact_many",
     "crc32c",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -35,7 +36,7 @@ class Store(Protocol):
             StoreUnreachableError, StoreTimeoutError: The store did not answer.
         """
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         """Return the objects matching ``pattern`` (``*``, ``?``, ``[..]``, ``**``), sorted by URL.
 
         A pattern without wildcards matches the object with this URL. Sizes and versions are set if the listing includes
@@ -65,14 +66,32 @@ class ReadsMany(Protocol):
 
     async def read_objects(
         self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
-        """Read objects whole, each to its place in ``buffer``. Return a mask of the objects that were read.
+    ) -> dict[int, Exception | None]:
+        """Read objects whole, each to its place in ``buffer``. Return outcomes by the number of the object.
 
-        The caller reads the others with :meth:`Store.read_into`, which retries and explains failures. The rules of
-        :meth:`Store.read_into` for ownership and cancellation apply.
+        The outcome is None for an object that was read, and :data:`.late_reads.LATE` for an object whose read was
+        cancelled because it was late. The caller reads objects without an outcome with :meth:`Store.read_into`, which
+        retries and explains failures. The rules of :meth:`Store.read_into` for ownership and cancellation apply.
 
         Args:
             shards: Objects of known size.
             bounds: Object i belongs to ``buffer[bounds[i]:bounds[i + 1]]``; int64, one more than objects.
             buffer: uint8, contiguous.
+        """
+
+
+def places_of(bounds: NDArray[np.int64], buffer: NDArray[np.uint8]) -> list[memoryview]:
+    """Return the place of each object in ``buffer``. The arguments are those of :meth:`ReadsMany.read_objects`."""
+    view, at = buffer.data, bounds.tolist()
+    return [view[start:stop] for start, stop in pairwise(at)]
+
+
+@runtime_checkable
+class FindsMany(Protocol):
+    """A store that finds the sizes of many objects with less work than one call for each."""
+
+    async def infos(self, urls: Sequence[str]) -> list[ShardRef | None]:
+        """Return the size and version of each object, or None if they cannot be found.
+
+        The caller calls :meth:`Store.info` for these objects, which retries and explains failures.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiostream_data.rows.records import ShardRef
@@ -29,7 +30,7 @@ class CappedStore:
         async with meter_of(url, self.endpoint).passage(self.caps, 0):
             return await self.inner.info(url)
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         async with meter_of(pattern, self.endpoint).passage(self.caps, 0):
             return await self.inner.glob(pattern)
 

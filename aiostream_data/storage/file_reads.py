@@ -138,13 +138,13 @@ class FileReader:
     ) -> NDArray[np.bool_]:
         """Read small files whole to ``buffer[bounds[i]:bounds[i + 1]]``. Return a mask of the files that were read.
 
-        Files without a version are left out. So are files that changed since the listing, and files that cannot be
-        read; :meth:`read` raises their errors.
+        Files that changed since the listing are left out, and so are files that cannot be read; :meth:`read` raises
+        their errors.
         """
         wall, cpu = perf_counter(), thread_time()
-        paths = [os.fsencode(split_url(shard.url).path) for shard in shards]
-        mtimes_ns = np.array([mtime_of(shard.version) for shard in shards], np.int64)
-        problems = _native.read_small_files(paths, mtimes_ns, bounds, buffer)
+        paths = [split_url(shard.url).path for shard in shards]
+        mtimes_ns = np.array([self._mtime_of(*file) for file in zip(shards, paths, strict=True)], np.int64)
+        problems = _native.read_small_files(list(map(os.fsencode, paths)), mtimes_ns, bounds, buffer)
         self._count_wait(perf_counter() - wall - (thread_time() - cpu))
         was_read: NDArray[np.bool_] = problems == 0
         return was_read
@@ -157,6 +157,20 @@ class FileReader:
         except Exception as error:  # noqa: BLE001 - raised where the read was asked for
             return error
         return None
+
+    def _mtime_of(self, shard: ShardRef, path: str) -> int:
+        """Return the modification time that a file must have, in nanoseconds; -1 if :meth:`read` must read the file.
+
+        A file without a version must have the time that it has now, and must be the file of its first read.
+        """
+        if shard.version:
+            return mtime_of(shard.version)
+        try:
+            status = os.stat(path)
+            self._check(shard, path, status)
+        except OSError:
+            return -1
+        return status.st_mtime_ns
 
     def _count_wait(self, seconds: float) -> None:
         with self._counting:

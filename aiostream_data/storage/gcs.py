@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import (
@@ -26,7 +29,7 @@ from aiostream_data.errors import (
     StorageError,
 )
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.storage.base import RunBlocking, StoreOptions
+from aiostream_data.storage.base import RunBlocking, StoreOptions, places_of
 from aiostream_data.storage.blocking_calls import run_detached
 from aiostream_data.storage.body import (
     check_range_answer,
@@ -49,9 +52,11 @@ from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.token_request import TokenRequest
 from aiostream_data.storage.translate import bucket_alone, shorten, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
+from aiostream_data.storage.wire.burst import ObjectGet, read_burst
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import PlainDialect, range_of
+from aiostream_data.storage.wire.request import request_head
 from aiostream_data.storage.wire.route import Route, take_route_options
 
 if TYPE_CHECKING:
@@ -112,10 +117,10 @@ class GcsStore:
         found = entry_of(url, entry)
         return ShardRef(url, found.nbytes, found.version)
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         return await self._renewal.trying(lambda: self._glob(pattern))
 
-    async def _glob(self, pattern: str) -> list[ShardRef]:
+    async def _glob(self, pattern: str) -> Sequence[ShardRef]:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)
@@ -124,18 +129,36 @@ class GcsStore:
         if not found:
             reason = f"no object in bucket {shown_bucket(pattern)!r} matches{hint_of(pattern)}"
             raise NoMatchError(safe_url(pattern), reason)
-        return [ShardRef(f"gs://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
+        return found.table.behind(f"gs://{bucket}/")
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if buffer:
             await self._renewal.trying(lambda: self._read_into(shard, start, buffer))
 
+    async def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> dict[int, Exception | None]:
+        """Read small objects whole with one burst of plain GET requests. See :class:`.ReadsMany`.
+
+        Before the first ordinary read, no object is read.
+        """
+        plain = self._plain
+        if plain is None or self._route.is_capped:
+            return {}
+        try:
+            signed = await plain.headers()
+        except Exception:  # noqa: BLE001 - the ordinary read raises it
+            return {}
+        gets, dialect = {}, self._dialect()
+        for number, (shard, into) in enumerate(zip(shards, places_of(bounds, buffer), strict=True)):
+            target = plain.target(*_asked_for(shard))
+            if into and self._route.leads_to(target):
+                request = request_head("GET", target.host_header, target.path, {**range_of(0, into), **signed})
+                gets[number] = ObjectGet(target, request, dialect, shard, into)
+        return await read_burst(self._route, gets)
+
     async def _read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
-        bucket, key = split_bucket(split_url(shard.url).path)
-        params = {"alt": "media"}
-        if shard.version:
-            params["ifGenerationMatch"] = shard.version
-        path = f"download/storage/v1/{_object_path(bucket, key)}"
+        path, params = _asked_for(shard)
         with translating(shard.url, translate_gcs_error):
             if await self._read_plain(shard, path, params, start, buffer):
                 return
@@ -268,6 +291,13 @@ class GcsStore:
             finally:
                 if not answer.content.at_eof():
                     answer.close()
+
+
+def _asked_for(shard: ShardRef) -> tuple[str, dict[str, str]]:
+    """Return the path and the query parameters of a request for the content of an object."""
+    bucket, key = split_bucket(split_url(shard.url).path)
+    condition = {"ifGenerationMatch": shard.version} if shard.version else {}
+    return f"download/storage/v1/{_object_path(bucket, key)}", {"alt": "media", **condition}
 
 
 def make_file_system(options: StoreOptions) -> Any:

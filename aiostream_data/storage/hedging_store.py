@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import Store
+from aiostream_data.storage.base import ReadsMany, Store
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.racing import first_of_two
@@ -46,7 +49,7 @@ class HedgingStore:
     async def info(self, url: str) -> ShardRef:
         return await self.inner.info(url)
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         return await self.inner.glob(pattern)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -57,6 +60,12 @@ class HedgingStore:
         else:
             await self._read_with_a_second(shard, start, buffer, wait_s)
         self.hedging.answered(len(buffer), self.clock() - began)
+
+    async def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> dict[int, Exception | None]:
+        """Read many objects with one call, without second requests. See :class:`.ReadsMany`."""
+        return await self.inner.read_objects(shards, bounds, buffer) if isinstance(self.inner, ReadsMany) else {}
 
     async def aclose(self) -> None:
         self._alarms.close()

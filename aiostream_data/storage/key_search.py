@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, overload
 
 from aiostream_data.errors import StorageError
+from aiostream_data.rows.shard_table import ShardTable, ShardTableWriter
 from aiostream_data.storage.key_levels import LevelStep, lists_flat, next_step
 from aiostream_data.storage.patterns import compile_pattern
 from aiostream_data.storage.urls import safe_url
@@ -52,9 +54,46 @@ class Page(NamedTuple):
     The continuation ``token`` requests the next page. The token of the last page is "".
     """
 
-    entries: list[ListedKey]
+    entries: Sequence[ListedKey]
     directories: list[str]
     token: str
+
+
+@dataclass(frozen=True, eq=False)
+class FoundKeys(Sequence[ListedKey]):
+    """Object keys in few blocks of memory. Equal to every sequence of equal keys.
+
+    Attributes:
+        table: The keys in place of the URLs of shards.
+    """
+
+    table: ShardTable
+
+    @classmethod
+    def of(cls, entries: Iterable[ListedKey]) -> FoundKeys:
+        """Pack object keys."""
+        writer = ShardTableWriter()
+        for entry in entries:
+            writer.add(*entry)
+        return cls(writer.table())
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, place: int) -> ListedKey: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[ListedKey]: ...
+    def __getitem__(self, place: int | slice) -> ListedKey | Sequence[ListedKey]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        shard = self.table[place]
+        return ListedKey(shard.url, shard.nbytes or 0, shard.version)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 ListPage: TypeAlias = Callable[[PageRequest], Awaitable[Page]]
@@ -71,7 +110,7 @@ class KeySearch:
         self._at_once = asyncio.Semaphore(LISTINGS_AT_ONCE)
         self._pages: dict[str, dict[PageRequest, Page]] = {}
 
-    async def find(self, url: str, key_pattern: str, list_page: ListPage) -> list[ListedKey]:
+    async def find(self, url: str, key_pattern: str, list_page: ListPage) -> FoundKeys:
         """Return the keys that match a pattern, sorted. Keys that end with ``/`` are directories and are skipped.
 
         Args:
@@ -85,7 +124,7 @@ class KeySearch:
         search = _Search(url, key_pattern, list_page, self._pages.setdefault(url, {}), self._at_once)
         await search.below("", key_pattern)
         self._pages.pop(url, None)
-        return [search.found[key] for key in sorted(search.found)]
+        return FoundKeys(search.found.table().in_url_order())
 
 
 class _Search:
@@ -97,7 +136,7 @@ class _Search:
         pages: dict[PageRequest, Page],
         at_once: asyncio.Semaphore,
     ) -> None:
-        self.found: dict[str, ListedKey] = {}
+        self.found = ShardTableWriter()
         self._url = url
         self._matches = compile_pattern(key_pattern).fullmatch
         self._list_page = list_page
@@ -150,13 +189,14 @@ class _Search:
     def _take(self, entries: Iterable[ListedKey]) -> None:
         for entry in entries:
             if self._matches(entry.key) and not entry.key.endswith("/"):
-                self.found[entry.key] = entry
+                self.found.add(*entry)
 
     async def _page(self, request: PageRequest) -> Page:
         known = self._pages.get(request)
         if known is None:
             async with self._at_once:
-                known = self._pages[request] = await self._list_page(request)
+                known = await self._list_page(request)
+            self._pages[request] = known._replace(entries=FoundKeys.of(known.entries))
         return known
 
 

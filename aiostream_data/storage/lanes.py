@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
@@ -42,6 +42,11 @@ class Lane:
         self._lock = threading.Lock()
         self._line: deque[_Waiter] = deque()
 
+    @property
+    def limit(self) -> int:
+        """Current limit on concurrent requests."""
+        return max(1, int(self.aimd.limit))
+
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
         """Wait until another request may be sent. The request counts as in flight until the block ends."""
@@ -64,16 +69,21 @@ class Lane:
         with self._lock:
             if self._line or not self._is_open():
                 return False
-            self.in_flight += 1
+            self._count(1)
             return True
 
     def leave(self) -> None:
         """Record the end of a request, which no longer counts as in flight."""
         with self._lock:
-            self.in_flight -= 1
+            self._count(-1)
             is_awaited = bool(self._line)
         if is_awaited:
             self._wake()
+
+    def may_continue(self) -> bool:
+        """Return True if another request may be sent in place of a request that has ended, without :meth:`leave`."""
+        with self._lock:
+            return self.in_flight <= self.limit and self.aimd.quiet_until <= time.monotonic()
 
     def answered(self, first_byte_s: float, body_s: float = 0.0, nbytes: int = 0) -> None:
         """Record an answer.
@@ -84,7 +94,7 @@ class Lane:
             nbytes: Object bytes in the body, or 0 for responses without object data.
         """
         with self._lock:
-            self.aimd.answered(time.monotonic(), first_byte_s, self.in_flight)
+            self.aimd.answered(time.monotonic(), first_byte_s + body_s, self.in_flight, nbytes)
             if nbytes:
                 self.parts.took(nbytes, first_byte_s, body_s, self.in_flight)
             is_awaited = bool(self._line)
@@ -96,15 +106,19 @@ class Lane:
         with self._lock:
             self.aimd.refused(time.monotonic(), retry_after_s)
 
+    def _count(self, change: int) -> None:
+        self.aimd.passed(time.monotonic(), self.in_flight)
+        self.in_flight += change
+
     def _is_open(self) -> bool:
-        return self.in_flight < max(1, int(self.aimd.limit)) and self.aimd.quiet_until <= time.monotonic()
+        return self.in_flight < self.limit and self.aimd.quiet_until <= time.monotonic()
 
     async def _wait_in_line(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             with self._lock:
                 if self._is_open():
-                    self.in_flight += 1
+                    self._count(1)
                     return
                 quiet_s = self.aimd.quiet_until - time.monotonic()
                 waiter = (loop, loop.create_future())
@@ -124,7 +138,7 @@ class Lane:
     def _wake(self) -> None:
         """Wake as many waiting requests as the concurrency limit allows."""
         with self._lock:
-            room = int(self.aimd.limit) - self.in_flight
+            room = self.limit - self.in_flight
             woken = [self._line.popleft() for _ in range(min(room, len(self._line)))]
         for loop, waiter in woken:
             with suppress(RuntimeError):  # the loop of the waiter is closed
@@ -146,6 +160,16 @@ def lane_of(url: str, endpoint: str) -> Lane:
         endpoint: Custom endpoint of the store, or "" for the default endpoint.
     """
     return _lanes.named(lane_key(url, endpoint))
+
+
+def request_limits(schemes: Container[str]) -> dict[str, int]:
+    """Return the current limits on concurrent requests in this process, by the name of the lane (request limiter).
+
+    Args:
+        schemes: URL schemes of the lanes to return.
+    """
+    found = _lanes.all().items()
+    return {name: lane.limit for name, lane in found if name.partition("://")[0] in schemes}
 
 
 def lane_key(url: str, endpoint: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 from typing import Final
 
@@ -43,16 +43,28 @@ async def _outcome(read: Callable[[], Awaitable[None]]) -> Exception | None:
     return None
 
 
+def late_after_s(ended_s: Sequence[float], count: int) -> float | None:
+    """Return the time in seconds after which reads are late, or None until more than half of the reads have ended.
+
+    Args:
+        ended_s: Times in seconds in which reads ended, in ascending order.
+        count: Number of reads.
+    """
+    half = count // 2
+    return max(LEAST_PATIENCE_S, PATIENCE * ended_s[half]) if len(ended_s) > half else None
+
+
 async def _until_done_or_late(pending: set[asyncio.Task[Exception | None]]) -> None:
     """Wait until all tasks have ended, or until the remaining tasks are late. Wakes at most about once per second."""
-    began, half = monotonic(), len(pending) // 2
+    began, count = monotonic(), len(pending)
     ended_s: list[float] = []
     for task in pending:
         task.add_done_callback(lambda _: ended_s.append(monotonic() - began))
     wait_s = LEAST_PATIENCE_S
     while pending:
         _, pending = await asyncio.wait(pending, timeout=wait_s)
-        if len(ended_s) > half:
-            wait_s = max(LEAST_PATIENCE_S, PATIENCE * ended_s[half]) - (monotonic() - began)
+        late_s = late_after_s(ended_s, count)
+        if late_s is not None:
+            wait_s = late_s - (monotonic() - began)
             if wait_s <= 0:
                 return

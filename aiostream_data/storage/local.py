@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import NoMatchError, ObjectNotFoundError
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import ShardTable
 from aiostream_data.storage.base import RunBlocking
 from aiostream_data.storage.blocking_calls import run_to_end
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.file_reads import FileRead, FileReader
-from aiostream_data.storage.local_listing import file_info, match_files, why_missing, why_no_match
+from aiostream_data.storage.local_listing import file_info, file_infos, match_files, why_missing, why_no_match
 from aiostream_data.storage.read_hops import ReadHops
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
@@ -53,7 +54,13 @@ class LocalStore:
             found: ShardRef = await run_to_end(self._run_blocking, file_info, split_url(url).path)
             return found
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def infos(self, urls: Sequence[str]) -> list[ShardRef | None]:
+        """Return the size and version of each file, with one call of a worker thread. See :class:`.FindsMany`."""
+        paths = [split_url(url).path for url in urls]
+        found: list[ShardRef | None] = await run_to_end(self._run_blocking, file_infos, paths)
+        return found
+
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         if not has_magic(pattern):
             try:
                 return [await self.info(pattern)]
@@ -61,7 +68,7 @@ class LocalStore:
                 why = await run_to_end(self._run_blocking, why_missing, split_url(pattern).path)
                 raise ObjectNotFoundError(pattern, f"{error.reason}{why}") from error.__cause__
         with translating(pattern, translate_error):
-            found: list[ShardRef] = await run_to_end(self._run_blocking, match_files, split_url(pattern).path)
+            found: ShardTable = await run_to_end(self._run_blocking, match_files, split_url(pattern).path)
         if not found:
             why = await run_to_end(self._run_blocking, why_no_match, split_url(pattern).path)
             raise NoMatchError(safe_url(pattern), f"no file matches (working directory: {os.getcwd()}){why}")
@@ -76,14 +83,14 @@ class LocalStore:
 
     async def read_objects(
         self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
+    ) -> dict[int, Exception | None]:
         """Read small files whole, on one worker thread. See :class:`.ReadsMany`."""
         if self._reader.is_direct:
-            return np.zeros(len(shards), np.bool_)
+            return {}
         was_read: NDArray[np.bool_] = await run_to_end(
             self._run_blocking, self._reader.read_objects, shards, bounds, buffer
         )
-        return was_read
+        return dict.fromkeys(np.flatnonzero(was_read).tolist())
 
     async def aclose(self) -> None:
         await self._hops.aclose()

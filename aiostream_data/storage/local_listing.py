@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 from aiostream_data.arguments import shown
 from aiostream_data.errors import ObjectNotFoundError
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import ShardTable, ShardTableWriter
 from aiostream_data.storage.near_names import nearest_names
 from aiostream_data.storage.patterns import compile_pattern, escaped, hint_of, plan_listing
 
@@ -32,6 +33,19 @@ def file_info(path: str) -> ShardRef:
     status = os.stat(path)
     check_regular(path, status)
     return _shard(path, status)
+
+
+def file_infos(paths: Sequence[str]) -> list[ShardRef | None]:
+    """Return the size and version of each file; None if :func:`file_info` raises an error."""
+    found: list[ShardRef | None] = []
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            found.append(None)
+            continue
+        found.append(_shard(path, status) if stat.S_ISREG(status.st_mode) else None)
+    return found
 
 
 def check_regular(path: str, status: os.stat_result) -> None:
@@ -64,7 +78,7 @@ def mtime_of(version: str) -> int:
         return -1
 
 
-def match_files(pattern: str) -> list[ShardRef]:
+def match_files(pattern: str) -> ShardTable:
     """Return the regular files matching ``pattern``, sorted by path. Wildcards do not match names of hidden files."""
     root = plan_listing(pattern).prefix.rpartition("/")[0]
     root = root or ("/" if pattern.startswith("/") else "")
@@ -73,7 +87,11 @@ def match_files(pattern: str) -> list[ShardRef]:
         found = _walk(root, compile_pattern(pattern, skip_hidden=True))
     else:
         found = _descend(root, [compile_pattern(segment, skip_hidden=True) for segment in below])
-    return sorted(found, key=lambda shard: shard.url)
+    start = _as_prefix(root)
+    files = ShardTableWriter(start)
+    for path in found:
+        _add_file(files, start, path)
+    return files.table()
 
 
 def why_missing(path: str) -> str:
@@ -111,43 +129,75 @@ def _shard(path: str, status: os.stat_result) -> ShardRef:
     return ShardRef(path, status.st_size, file_version(status))
 
 
-def _descend(directory: str, segments: list[re.Pattern[str]]) -> Iterator[ShardRef]:
-    """Yield the matching files, one directory level after another. Only directories with matching names are scanned."""
+def _descend(directory: str, segments: list[re.Pattern[str]]) -> Iterator[str]:
+    """Yield the matching paths in order, one directory level after another.
+
+    Only directories with matching names are scanned.
+    """
     first, rest = segments[0], segments[1:]
-    for path, entry in _entries(directory):
-        if not first.fullmatch(entry.name):
-            continue
+
+    def is_wanted(entry: os.DirEntry[str]) -> bool:
+        return bool(first.fullmatch(entry.name)) and (not rest or entry.is_dir())
+
+    for path in _entries(directory, is_wanted, None if rest else ()):
         if rest:
-            if entry.is_dir():
-                yield from _descend(path, rest)
+            yield from _descend(path, rest)
         else:
-            yield from _file(path, entry)
+            yield path
 
 
-def _walk(directory: str, matches: re.Pattern[str]) -> Iterator[ShardRef]:
-    """Yield the matching files of a directory tree. Links to directories may form cycles and are not followed."""
-    for path, entry in _entries(directory):
+def _walk(directory: str, matches: re.Pattern[str]) -> Iterator[str]:
+    """Yield the matching paths of a directory tree in order.
+
+    Links to directories may form cycles and are not followed.
+    """
+    directories: set[str] = set()
+    prefix = _as_prefix(directory)
+
+    def is_wanted(entry: os.DirEntry[str]) -> bool:
         if entry.is_dir(follow_symlinks=False):
+            directories.add(prefix + entry.name)
+            return True
+        return bool(matches.fullmatch(prefix + entry.name))
+
+    for path in _entries(directory, is_wanted, directories):
+        if path in directories:
             yield from _walk(path, matches)
-        elif matches.fullmatch(path):
-            yield from _file(path, entry)
+        else:
+            yield path
 
 
-def _entries(directory: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    prefix = directory if not directory or directory.endswith("/") else directory + "/"
+def _entries(
+    directory: str, is_wanted: Callable[[os.DirEntry[str]], bool], directories: Collection[str] | None = None
+) -> Iterator[str]:
+    """Yield the paths of the wanted entries of a directory, so that the paths below them are in order too.
+
+    Only the names are kept, because a directory may have millions of entries.
+
+    Args:
+        directories: Paths of the entries that are directories, known after the directory was scanned; None for all.
+    """
+    prefix = _as_prefix(directory)
     try:
         with os.scandir(directory or ".") as listing:
-            entries = list(listing)
+            names = [entry.name for entry in listing if is_wanted(entry)]
     except (FileNotFoundError, NotADirectoryError):
         return  # a missing directory contains no match
-    for entry in entries:
-        yield prefix + entry.name, entry
+    names.sort(key=lambda name: name + "/" if directories is None or prefix + name in directories else name)
+    for name in names:
+        yield prefix + name
 
 
-def _file(path: str, entry: os.DirEntry[str]) -> Iterator[ShardRef]:
+def _as_prefix(directory: str) -> str:
+    """Return the text before the names of the entries of a directory."""
+    return directory if not directory or directory.endswith("/") else directory + "/"
+
+
+def _add_file(files: ShardTableWriter, prefix: str, path: str) -> None:
+    """Add the file ``path``, which begins with ``prefix``, unless it is not a regular file."""
     try:
-        status = entry.stat()
+        status = os.stat(path)
     except FileNotFoundError:
         return  # a dangling link
     if stat.S_ISREG(status.st_mode):
-        yield _shard(path, status)
+        files.add(path[len(prefix) :], status.st_size, file_version(status))

@@ -19,7 +19,7 @@ class ReadsInto(Protocol):
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None: ...
 
 
-def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None) -> list[ByteRange]:
+def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None, at_once: int = AT_ONCE) -> list[ByteRange]:
     """Split the first ``nbytes`` bytes of an object into parts to request. An empty object has no parts.
 
     Small objects are requested as one part. Objects without a known version are also requested as one part, because a
@@ -27,10 +27,12 @@ def parts_of(shard: ShardRef, nbytes: int, part_nbytes: int | None) -> list[Byte
 
     Args:
         part_nbytes: Size of a part, or None if the store does not benefit from parallel requests.
+        at_once: Number of concurrent requests among which to divide the object. With 1, other objects are read at the
+            same time, and parts have the size ``part_nbytes``.
     """
     if part_nbytes is None or not shard.version:
         return [ByteRange(0, nbytes)] if nbytes else []
-    size = shared_out(part_nbytes, nbytes, AT_ONCE)
+    size = part_nbytes if at_once == 1 else shared_out(part_nbytes, nbytes, at_once)
     return list(plan_ranges(nbytes, size, size))
 
 

@@ -40,6 +40,11 @@ class OfProcess(Generic[T]):
                 self._known.popitem(last=False)
         return found
 
+    def all(self) -> dict[str, T]:
+        """Return all objects by name, the least recently used first."""
+        with self._lock:
+            return dict(self._known)
+
     def _begin_anew(self) -> None:
         # Runs in a forked child: a thread of the parent may hold the lock, and its requests belong to the parent.
         self._lock = threading.Lock()

@@ -53,6 +53,17 @@ def range_sizes(
     return min(first, most), min(others, most)
 
 
+def growing_sizes(first: int) -> Iterator[int]:
+    """Yield range sizes in bytes, each twice its predecessor, without end. The first size is twice ``first``.
+
+    At the start of a run, the consumer waits for the first rows. Large ranges would delay these rows.
+    """
+    size = first
+    while True:
+        size *= 2
+        yield size
+
+
 def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
     """Return a size for the next ranges, so that ranges in flight are at most a quarter of the remaining bytes.
 

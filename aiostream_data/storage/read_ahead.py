@@ -1,4 +1,7 @@
-"""Adapt the number of concurrent range requests for one object. The number grows while the reader waits for bytes."""
+"""Adapt the number of groups of small shards that are read ahead, and bound the ranges of large shards by memory.
+
+The module :mod:`.read_window` adapts the number of ranges of large shards.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LEAST: Final = 2
-"""Minimum number of ranges: one that is being processed and one in flight."""
+"""Minimum number of ranges or groups: one that is being processed and one in flight."""
 
 MOST: Final = 64
 """Maximum number of ranges in flight for all open objects together."""
@@ -15,19 +18,19 @@ MEMORY_SHARE: Final = 3 / 8
 """Fraction of the memory limit for ranges in flight. The rest is free for ranges that the output order needs first."""
 
 PATIENCE: Final = 32
-"""Number of consecutive ranges that must arrive in time before read-ahead shrinks by one range."""
+"""Number of consecutive ranges or groups that must arrive in time before read-ahead shrinks."""
 
 
 @dataclass(slots=True)
 class ReadAhead:
-    """Read-ahead controller of one object. Each range that arrives late increases the number of concurrent ranges.
+    """Read-ahead controller of the groups of one source. Each group that arrives late increases the number of groups.
 
-    Until a range arrives in time, every late range doubles the number. So a few round trips are sufficient to use the
+    Until a group arrives in time, every late group doubles the number. So a few round trips are sufficient to use the
     full bandwidth. Read-ahead is small for near stores and large for distant stores. Read-ahead also stays small if
     training is slower than the network.
 
     Attributes:
-        ranges: Recommended number of concurrent ranges.
+        ranges: Recommended number of concurrent groups.
     """
 
     ranges: int = LEAST
@@ -35,10 +38,10 @@ class ReadAhead:
     _doubles: bool = True
 
     def took(self, most: int, *, was_there: bool) -> None:
-        """Record whether a range had arrived when the reader needed the range.
+        """Record whether a group had arrived when the reader needed the group.
 
         Args:
-            most: Maximum number of concurrent ranges; see :func:`most_ahead`.
+            most: Maximum number of concurrent groups.
         """
         if not was_there:
             self._in_time = 0

@@ -31,7 +31,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import ReadsMany, Store, StoreOptions
+from aiostream_data.storage.base import FindsMany, ReadsMany, Store, StoreOptions, places_of
 from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.deadline import Deadline
 from aiostream_data.storage.object_size import check_sizes
@@ -186,8 +186,16 @@ class RetryingStore:
 
         return await self._persist("HEAD", url, attempt)
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
-        async def attempt() -> list[ShardRef]:
+    async def infos(self, urls: Sequence[str]) -> list[ShardRef | None]:
+        """Find many objects with one call, without retries. See :class:`.FindsMany`."""
+        if not isinstance(self.inner, FindsMany):
+            return [None] * len(urls)
+        found = await self.inner.infos(urls)
+        self.reached = True
+        return found
+
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
+        async def attempt() -> Sequence[ShardRef]:
             found = await self.inner.glob(pattern)
             if self.is_remote:
                 check_sizes(found)
@@ -211,17 +219,46 @@ class RetryingStore:
 
     async def read_objects(
         self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
-        """Read many objects with one call, without retries. See :class:`.ReadsMany`."""
+    ) -> dict[int, Exception | None]:
+        """Read many objects with one call, without retries. See :class:`.ReadsMany`.
+
+        The outcome of an object that was not read before the deadline is a :class:`StoreTimeoutError`.
+        """
         if not isinstance(self.inner, ReadsMany):
-            return np.zeros(len(shards), np.bool_)
-        was_read = await self.inner.read_objects(shards, bounds, buffer)
-        count, nbytes = int(was_read.sum()), int(np.diff(bounds)[was_read].sum())
-        self.reached = self.reached or count > 0
-        self.counters.requests += count
-        self.counters.nbytes += nbytes
-        self.counters.received_nbytes += nbytes if self.counts_kinds else 0
-        return was_read
+            return {}
+        outcomes: dict[int, Exception | None] = {}
+        with self._deadline() as deadline:
+            outcomes = await self.inner.read_objects(shards, bounds, buffer)
+            await self._check_objects(outcomes, shards, bounds, buffer)
+        if deadline.passed:
+            attempts = _Attempts(self, "GET")
+            return {number: attempts.out_of_time(shard.url) for number, shard in enumerate(shards)}
+        starts = bounds.tolist()
+        sizes = [starts[number + 1] - starts[number] for number, outcome in outcomes.items() if outcome is None]
+        self.reached = self.reached or bool(sizes)
+        self.counters.requests += len(sizes)
+        self.counters.nbytes += sum(sizes)
+        self.counters.received_nbytes += sum(sizes) if self.counts_kinds else 0
+        return outcomes
+
+    async def _check_objects(
+        self,
+        outcomes: dict[int, Exception | None],
+        shards: Sequence[ShardRef],
+        bounds: NDArray[np.int64],
+        buffer: NDArray[np.uint8],
+    ) -> None:
+        """Remove the outcomes of objects with a wrong checksum."""
+        if not self.is_remote:  # file systems report no checksums
+            return
+        places = places_of(bounds, buffer)
+        for number in [number for number, outcome in outcomes.items() if outcome is None]:
+            try:
+                await self.check(shards[number], 0, places[number])
+            except ChecksumError:
+                self.counters.mismatches += 1
+                self.counters.retries += 1  # the object is read again
+                del outcomes[number]
 
     async def _read_into(self, attempts: _Attempts, shard: ShardRef, start: int, buffer: memoryview) -> None:
         done, known = 0, shard

@@ -10,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import MissingExtraError, NoMatchError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.aws_logs import redact_logs
-from aiostream_data.storage.base import RunBlocking, StoreOptions
+from aiostream_data.storage.base import RunBlocking, StoreOptions, places_of
 from aiostream_data.storage.blocking_calls import run_detached
 from aiostream_data.storage.body import check_range_answer, check_version, ends_there, fill_buffer, range_header
 from aiostream_data.storage.botocore_models import session_of
@@ -36,12 +39,22 @@ from aiostream_data.storage.s3_errors import (
     translate_s3_error,
 )
 from aiostream_data.storage.s3_listing import check_listings_of, page_of
-from aiostream_data.storage.s3_plain import DIALECT, BucketAddress, S3Plain, is_plain, is_plain_bucket, target_of
+from aiostream_data.storage.s3_plain import (
+    DIALECT,
+    BucketAddress,
+    ObjectRequests,
+    S3Plain,
+    is_plain,
+    is_plain_bucket,
+    target_of,
+)
 from aiostream_data.storage.translate import bucket_alone, translating
-from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
+from aiostream_data.storage.urls import has_magic, path_of, safe_url, shown_bucket, split_bucket, split_url
+from aiostream_data.storage.wire.burst import ObjectGet, read_burst
 from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
+from aiostream_data.storage.wire.sigv4 import AwsKey
 from aiostream_data.storage.wire.tls import client_context
 
 _CONFIG = {
@@ -135,10 +148,10 @@ class S3Store:
         nbytes = answer.get("ContentLength")
         return ShardRef(url, None if nbytes is None else int(nbytes), version)
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         return await self._renewal.trying(lambda: self._glob(pattern))
 
-    async def _glob(self, pattern: str) -> list[ShardRef]:
+    async def _glob(self, pattern: str) -> Sequence[ShardRef]:
         if not has_magic(pattern):
             return [await self.info(pattern)]
         bucket, key_pattern = split_bucket(split_url(pattern).path)
@@ -147,11 +160,47 @@ class S3Store:
         if not found:
             reason = f"no object in bucket {shown_bucket(pattern)!r} matches{hint_of(pattern)}"
             raise NoMatchError(safe_url(pattern), reason)
-        return [ShardRef(f"s3://{bucket}/{key}", nbytes, version) for key, nbytes, version in found]
+        return found.table.behind(f"s3://{bucket}/")
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if buffer:
             await self._renewal.trying(lambda: self._read_into(shard, start, buffer))
+
+    async def read_objects(
+        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+    ) -> dict[int, Exception | None]:
+        """Read small objects whole with one burst of plain GET requests. See :class:`.ReadsMany`.
+
+        Before the first ordinary read of a bucket, no object is read.
+        """
+        plain = self._plain
+        if plain is None or self._route.is_capped:
+            return {}
+        try:
+            key = await plain.key()
+        except Exception:  # noqa: BLE001 - the ordinary read raises it
+            return {}
+        gets: dict[int, ObjectGet] = {}
+        buckets: dict[str, ObjectRequests | None] = {}
+        asks_checksums = self.checksums is not None
+        dialect = self._dialect_of_whole if asks_checksums else DIALECT
+        for number, (shard, into) in enumerate(zip(shards, places_of(bounds, buffer), strict=True)):
+            name, key_of_object = split_bucket(path_of(shard.url))
+            if name not in buckets:
+                buckets[name] = self._requests_to(plain, name, key, asks_checksums=asks_checksums)
+            requests = buckets[name]
+            if into and requests is not None:
+                request = requests.of(key_of_object, shard.version)
+                gets[number] = ObjectGet(requests.target, request, dialect, shard, into)
+        return await read_burst(self._route, gets)
+
+    def _requests_to(
+        self, plain: S3Plain, name: str, key: AwsKey | None, *, asks_checksums: bool
+    ) -> ObjectRequests | None:
+        bucket = plain.known(name)
+        if bucket is None or not is_plain_bucket(name) or not self._route.leads_to(bucket.target):
+            return None
+        return plain.requests(bucket, key, asks_checksums=asks_checksums)
 
     async def _read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         if not await self._read_plain(shard, start, buffer):

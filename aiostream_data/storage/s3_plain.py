@@ -21,7 +21,8 @@ from aiostream_data.storage.s3_errors import translate_s3_answer
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.client import Refused, RequestTarget
 from aiostream_data.storage.wire.plain_read import WHOLE, PlainDialect
-from aiostream_data.storage.wire.sigv4 import AwsKey, Signer, quoted_path
+from aiostream_data.storage.wire.request import header_lines, request_of_lines
+from aiostream_data.storage.wire.sigv4 import AwsKey, SharedSignature, Signer, quoted_path
 
 _REGION: Final = re.compile(r"[a-z]{2}[a-z0-9-]{2,30}")
 _TOLD_REGION: Final = re.compile(rb"<Region>([a-z0-9-]{1,40})</Region>")
@@ -111,13 +112,29 @@ class S3Plain:
         headers = {**(range_headers or WHOLE), **sent}
         if shard.version:
             headers["if-match"] = shard.version
-        if bucket.signer is None:
+        key = await self.key()
+        if bucket.signer is None or key is None:
             return headers
-        key = await self._key()
         return {**headers, **bucket.signer.headers(key, target.host_header, target.path, extra=sent)}
 
-    async def _key(self) -> AwsKey:
-        frozen = await self._client._request_signer._credentials.get_frozen_credentials()
+    def requests(self, bucket: BucketAddress, key: AwsKey | None, *, asks_checksums: bool) -> ObjectRequests:
+        """Return a builder of requests for complete objects of a bucket, which is valid for the current second.
+
+        Args:
+            key: Credentials from :meth:`key`.
+            asks_checksums: True to request the checksums of the objects.
+        """
+        sent = {**self._sent, **ASK_S3} if asks_checksums else self._sent
+        host = bucket.target.host_header
+        shared = None if bucket.signer is None or key is None else bucket.signer.shared(key, host, sent)
+        return ObjectRequests(bucket.target, {**WHOLE, **sent}, shared)
+
+    async def key(self) -> AwsKey | None:
+        """Return the current credentials, which the client renews before they expire; None for unsigned requests."""
+        credentials = self._client._request_signer._credentials
+        if credentials is None:
+            return None
+        frozen = await credentials.get_frozen_credentials()
         return AwsKey(frozen.access_key, frozen.secret_key, frozen.token)
 
     async def _find(self, name: str) -> BucketAddress:
@@ -129,6 +146,32 @@ class S3Plain:
         is_signed = self._client._request_signer._credentials is not None and bool(parts.query)
         target = RequestTarget(host, port, parts.scheme == "https", parts.path[:-1])
         return BucketAddress(target, region, Signer(region) if is_signed else None)
+
+
+class ObjectRequests:
+    """Builder of requests for complete objects of one bucket.
+
+    Args:
+        target: Server of the bucket, and the path before the object key.
+        headers: Headers of each request that are not signed.
+        shared: Common part of the signatures, or None for unsigned requests.
+    """
+
+    __slots__ = ("_host", "_lines", "_shared", "target")
+
+    def __init__(self, target: RequestTarget, headers: Mapping[str, str], shared: SharedSignature | None) -> None:
+        self.target = target
+        self._host = target.host_header
+        self._shared = shared
+        self._lines = header_lines({**headers, **(shared.headers if shared is not None else {})})
+
+    def of(self, key: str, version: str) -> bytes:
+        """Return the request for an object. The version becomes an If-Match condition, unless it is ""."""
+        path = self.target.path + quoted_path(key)
+        own = {"if-match": version} if version else {}
+        if self._shared is not None:
+            own["authorization"] = self._shared.authorization(path)
+        return request_of_lines("GET", self._host, path, self._lines + header_lines(own))
 
 
 def host_in(host: str, region: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -11,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.endpoints import endpoint_of
-from aiostream_data.errors import ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
+from aiostream_data.errors import AiostreamError, ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
 from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.rows.records import ByteRange, ShardRef
-from aiostream_data.storage.base import ReadsMany, RunBlocking, Store, StoreOptions
+from aiostream_data.rows.shard_table import joined_tables
+from aiostream_data.storage.base import FindsMany, ReadsMany, RunBlocking, Store, StoreOptions, places_of
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.capped_store import CappedStore
@@ -101,7 +103,7 @@ class StoreSet:
         self._store_of(shard.url)
         return self._verifiers[split_url(shard.url).scheme].running(shard)
 
-    async def glob(self, pattern: Url | Sequence[Url]) -> list[ShardRef]:
+    async def glob(self, pattern: Url | Sequence[Url]) -> Sequence[ShardRef]:
         """Return the objects matching one or more patterns, in the order of patterns. The matches of each pattern are
         sorted by URL.
 
@@ -113,7 +115,7 @@ class StoreSet:
             text = os.fspath(pattern)
             with self._hiding(text):
                 return await self._store_of(text).glob(text)
-        return [shard for one in pattern for shard in await self.glob(one)]
+        return joined_tables([await self.glob(one) for one in pattern])
 
     async def info(self, url: Url) -> ShardRef:
         """Return the size and version of one object. Wildcards are not expanded.
@@ -127,6 +129,29 @@ class StoreSet:
         if found.nbytes is None:  # callers would treat it as an empty object
             reason = "the store did not report the object's size; serve it with a Content-Length, or copy it elsewhere"
             raise StorageError(safe_url(text), reason)
+        return found
+
+    async def infos(self, urls: Sequence[str]) -> list[ShardRef | Exception | None]:
+        """Return the size and version of objects of one store, or the error of each object that failed.
+
+        The result is None for an object that takes much longer than the others, and for a local file that
+        :meth:`info` cannot find.
+        """
+        found: list[ShardRef | Exception | None] = [None] * len(urls)
+        with suppress(AiostreamError):  # of an unknown store, which info() raises for each object
+            store = self._store_of(urls[0])
+            if isinstance(store, FindsMany):
+                found[:] = await store.infos(urls)
+            if split_url(urls[0]).scheme in NEAR:
+                return found
+
+        async def find(number: int) -> None:
+            found[number] = await self.info(urls[number])
+
+        unknown = {number: partial(find, number) for number, shard in enumerate(found) if shard is None}
+        for number, failure in (await outcomes_of(unknown)).items():
+            if failure is not LATE:
+                found[number] = failure or found[number]
         return found
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
@@ -143,18 +168,19 @@ class StoreSet:
         others is :data:`LATE`. The read of this object is cancelled.
         """
         store = self._store_of(shards[0].url)
-        was_read = np.zeros(len(shards), np.bool_)
+        outcomes: dict[int, Exception | None] = {}
         if isinstance(store, ReadsMany):
-            was_read = await store.read_objects(shards, bounds, buffer)
-        view, starts = buffer.data, bounds.tolist()
+            with self._hiding(shards[0].url):
+                outcomes = await store.read_objects(shards, bounds, buffer)
+        if len(outcomes) == len(shards):
+            return [outcomes[number] for number in range(len(shards))]
         reads = {
-            number: partial(self.read_into, shards[number], 0, view[starts[number] : starts[number + 1]])
-            for number in np.flatnonzero(~was_read).tolist()
+            number: partial(self.read_into, shards[number], 0, place)
+            for number, place in enumerate(places_of(bounds, buffer))
+            if number not in outcomes
         }
-        failures: list[Exception | None] = [None] * len(shards)
-        for number, failure in (await outcomes_of(reads)).items():
-            failures[number] = failure
-        return failures
+        outcomes |= await outcomes_of(reads)
+        return [outcomes[number] for number in range(len(shards))]
 
     def part_nbytes(self, url: str) -> int | None:
         """Return the recommended range size for an object, or None if unknown.

@@ -63,6 +63,11 @@ def _split(text: str) -> Location:
     return Location(scheme, path)
 
 
+def path_of(url: str) -> str:
+    """Return the part of a URL after ``scheme://``, which is the path of :func:`split_url` for remote objects."""
+    return url.partition("://")[2]
+
+
 def split_bucket(path: str) -> tuple[str, str]:
     """Split ``bucket/key`` at its first slash. The key may be empty or start with a slash."""
     bucket, _, key = path.partition("/")

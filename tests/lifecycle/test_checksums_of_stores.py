@@ -9,7 +9,7 @@ from leaks import leaves_nothing
 from reading import CONTENT, read, with_stores
 
 from aiostream_data import Dataset
-from aiostream_data._engine.sources.shard_reader import WRONG_ATTEMPTS
+from aiostream_data._engine.sources.shard_ranges import WRONG_ATTEMPTS
 from aiostream_data.errors import ChecksumError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.checksums import check_whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[attr-defined]
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from leaks import leaves_nothing
 from aiostream_data import Dataset
 from aiostream_data._engine import resources
 from aiostream_data._engine.memory.budget import QUEUES, RANGES, Budget, Charge
-from aiostream_data._engine.sources.shard_reader import HEADROOM
+from aiostream_data._engine.sources.shard_ranges import HEADROOM
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory, stores
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions
@@ -61,7 +62,7 @@ class Gauge:
     async def info(self, url: str) -> ShardRef:
         return await self.inner.info(url)
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         return await self.inner.glob(pattern)
 
     async def read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:

@@ -12,7 +12,7 @@ from paged_keys import PagedKeys
 
 from aiostream_data.errors import StoreBusyError
 from aiostream_data.storage.key_levels import next_step
-from aiostream_data.storage.key_search import KeySearch, ListedKey
+from aiostream_data.storage.key_search import FoundKeys, KeySearch
 
 SEGMENTS = st.text(alphabet="ab01.-", min_size=0, max_size=3)
 KEYS = st.lists(st.lists(SEGMENTS, min_size=1, max_size=4).map("/".join).filter(bool), max_size=60, unique=True)
@@ -55,7 +55,7 @@ def test_a_search_that_is_begun_again_asks_for_no_page_twice(
 ) -> None:
     space, search = PagedKeys(keys, page_keys, failing), KeySearch()
 
-    async def persist() -> list[ListedKey]:
+    async def persist() -> FoundKeys:
         while True:
             try:
                 return await search.find("s3://b/" + pattern, pattern, space.page)

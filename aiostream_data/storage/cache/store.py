@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.rows.records import ShardRef
@@ -66,7 +66,7 @@ class CachingStore:
         await self._opened()  # open the cache early to report an unusable folder before the first read
         return await self._inner.info(url)
 
-    async def glob(self, pattern: str) -> list[ShardRef]:
+    async def glob(self, pattern: str) -> Sequence[ShardRef]:
         await self._opened()
         return await self._inner.glob(pattern)
 

@@ -18,7 +18,9 @@ from aiostream_data.storage.caps import Caps
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.wire.answer_head import AnswerHead
 from aiostream_data.storage.wire.chunked import read_chunks
-from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, ReadPatience, SilentAnswer
+from aiostream_data.storage.wire.connection import Connection
+from aiostream_data.storage.wire.exchange import BodyPlan, BrokenAnswer, ReadPatience, SilentAnswer
+from aiostream_data.storage.wire.large_bodies import LargeBodies
 from aiostream_data.storage.wire.pool import Pool, Server
 from aiostream_data.storage.wire.request import request_head
 
@@ -121,10 +123,11 @@ class WireClient:
     counters: StorageCounters = field(default_factory=StorageCounters)
     _pools: dict[tuple[str, int, bool], Pool] = field(default_factory=dict)
     _tls: ssl.SSLContext | None = None
+    _large_bodies: LargeBodies | None = None
 
     def __post_init__(self) -> None:
         options = self.options
-        self._patience = ReadPatience(options.first_byte_s, options.idle_s, options.total_s)
+        self.patience = ReadPatience(options.first_byte_s, options.idle_s, options.total_s)
 
     async def get(
         self,
@@ -178,7 +181,7 @@ class WireClient:
         known: Container[int] = (),
     ) -> Took:
         request = request_head(method, target.host_header, target.path, headers)
-        pool = self._pool_of(target)
+        pool = self.pool_of(target)
         bodiless = method == "HEAD"
         try:
             return await self._ask_over(pool, request, accept, known, fresh=False, bodiless=bodiless)
@@ -196,6 +199,9 @@ class WireClient:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+        if self._large_bodies is not None:
+            self._large_bodies.close()
+            self._large_bodies = None
 
     @property
     def connections(self) -> int:
@@ -215,22 +221,9 @@ class WireClient:
         connection = await pool.take(fresh=fresh)
         was_used = connection.requests > 0
         is_stale = False
-        detail: list[BodyPlan] = []
-
-        def decide(head: AnswerHead) -> BodyPlan:
-            if head.headers.get("content-encoding", "identity") != "identity":
-                raise Unusual
-            if head.status in (200, 206):
-                if head.framing == "chunked" and not bodiless:
-                    raise Unusual
-                return accept(head)
-            if 300 <= head.status < 400 and head.status not in known:
-                raise Unusual
-            detail.append(_plan_of_detail(None if bodiless else head))
-            return detail[0]
-
+        answer = AnswerCheck(accept, known, bodiless=bodiless)
         try:
-            head = await connection.get(request, decide, self._patience, bodiless=bodiless)
+            await connection.get(request, answer.decide, self.patience, bodiless=bodiless)
         except BrokenAnswer as error:
             if error.fresh and was_used and not fresh and not isinstance(error, SilentAnswer):
                 is_stale = True  # the server never received the request
@@ -238,13 +231,20 @@ class WireClient:
             raise
         finally:
             if not is_stale:
-                self._count(connection, bodiless=bodiless, was_used=was_used, is_object=not detail)
+                self.count(connection, was_used=was_used, is_object=not answer.is_error, bodiless=bodiless)
             pool.give_back(connection)
-        if detail:
-            raise Refused(head.status, head.headers, _detail(head, bytes(detail[0].into[: connection.received])))
+        if answer.is_error:
+            raise answer.refusal(connection)
         return Took(connection.first_byte_s, connection.body_s)
 
-    def _count(self, connection: Connection, *, bodiless: bool, was_used: bool, is_object: bool) -> None:
+    def count(self, connection: Connection, *, was_used: bool, is_object: bool, bodiless: bool = False) -> None:
+        """Count an ended request.
+
+        Args:
+            was_used: True if the connection had sent earlier requests.
+            is_object: True if the body of the response contained object data.
+            bodiless: True for a HEAD request.
+        """
         counters = self.counters
         counters.sent("HEAD" if bodiless else "GET")
         counters.connections_reused += was_used
@@ -252,14 +252,64 @@ class WireClient:
         if is_object:
             counters.received_nbytes += connection.received
 
-    def _pool_of(self, target: RequestTarget) -> Pool:
+    def pool_of(self, target: RequestTarget) -> Pool:
+        """Return the connection pool of a server."""
         key = (target.host, target.port, target.is_tls)
         pool = self._pools.get(key)
         if pool is None:
             server = Server(target.host, target.port, self.tls() if target.is_tls else None)
-            pool = Pool(server, limit=self.options.connections, connect_s=self.options.connect_s)
+            if self._large_bodies is None:
+                self._large_bodies = LargeBodies()
+            options = self.options
+            pool = Pool(server, limit=options.connections, connect_s=options.connect_s, large_bodies=self._large_bodies)
             self._pools[key] = pool
         return pool
+
+
+class AnswerCheck:
+    """Check of the response head to one request.
+
+    Attributes:
+        is_error: True if the response has an error status, so that its body is an error message.
+    """
+
+    __slots__ = ("_accept", "_bodiless", "_detail", "_known")
+
+    def __init__(
+        self, accept: Callable[[AnswerHead], BodyPlan], known: Container[int] = (), *, bodiless: bool = False
+    ) -> None:
+        self._accept = accept
+        self._known = known
+        self._bodiless = bodiless
+        self._detail: BodyPlan | None = None
+
+    def decide(self, head: AnswerHead) -> BodyPlan:
+        """Return the plan for the body: the plan of ``accept``, or room for an error message.
+
+        Raises:
+            Unusual: Only an HTTP library can fetch the response.
+            Exception: ``accept`` raised it.
+        """
+        if head.headers.get("content-encoding", "identity") != "identity":
+            raise Unusual
+        if head.status in (200, 206):
+            if head.framing == "chunked" and not self._bodiless:
+                raise Unusual
+            return self._accept(head)
+        if 300 <= head.status < 400 and head.status not in self._known:
+            raise Unusual
+        self._detail = _plan_of_detail(None if self._bodiless else head)
+        return self._detail
+
+    @property
+    def is_error(self) -> bool:
+        return self._detail is not None
+
+    def refusal(self, connection: Connection) -> Refused:
+        """Return the error for a response with an error status, after the connection has received the response."""
+        assert self._detail is not None
+        head = connection.answer
+        return Refused(head.status, head.headers, _detail(head, bytes(self._detail.into[: connection.received])))
 
 
 def _plan_of_detail(head: AnswerHead | None) -> BodyPlan:

@@ -11,8 +11,8 @@ request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from functools import partial
+from typing import Final, cast
 
 from aiostream_data.storage.wire.answer_head import (
     MAX_HEAD_NBYTES,
@@ -24,6 +24,8 @@ from aiostream_data.storage.wire.answer_head import (
     parse_head,
 )
 from aiostream_data.storage.wire.chunked import read_chunks
+from aiostream_data.storage.wire.exchange import BodyPlan, BrokenAnswer, Decide, Ended, ReadPatience, SilentAnswer
+from aiostream_data.storage.wire.large_bodies import LARGE_NBYTES, LargeBodies
 
 HEAD_NBYTES: Final = 8 << 10
 """Initial size in bytes of the buffer for the response head.
@@ -33,56 +35,6 @@ The head buffer is small, because body bytes that arrive in it must be copied.
 
 SCRATCH_NBYTES: Final = 64 << 10
 """Size in bytes of the buffer that receives unwanted body bytes."""
-
-
-class BrokenAnswer(ConnectionError):
-    """Error for a connection that closed or timed out before the response was complete.
-
-    Attributes:
-        received: Number of wanted body bytes received before the error.
-        fresh: True if the connection failed before the first byte of the response.
-    """
-
-    def __init__(self, why: str, received: int, *, fresh: bool) -> None:
-        super().__init__(why)
-        self.received = received
-        self.fresh = fresh
-
-
-class SilentAnswer(BrokenAnswer):
-    """The response timed out."""
-
-
-class BodyPlan(NamedTuple):
-    """Instructions for storing one response body in a buffer.
-
-    Attributes:
-        into: Buffer for the body bytes after the first ``skip`` bytes.
-        skip: Number of bytes to discard at the beginning of the body.
-        whole: If True, the body must end exactly at the end of ``into``. If ``whole`` is False, the connection closes
-            when ``into`` is full.
-        partial: If True, the body may end before ``into`` is full. A chunked body is stored with its chunk framing.
-    """
-
-    into: memoryview
-    skip: int = 0
-    whole: bool = True
-    partial: bool = False
-
-
-Decide = Callable[[AnswerHead], BodyPlan]
-"""Function that checks a response head and returns the plan for the body.
-
-An exception raised by this function fails the request.
-"""
-
-
-class ReadPatience(NamedTuple):
-    """Timeouts in seconds: for the first byte of a response, between two later arrivals, and for the whole response."""
-
-    first_byte_s: float
-    idle_s: float
-    total_s: float
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -96,7 +48,9 @@ class Connection(asyncio.BufferedProtocol):
         first_byte_s: Seconds from the last request to the first byte of its response.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, large_bodies: LargeBodies | None = None) -> None:
+        self._large_bodies = large_bodies
+        self._apart: int | None = None  # number of the body that is received on another thread
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(HEAD_NBYTES)
@@ -108,9 +62,9 @@ class Connection(asyncio.BufferedProtocol):
         self._answer: AnswerHead | None = None
         self._bodiless = False
         self._skip = 0
-        self._filled = 0
+        self._filled = self._before_apart = 0
         self._beyond = 0
-        self._waiter: asyncio.Future[AnswerHead] | None = None
+        self._ended: Ended | None = None
         self._patience = ReadPatience(0.0, 0.0, 0.0)
         self._began_at = self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -124,14 +78,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def usable(self) -> bool:
         """True if the connection is open and has no request in progress."""
-        return self._usable and self._waiter is None
+        return self._usable and self._ended is None
 
     async def get(
         self, request: bytes, decide: Decide, patience: ReadPatience, *, bodiless: bool = False
     ) -> AnswerHead:
-        """Send a request and wait until the response body is in the buffer that ``decide`` chose.
-
-        If the caller cancels the request, the connection closes and no longer writes to the buffer.
+        """Send a request, and return the head of the response when the body has been received completely.
 
         Args:
             request: Complete request head.
@@ -144,25 +96,45 @@ class Connection(asyncio.BufferedProtocol):
             MalformedAnswer: The response is not valid HTTP/1.1, or is longer than expected.
             Exception: ``decide`` raised it.
         """
+        waiter = self._loop.create_future()
+        self.start(request, decide, patience, partial(_resolve, waiter), bodiless=bodiless)
+        try:
+            await waiter
+        except BaseException:
+            self.cancel()
+            raise
+        return self.answer
+
+    def start(
+        self, request: bytes, decide: Decide, patience: ReadPatience, ended: Ended, *, bodiless: bool = False
+    ) -> None:
+        """Send a request, and call ``ended`` when the response is complete or has failed.
+
+        The arguments and errors are those of :meth:`get`. At the time of the call of ``ended``, the connection no
+        longer writes to the caller's buffer. A usable connection may be used for the next request.
+        """
         assert self.usable, "one request at a time, on a connection that is up"
         assert self._transport is not None
         self._decide, self._plan, self._answer, self._bodiless = decide, None, None, bodiless
         self._head_filled = self._interim = self._skip = self._filled = self._beyond = 0
         self._patience = patience
         self._began_at = self._heard_at = self._loop.time()
-        self._waiter = self._loop.create_future()
+        self._ended = ended
         self.requests += 1
         self._transport.write(request)
         if self._timer is None:
             self._timer = self._loop.call_later(patience.first_byte_s, self._look)
-        try:
-            return await self._waiter
-        except BaseException:
-            self.abort()
-            raise
-        finally:
-            self._waiter = self._decide = self._plan = None
-            self.idle_since = self._loop.time()
+
+    def cancel(self) -> None:
+        """Close the connection, and do not call ``ended`` for the request in progress. Idempotent."""
+        self.abort()
+        self._ended = self._decide = self._plan = None
+
+    @property
+    def answer(self) -> AnswerHead:
+        """Head of the last response, which was received completely."""
+        assert self._answer is not None
+        return self._answer
 
     @property
     def body_s(self) -> float:
@@ -180,6 +152,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._apart is not None and self._large_bodies is not None:
+            self._note_progress()
+            self._large_bodies.cancel(self._apart)
+            self._apart = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -192,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview | bytearray:
         plan = self._plan
-        if plan is None or self._waiter is None:
+        if plan is None:
             return self._room_for_head()
         if self._skip < plan.skip:
             return self._room_for_nothing(plan.skip - self._skip)
@@ -204,8 +180,8 @@ class Connection(asyncio.BufferedProtocol):
         self._heard_at = self._loop.time()
         if self._head_filled == 0:
             self.first_byte_s = self._heard_at - self._began_at
-        if self._waiter is None or self._waiter.done():
-            self._fail_quietly()  # data without a request: the connection is unusable
+        if self._ended is None:
+            self.abort()  # data without a request: the connection is unusable
             return
         plan = self._plan
         if plan is None:
@@ -227,14 +203,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiter = self._waiter
-        if waiter is None or waiter.done():
+        if self._ended is None:
             return
         if error is None and self._ended_by_closing():
             self._succeed()
             return
         why = "the server closed the connection" if error is None else f"the connection failed ({error})"
-        waiter.set_exception(BrokenAnswer(why, self._filled, fresh=self._head_filled == 0))
+        self._end(BrokenAnswer(why, self._filled, fresh=self._head_filled == 0))
 
     # -- received data
 
@@ -289,10 +264,42 @@ class Connection(asyncio.BufferedProtocol):
         plan.into[: len(body)] = body
         self._filled = len(body)
         self._beyond = len(rest) - self._skip - len(body)
+        if (
+            self._large_bodies is not None
+            and len(plan.into) - self._filled >= LARGE_NBYTES
+            and plan.skip == self._skip
+            and not plan.partial
+        ):
+            self._receive_apart(self._large_bodies, plan.into[self._filled :])
+
+    def _receive_apart(self, large_bodies: LargeBodies, into: memoryview) -> None:
+        """Let another thread receive the rest of the body."""
+        assert self._transport is not None
+        file = self._transport.get_extra_info("socket").fileno()
+        self._before_apart = self._filled
+        self._apart = large_bodies.begin(file, into, self._was_received)
+        if self._apart is not None:
+            self._transport.pause_reading()
+
+    def _was_received(self, nbytes: int, problem: str | None) -> None:
+        assert self._transport is not None
+        self._apart = None
+        self._filled = self._before_apart + nbytes
+        self._heard_at = self._loop.time()
+        if problem is None:
+            self._transport.resume_reading()
+            self._look_for_end()
+        else:
+            self._fail(BrokenAnswer(problem, self._filled, fresh=False))
+
+    def _note_progress(self) -> None:
+        if self._apart is not None and self._large_bodies is not None:
+            nbytes, self._heard_at = self._large_bodies.progress(self._apart)
+            self._filled = self._before_apart + nbytes
 
     def _look_for_end(self) -> None:
         plan, head = self._plan, self._answer
-        if plan is None or head is None or self._waiter is None or self._waiter.done():
+        if plan is None or head is None:
             return
         if self._skip < plan.skip or self._filled < len(plan.into):
             if plan.partial and head.framing == "chunked":
@@ -329,31 +336,28 @@ class Connection(asyncio.BufferedProtocol):
     # -- end of a request
 
     def _succeed(self) -> None:
-        assert self._answer is not None
-        assert self._waiter is not None
-        if not self._answer.keeps_alive or self._answer.framing == "close" or not self._usable:
-            self._usable = False
-            if self._transport is not None:
-                self._transport.abort()
-        self._waiter.set_result(self._answer)
+        answer = self.answer
+        if not answer.keeps_alive or answer.framing == "close" or not self._usable:
+            self.abort()
+        self.idle_since = self._heard_at
+        self._end(None)
 
     def _fail(self, error: BaseException) -> None:
-        self._usable = False
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(error)
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort()
+        self._end(error)
 
-    def _fail_quietly(self) -> None:
-        self._usable = False
-        if self._transport is not None:
-            self._transport.abort()
+    def _end(self, error: BaseException | None) -> None:
+        ended, self._ended = self._ended, None
+        self._decide = self._plan = None
+        if ended is not None:
+            ended(error)
 
     def _look(self) -> None:
         """Fail the request if one of its timeouts has expired; otherwise, schedule the next timeout check."""
         self._timer = None
-        if self._waiter is None or self._waiter.done():
+        if self._ended is None:
             return
+        self._note_progress()
         patience, heard = self._patience, self._head_filled > 0
         silent_s = patience.idle_s if heard else patience.first_byte_s
         left_s = min(self._heard_at + silent_s, self._began_at + patience.total_s) - self._loop.time()
@@ -365,3 +369,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             why = f"the server sent no data for {silent_s:g} s ({'read' if heard else 'first_byte'}_timeout)"
         self._fail(SilentAnswer(why, self._filled, fresh=not heard))
+
+
+def _resolve(waiter: asyncio.Future[None], error: BaseException | None) -> None:
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(error)

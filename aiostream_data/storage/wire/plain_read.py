@@ -14,7 +14,7 @@ from aiostream_data.storage.translate import translate_error
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
 from aiostream_data.storage.wire.client import Refused, RequestTarget, Took, Unusual, WireClient
-from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, SilentAnswer
+from aiostream_data.storage.wire.exchange import BodyPlan, BrokenAnswer, SilentAnswer
 
 THROTTLED: Final = frozenset({429, 503})
 """HTTP statuses that report a rate limit."""
@@ -40,6 +40,38 @@ class PlainDialect(NamedTuple):
     hides_error: Callable[[Mapping[str, str]], bool] = lambda headers: False
     heard: Callable[[str, str, Mapping[str, str]], None] = lambda url, version, headers: None
     redirects: frozenset[int] = frozenset()
+
+
+class RangeAnswer:
+    """Check of the successful response to a request for a byte range.
+
+    Attributes:
+        version: Version of the object in the response, or "" before a response.
+    """
+
+    __slots__ = ("_buffer", "_dialect", "_shard", "_start", "version")
+
+    def __init__(self, dialect: PlainDialect, shard: ShardRef, start: int, buffer: memoryview) -> None:
+        self._dialect = dialect
+        self._shard = shard
+        self._start = start
+        self._buffer = buffer
+        self.version = ""
+
+    def accept(self, head: AnswerHead) -> BodyPlan:
+        """Return the plan that stores the requested bytes in the buffer.
+
+        Raises:
+            StorageError: The response has other bytes than the requested bytes, or another version of the object.
+        """
+        dialect, shard, buffer = self._dialect, self._shard, self._buffer
+        if dialect.hides_error(head.headers):
+            raise dialect.refusal(shard.url, Refused(head.status, head.headers, b""))
+        self.version = dialect.version_of(head.headers)
+        check_version(shard.url, shard.version, self.version)
+        skip = check_range_answer(shard.url, head.status, head.headers, self._start, len(buffer), shard.nbytes)
+        dialect.heard(shard.url, self.version, head.headers)
+        return BodyPlan(buffer, skip, whole=head.status == 206 or head.length == skip + len(buffer))
 
 
 async def read_plain(
@@ -70,28 +102,17 @@ async def read_plain(
         StorageError: The read failed. A retry can resume after the first ``received`` bytes of the object's
             ``version``.
     """
-    version = ""
-
-    def accept(head: AnswerHead) -> BodyPlan:
-        nonlocal version
-        if dialect.hides_error(head.headers):
-            raise dialect.refusal(shard.url, Refused(head.status, head.headers, b""))
-        version = dialect.version_of(head.headers)
-        check_version(shard.url, shard.version, version)
-        skip = check_range_answer(shard.url, head.status, head.headers, start, len(buffer), shard.nbytes)
-        dialect.heard(shard.url, version, head.headers)
-        return BodyPlan(buffer, skip, whole=head.status == 206 or head.length == skip + len(buffer))
-
+    check = RangeAnswer(dialect, shard, start, buffer)
     try:
-        return await client.get(target, headers, accept, dialect.redirects)
+        return await client.get(target, headers, check.accept, dialect.redirects)
     except Refused as answer:
         raise refused(dialect, shard.url, answer) from None
     except StorageError as error:
-        error.version = error.version or version
+        error.version = error.version or check.version
         raise
     except (OSError, ValueError) as raised:
         translated = _translated(shard.url, raised, len(buffer))
-        translated.version = version
+        translated.version = check.version
         raise translated from raised
 
 

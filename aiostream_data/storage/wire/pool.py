@@ -13,9 +13,11 @@ import ssl
 import sys
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from aiostream_data.storage.wire.connection import Connection
+from aiostream_data.storage.wire.large_bodies import LargeBodies
 
 IDLE_S: Final = 15.0
 """Maximum idle time of a pooled connection in seconds. Many servers close idle connections after 20 to 75 s."""
@@ -57,12 +59,16 @@ class Pool:
         limit: Maximum number of connections in the pool. The limit can change later; the pool closes returned
             connections above the limit.
         connect_s: Timeout for connecting in seconds, including the TLS handshake.
+        large_bodies: Receiver of large bodies, or None to receive them on the event loop.
     """
 
-    def __init__(self, server: Server, *, limit: int, connect_s: float) -> None:
+    def __init__(
+        self, server: Server, *, limit: int, connect_s: float, large_bodies: LargeBodies | None = None
+    ) -> None:
         self.server = server
         self.limit = limit
         self._connect_s = connect_s
+        self._large_bodies = large_bodies if server.tls is None else None  # TLS must decrypt the bytes of the socket
         self._idle: deque[Connection] = deque()  # most recently used at the right
         self._lent: set[Connection] = set()
         self._opening = 0
@@ -98,6 +104,15 @@ class Pool:
                 continue
             await self._wait()
 
+    def take_idle(self) -> Connection | None:
+        """Return an idle connection for exclusive use, or None if there is none or other requests wait for one."""
+        if self._closed or self._line:
+            return None
+        connection = self._best_idle()
+        if connection is not None:
+            self._lent.add(connection)
+        return connection
+
     def give_back(self, connection: Connection) -> None:
         """Return a connection to the pool after use. The pool closes connections that cannot be reused."""
         self._lent.discard(connection)
@@ -116,6 +131,12 @@ class Pool:
         self._lent.clear()
         while self._line:
             self._wake()
+
+    @property
+    def openable(self) -> int:
+        """Number of connections that may be opened now."""
+        there_are = len(self._idle) + len(self._lent)
+        return max(0, min(may_open(there_are), self.limit - there_are) - self._opening)
 
     @property
     def _may_open(self) -> bool:
@@ -142,7 +163,12 @@ class Pool:
                 # uvloop connects to one address at a time and does not accept this argument.
                 others: dict[str, Any] = _HAPPY if isinstance(loop, asyncio.BaseEventLoop) else {}
                 _, connection = await loop.create_connection(
-                    Connection, host, port, ssl=tls, server_hostname=host if tls is not None else None, **others
+                    partial(Connection, self._large_bodies),
+                    host,
+                    port,
+                    ssl=tls,
+                    server_hostname=host if tls is not None else None,
+                    **others,
                 )
         finally:
             self._opening -= 1

@@ -26,15 +26,32 @@ def request_head(method: str, host: str, target: str, headers: Mapping[str, str]
     Raises:
         PlanError: The request path or a header contains a line break or another invalid character.
     """
+    return request_of_lines(method, host, target, header_lines(headers))
+
+
+def request_of_lines(method: str, host: str, target: str, lines: str) -> bytes:
+    """Format an HTTP request without a body, with the headers in ``lines`` from :func:`header_lines`.
+
+    Raises:
+        PlanError: The request path contains a line break or another invalid character.
+    """
     if _TARGET.fullmatch(target) is None:
         raise PlanError("the path of a URL must be percent-encoded")
+    return f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n{lines}\r\n".encode("latin-1")
+
+
+def header_lines(headers: Mapping[str, str]) -> str:
+    """Format request headers.
+
+    Raises:
+        PlanError: A header contains a line break or another invalid character.
+    """
     if not _are_names(tuple(headers)) or _VALUES.fullmatch("".join(headers.values())) is None:
         raise PlanError(
             f"cannot send header {_unfit(headers)[:40]!r}: its name or value contains invalid characters; "
             "remove line breaks and control characters"
         )
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    return f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n{lines}\r\n".encode("latin-1")
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
 @lru_cache(maxsize=256)

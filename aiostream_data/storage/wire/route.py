@@ -18,7 +18,7 @@ from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.caps import take_cap_options
 from aiostream_data.storage.counters import StorageCounters
-from aiostream_data.storage.lanes import Lane, lane_of
+from aiostream_data.storage.lanes import Lane, lane_key, lane_of
 from aiostream_data.storage.meters import meter_of
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
@@ -78,6 +78,11 @@ class Route:
         self._unusual: Counter[tuple[str, int]] = Counter()
         self._proxied: dict[tuple[str, int, bool], bool] = {}
 
+    @property
+    def is_capped(self) -> bool:
+        """True if the user limits the rate of requests or bytes, or the number of connections."""
+        return bool(self._caps)
+
     def leads_to(self, target: RequestTarget) -> bool:
         """Return True if the plain client should send requests to this server."""
         if self.reader == "library" or self._unusual[target.host, target.port] >= UNUSUAL:
@@ -109,9 +114,9 @@ class Route:
         async with _Passing(self, shard.url, len(buffer)) as lane:
             try:
                 took = await read_plain(self.client, target, headers, dialect, shard, start, buffer)
-                self._answered(lane, took.first_byte_s, took.body_s, len(buffer))
+                self.answered(lane, took.first_byte_s, took.body_s, len(buffer))
             except Unusual:
-                self._unusual[target.host, target.port] += 1
+                self.note_unusual(target)
                 return False
             except StoreUnreachableError as error:
                 self._note(target, error)
@@ -157,7 +162,7 @@ class Route:
                 self._note(target, error)
                 raise
 
-    def _answered(self, lane: Lane, first_byte_s: float, body_s: float, nbytes: int) -> None:
+    def answered(self, lane: Lane, first_byte_s: float, body_s: float, nbytes: int) -> None:
         """Record the response times of a response that contains object data."""
         lane.answered(first_byte_s, body_s, nbytes)
         self.counters.first_byte_s += first_byte_s
@@ -169,7 +174,11 @@ class Route:
         After several malformed responses, the less strict HTTP library handles the server.
         """
         if isinstance(error.__cause__, MalformedAnswer):
-            self._unusual[target.host, target.port] += 1
+            self.note_unusual(target)
+
+    def note_unusual(self, target: RequestTarget) -> None:
+        """Count a response that the plain client cannot handle."""
+        self._unusual[target.host, target.port] += 1
 
     @asynccontextmanager
     async def by_library(self, url: str, nbytes: int) -> AsyncIterator[LibraryRead]:
@@ -188,7 +197,7 @@ class Route:
                     yield reading
             first_byte_s, now = reading.first_byte_s, monotonic()
             if first_byte_s is not None:
-                self._answered(lane, first_byte_s, now - reading.sent_at - first_byte_s, nbytes)
+                self.answered(lane, first_byte_s, now - reading.sent_at - first_byte_s, nbytes)
         self.library_reads += 1
 
     @asynccontextmanager
@@ -219,6 +228,10 @@ class Route:
                 raise
             told = f"the answer was not complete within {total_s:g} s; raise total_timeout"
             raise StoreTimeoutError(safe_url(url), told) from None
+
+    def lane_key(self, url: str) -> str:
+        """Return the name of the lane of a URL."""
+        return lane_key(url, self._endpoint)
 
     def lane(self, url: str) -> Lane:
         """Return the lane (request limiter) of a URL's host."""

@@ -1,4 +1,4 @@
-"""How many requests a store bears: found by asking for more, cut by half when it says no, by a tenth when slow."""
+"""How many requests a store bears: found by asking for more, cut by half when it says no."""
 
 from __future__ import annotations
 
@@ -47,15 +47,6 @@ def test_what_is_not_used_up_does_not_grow() -> None:
     aimd = Aimd()
     answered(aimd, 100, share=0.5)
     assert aimd.limit == FIRST
-
-
-def test_answers_that_become_slow_take_a_tenth() -> None:
-    aimd = Aimd(limit=100.0)
-    answered(aimd, 50, now=0.0, share=0.0)
-    answered(aimd, 30, now=100.0, first_byte_s=0.5, share=0.0)
-    assert aimd.limit == pytest.approx(90.0)
-    answered(aimd, 30, now=110.0, first_byte_s=0.5, share=0.0)
-    assert aimd.limit == pytest.approx(81.0)
 
 
 def test_what_a_store_asks_for_is_kept() -> None:

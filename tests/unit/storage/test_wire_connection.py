@@ -17,7 +17,8 @@ from aiostream_data.storage.wire.answer_head import (
     AnswerHead,
     MalformedAnswer,
 )
-from aiostream_data.storage.wire.connection import BodyPlan, BrokenAnswer, Connection, ReadPatience, SilentAnswer
+from aiostream_data.storage.wire.connection import Connection
+from aiostream_data.storage.wire.exchange import BodyPlan, BrokenAnswer, ReadPatience, SilentAnswer
 
 BODY = bytes(range(256)) * 40
 PATIENCE = ReadPatience(5.0, 5.0, 20.0)

@@ -1,0 +1,1 @@
+from aiostream_data._native.row_bytes_py import byte_rows as byte_rows

@@ -1,0 +1,62 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False
+"""Copy parts of an array to ``bytes`` objects; ``row_bytes_py`` is the pure-Python twin.
+
+Python copies to a ``bytes`` object with the GIL. Here, all objects are allocated first, and filled without the GIL, so
+other threads can run while many or large rows are copied.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+import numpy as np
+
+from aiostream_data._native.row_bytes_py import check_rows
+
+cdef enum:
+    KEEP_GIL_NBYTES = 1 << 17  # takes about 10 microseconds to copy; reacquiring the GIL takes at least as long
+
+
+def byte_rows(const unsigned char[::1] values, starts, lengths):
+    """Return ``[bytes(values[start:start + length]), ...]`` for all starts and lengths."""
+    check_rows(values, starts, lengths)
+    cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
+    cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
+    cdef Py_ssize_t count = first.shape[0], i
+    cdef int64_t nbytes = 0
+    cdef list rows = PyList_New(count)
+    cdef object row
+    cdef char** target
+    cdef const unsigned char* source = &values[0] if values.shape[0] else NULL
+    if not count:
+        return rows
+    target = <char**>malloc(count * sizeof(char*))
+    if target == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            row = PyBytes_FromStringAndSize(NULL, length[i])
+            target[i] = PyBytes_AS_STRING(row)
+            Py_INCREF(row)
+            PyList_SET_ITEM(rows, i, row)
+            nbytes += length[i]
+        if nbytes <= KEEP_GIL_NBYTES:
+            _fill(target, source, &first[0], &length[0], count)
+        else:
+            with nogil:
+                _fill(target, source, &first[0], &length[0], count)
+    finally:
+        free(target)
+    return rows
+
+
+cdef void _fill(
+    char** target, const unsigned char* source, const int64_t* starts, const int64_t* lengths, Py_ssize_t count
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        if lengths[i]:
+            memcpy(target[i], source + starts[i], <size_t>lengths[i])

@@ -1,0 +1,33 @@
+"""Copy parts of an array to ``bytes`` objects: the pure-Python version of ``row_bytes.pyx``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def byte_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[bytes]:
+    """Return ``[bytes(values[start:start + length]), ...]`` for all starts and lengths.
+
+    Args:
+        values: uint8, contiguous.
+        starts, lengths: int64, one for each row; no row may exceed the array.
+
+    Raises:
+        ValueError: ``starts`` and ``lengths`` differ in length.
+        IndexError: A row is outside the array.
+    """
+    check_rows(values, starts, lengths)
+    view = values.data
+    return [bytes(view[a : a + n]) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+
+
+def check_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+    """Raise an error if a row is outside the array."""
+    starts, lengths = np.asarray(starts), np.asarray(lengths)
+    if len(starts) != len(lengths):
+        raise ValueError(f"{len(starts)} starts and {len(lengths)} lengths must be equally many")
+    is_outside = (starts < 0) | (lengths < 0) | (starts > len(values) - lengths)
+    if is_outside.any():
+        row = int(is_outside.argmax())
+        raise IndexError(f"row {row} with {lengths[row]} bytes at {starts[row]} is outside {len(values)} bytes")

@@ -1,0 +1,61 @@
+"""Terms of one request and its response: destination of the body, time limits, and errors of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aiostream_data.storage.wire.answer_head import AnswerHead
+
+
+class BrokenAnswer(ConnectionError):
+    """Error for a connection that closed or timed out before the response was complete.
+
+    Attributes:
+        received: Number of wanted body bytes received before the error.
+        fresh: True if the connection failed before the first byte of the response.
+    """
+
+    def __init__(self, why: str, received: int, *, fresh: bool) -> None:
+        super().__init__(why)
+        self.received = received
+        self.fresh = fresh
+
+
+class SilentAnswer(BrokenAnswer):
+    """The response timed out."""
+
+
+class BodyPlan(NamedTuple):
+    """Instructions for storing one response body in a buffer.
+
+    Attributes:
+        into: Buffer for the body bytes after the first ``skip`` bytes.
+        skip: Number of bytes to discard at the beginning of the body.
+        whole: If True, the body must end exactly at the end of ``into``. If ``whole`` is False, the connection closes
+            when ``into`` is full.
+        partial: If True, the body may end before ``into`` is full. A chunked body is stored with its chunk framing.
+    """
+
+    into: memoryview
+    skip: int = 0
+    whole: bool = True
+    partial: bool = False
+
+
+Decide = Callable[[AnswerHead], BodyPlan]
+"""Function that checks a response head and returns the plan for the body.
+
+An exception raised by this function fails the request.
+"""
+
+Ended = Callable[[BaseException | None], None]
+"""Function that receives the error of an ended request, or None after success. It must not raise an exception."""
+
+
+class ReadPatience(NamedTuple):
+    """Timeouts in seconds: for the first byte of a response, between two later arrivals, and for the whole response."""
+
+    first_byte_s: float
+    idle_s: float
+    total_s: float

@@ -1,0 +1,40 @@
+"""The window of concurrent ranges grows with latency, and only while growth raises throughput."""
+
+from __future__ import annotations
+
+from aiostream_data.storage.read_ahead import LEAST
+from aiostream_data.storage.read_window import FREE, ReadWindow
+
+MIB = 1 << 20
+PART = 8 * MIB
+
+
+def after(ranges: int, *, latency_s: float, per_s: float, most: int = 64) -> ReadWindow:
+    """Return the window after a store with this latency and bandwidth has delivered so many ranges."""
+    window, now_s = ReadWindow(), 0.0
+    for _ in range(ranges):
+        now_s += max(PART / per_s, (latency_s + PART / per_s) / window.ranges)
+        window.took(PART, now_s, was_there=False, least=LEAST, most=most)
+    return window
+
+
+def test_the_window_grows_with_the_latency_of_the_store() -> None:
+    near = after(400, latency_s=0.0, per_s=2e9).ranges
+    far = after(400, latency_s=0.1, per_s=2e9).ranges
+    assert near <= 2 * FREE
+    assert far > 2 * near
+
+
+def test_the_window_does_not_grow_while_throughput_does_not() -> None:
+    assert max(after(count, latency_s=0.0, per_s=2e9).ranges for count in range(1, 2_000, 7)) <= 2 * FREE
+
+
+def test_the_window_never_exceeds_what_the_memory_limit_allows() -> None:
+    assert max(after(count, latency_s=1.0, per_s=2e9, most=5).ranges for count in range(1, 300)) == 5
+
+
+def test_the_window_shrinks_while_every_range_arrives_in_time() -> None:
+    window = after(400, latency_s=0.1, per_s=2e9)
+    for turn in range(10_000):
+        window.took(PART, 1e3 + turn, was_there=True, least=LEAST, most=64)
+    assert window.ranges == LEAST
