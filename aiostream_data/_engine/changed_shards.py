@@ -29,6 +29,7 @@ from aiostream_data.plan.shard_list import MAX_MARKED, digest_of, lasting_urls, 
 from aiostream_data.plan.shard_match import GONE, ShardMatch, match_shards
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import urls_of
 from aiostream_data.safe_url import safe_url
 
 
@@ -106,7 +107,7 @@ class ChangedShards:
         """Raise StateMismatchError if the source lists shards that belonged to another source."""
         if not match.places or any(place != GONE for place in match.places):
             return
-        urls = lasting_urls([shard.url for shard in shards])
+        urls = lasting_urls(urls_of(shards))
         marks = set(map(mark, urls))
         for name, summary in self._summaries.items():
             if name == str(key):

@@ -126,9 +126,24 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
     Raises:
         MissingExtraError: The package for this compression is not installed.
     """
-    if name == "zstd":
-        return _Zstd(url)
-    return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES)) if name else _Plain()
+    return Decompressors().begin(name, url, step_nbytes)
+
+
+class Decompressors:
+    """Creates decompressors of many short streams, one after another.
+
+    The streams share the tables and buffers of zstd, which take longer to allocate than a short stream to decompress.
+    Before the next stream begins, the last one must have ended.
+    """
+
+    def __init__(self) -> None:
+        self._zstd = _ZstdLibrary()
+
+    def begin(self, name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES) -> Decompressor:
+        """Create a decompressor for a new stream. See :func:`decompressor`."""
+        if name == "zstd":
+            return _Zstd(url, self._zstd)
+        return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES)) if name else _Plain()
 
 
 def damage_at(offset: int, error: CorruptRecordError) -> CorruptRecordError:
@@ -235,6 +250,28 @@ def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
     return bytes(out)
 
 
+class _ZstdLibrary:
+    """The zstd library with the tables and buffers that frames share, one frame after another."""
+
+    _context: Any = None  # created with the first frame, after its memory is reserved
+
+    @property
+    def errors(self) -> type[Exception]:
+        """Class of the library's errors."""
+        found: type[Exception] = _zstandard().ZstdError
+        return found
+
+    def new_frame(self) -> Any:
+        """Return a decompressor object of the library for the next frame."""
+        if self._context is None:
+            self._context = _zstandard().ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_NBYTES)
+        return self._context.decompressobj()
+
+    def discard(self) -> None:
+        """Free the tables and buffers."""
+        self._context = None
+
+
 class _Zstd:
     """Decompressor for a sequence of zstd frames, including skippable frames.
 
@@ -242,9 +279,9 @@ class _Zstd:
     two sizes.
     """
 
-    def __init__(self, url: str) -> None:
-        self._library = _zstandard()
-        self._factory: Any = None  # created with the first frame, after its memory is reserved
+    def __init__(self, url: str, library: _ZstdLibrary) -> None:
+        self._library = library
+        self._errors = library.errors
         self._frame: Any = None
         self._walker = BlockWalker()
         self._url = url
@@ -268,13 +305,11 @@ class _Zstd:
                     yield out
                 if piece.ends_frame:
                     self._check_size(complete=True)
-        except (ZstdFormatError, self._library.ZstdError) as error:
+        except (ZstdFormatError, self._errors) as error:
             raise CorruptRecordError(self._url, self._produced, f"the zstd stream is damaged ({error})") from None
 
     def _begin_frame(self) -> None:
-        if self._factory is None:
-            self._factory = self._library.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_NBYTES)
-        self._frame, self._frame_nbytes = self._factory.decompressobj(), 0
+        self._frame, self._frame_nbytes = self._library.new_frame(), 0
 
     def _holds_more(self) -> bool:
         """Update ``held_nbytes`` for the current frame. Return True if ``held_nbytes`` has increased."""
@@ -290,7 +325,8 @@ class _Zstd:
         return self.held_nbytes > before
 
     def discard(self) -> None:
-        self._frame = self._factory = None
+        self._frame = None
+        self._library.discard()
 
     def _check_size(self, *, complete: bool) -> None:
         """Compare the size of the frame's output so far with the size declared in the frame header."""

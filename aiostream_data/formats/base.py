@@ -175,5 +175,6 @@ class SplitsObjects(Format, Protocol):
     def split_objects(self, values: NDArray[np.uint8], bounds: NDArray[np.int64]) -> SmallObjects | None:
         """Split the objects ``values[bounds[i]:bounds[i + 1]]``. Return None if any object might be damaged.
 
-        The column refers to ``values`` and contains the same records as one framer per object would yield.
+        The column contains the same records as one framer per object would yield. It refers to ``values``, or to a copy
+        if the bytes were re-encoded.
         """

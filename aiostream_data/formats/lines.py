@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -125,14 +126,19 @@ def _span(values: Bytes, starts: Indices, lengths: Indices) -> memoryview:
 
 
 def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices) -> SmallObjects | None:
-    """Split the objects ``values[bounds[i]:bounds[i + 1]]`` into lines; None if a line is invalid or re-encoded."""
-    if not rules.keeps_bytes:
+    """Split the objects ``values[bounds[i]:bounds[i + 1]]`` into lines.
+
+    Return None if a line is invalid, or if lines of several objects cannot be re-encoded together.
+    """
+    if not rules.keeps_bytes and not _has_one_byte_per_character(rules.codec):
         return None
     first, stop = int(bounds[0]), int(bounds[-1])
     ends = first + np.flatnonzero(values[first:stop] == NEWLINE)  # int64 on 64-bit systems
     starts_after = ends + 1
     open_ends = _ends_without_newline(values, bounds)
     if len(open_ends):
+        if not rules.keeps_bytes and open_ends[0] < stop:
+            return None  # re-encoding would join two lines
         if rules.is_utf8 and _continues(values, open_ends[open_ends < stop]):
             return None  # decoding all objects at once would accept two halves of one character
         place = np.searchsorted(ends, open_ends)
@@ -149,6 +155,12 @@ def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices) -> SmallO
             return None  # an object that consists of the mark has no line
     cut = rules.checked(values, first, starts, lengths, stop)
     return None if cut.problem is not None else SmallObjects(cut.column, np.diff(rows_before))
+
+
+@cache
+def _has_one_byte_per_character(codec: str | None) -> bool:
+    """Return True if a codec decodes each byte by itself."""
+    return codec is not None and len(bytes(range(256)).decode(codec, "replace")) == 256
 
 
 def _ends_without_newline(values: Bytes, bounds: Indices) -> Indices:

@@ -85,9 +85,7 @@ class ObjectBuffer:
     """
 
     def __init__(self, nbytes: int) -> None:
-        self._buffer = BytesIO()
-        self._buffer.seek(max(0, nbytes - 1))
-        self._buffer.write(bytes(min(1, nbytes)))
+        self._buffer = BytesIO(bytes(nbytes))  # the system supplies zeros, which are not written
         self.view = self._buffer.getbuffer()
 
     def data(self) -> NDArray[np.uint8]:

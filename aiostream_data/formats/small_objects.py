@@ -1,72 +1,106 @@
 """Split many complete small objects into records at once.
 
 The objects lie one after another in one array. One pass over the array costs less than a framer for each object. Only
-clean objects are split here. All others are left to a :class:`.RecordStream`, which decompresses, recovers and explains
-damage. So this module never raises an error about data.
+clean objects are split here. All others are left to a :class:`.RecordStream`, which recovers and explains damage. So
+this module never raises an error about data. Compressed objects are first decompressed by :mod:`.small_streams`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from typing import Final
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.codecs.compression import is_zlib_header
+from aiostream_data.codecs.compression import Compression, canonical, is_zlib_header
 from aiostream_data.codecs.compression_by_suffix import FIRST_PAIRS as COMPRESSION_PAIRS
 from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any, suffix_of
 from aiostream_data.codecs.file_kinds import FIRST_PAIRS as KIND_PAIRS
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.records import VarColumn, concat_column
 
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
-def split_objects(
-    format: Format,
+class ObjectKinds(NamedTuple):
+    """Compression of many objects. An object that is in neither attribute is left to a :class:`.RecordStream`.
+
+    Attributes:
+        is_plain: Mask of the objects that are certainly uncompressed, and of no file kind that the format refuses.
+        compressed: Compression of each compressed object, by its place.
+    """
+
+    is_plain: Mask
+    compressed: Mapping[int, Compression]
+
+
+def kinds_of_objects(
+    format: SplitsObjects,
     compression: str,
     urls: Sequence[str],
     values: Bytes,
     bounds: Indices,
     plain_suffixes: Container[str] = (),
-    was_read: NDArray[np.bool_] | None = None,
-) -> SmallObjects | None:
-    """Split the objects ``values[bounds[i]:bounds[i + 1]]`` into records.
+    was_read: Mask | None = None,
+) -> ObjectKinds:
+    """Determine the compression of the objects ``values[bounds[i]:bounds[i + 1]]``.
 
     Args:
         format: Format of the records.
         compression: ``compression`` argument of the source.
         urls: URL of each object. Its suffix can show the compression of an object that is too short for detection.
-        values: Bytes of all objects; the records keep the array alive.
+        values: Bytes of all objects.
         bounds: Start of each object, and the end of the last one; int64, ascending.
         plain_suffixes: Suffixes of URLs for which longer objects of the source show that nothing is compressed.
         was_read: Mask of the objects whose bytes are in ``values``; None for all objects.
+    """
+    was_read = np.ones(len(urls), np.bool_) if was_read is None else was_read
+    if compression.lower() == "auto":
+        return _detected(format, urls, values, bounds, plain_suffixes, was_read)
+    if asked := canonical(compression):
+        return ObjectKinds(np.zeros(len(urls), np.bool_), dict.fromkeys(np.flatnonzero(was_read).tolist(), asked))
+    return ObjectKinds(was_read & accepted(format, values, bounds), {})
+
+
+def split_objects(format: SplitsObjects, values: Bytes, bounds: Indices, is_plain: Mask) -> SmallObjects | None:
+    """Split the uncompressed objects ``values[bounds[i]:bounds[i + 1]]`` for which ``is_plain`` is True into records.
+
+    Args:
+        values: Bytes of all objects; the records keep the array alive.
 
     Returns:
-        The records; None if the format cannot split many objects, or if no object could be split.
+        The records; None if no object could be split.
     """
-    if not isinstance(format, SplitsObjects) or compression.lower() not in ("", "auto"):
-        return None
-    is_plain = _certainly_plain(format, compression.lower() == "auto", urls, values, bounds, plain_suffixes)
-    if was_read is not None:
-        is_plain &= was_read
-    rows = np.full(len(urls), LEFT, np.int64)
+    rows = np.full(len(is_plain), LEFT, np.int64)
     columns = list(_split_runs(format, values, bounds, is_plain, rows))
     if not columns:
         return None
-    if len(columns) == 1:
-        return SmallObjects(columns[0], rows)
+    if any(column.values is not values for column in columns):
+        return SmallObjects(cast(VarColumn, concat_column(columns)) if len(columns) > 1 else columns[0], rows)
     starts = np.concatenate([column.starts for column in columns])
     lengths = np.concatenate([column.lengths for column in columns])
     return SmallObjects(VarColumn(values, starts, lengths, columns[0].kind), rows)
 
 
+def accepted(format: SplitsObjects, values: Bytes, bounds: Indices) -> Mask:
+    """Return a mask of the uncompressed objects that are of no file kind that the format refuses."""
+    starts, lengths = bounds[:-1], np.diff(bounds)
+    is_accepted = np.ones(len(starts), np.bool_)
+    if format.whole or format.split_proves_format:
+        return is_accepted
+    may_be_refused = _may_be_known(values, starts, lengths) | _may_be_tar(values, starts, lengths)
+    for number in np.flatnonzero(may_be_refused).tolist():
+        is_accepted[number] = _accepts(format, _first_bytes(values, bounds, number))
+    return is_accepted
+
+
 def _split_runs(
-    format: SplitsObjects, values: Bytes, bounds: Indices, chosen: NDArray[np.bool_], rows: Indices
+    format: SplitsObjects, values: Bytes, bounds: Indices, chosen: Mask, rows: Indices
 ) -> Iterator[VarColumn]:
     """Split the chosen objects, in runs of adjacent ones. Yield their records, and set their numbers of rows."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
@@ -88,55 +122,72 @@ def _split_run(
         yield from _split_run(format, values, bounds, rows, middle, stop)
 
 
-# -- detection: objects that may be compressed, or of another file kind, are left to the stream
+# -- detection: objects that may be compressed, or of another file kind
 
 
-def _certainly_plain(
-    format: SplitsObjects, detects: bool, urls: Sequence[str], values: Bytes, bounds: Indices, suffixes: Container[str]
-) -> NDArray[np.bool_]:
-    """Return a mask of the objects that are certainly uncompressed and of no other known file kind."""
+def _detected(
+    format: SplitsObjects, urls: Sequence[str], values: Bytes, bounds: Indices, suffixes: Container[str], was_read: Mask
+) -> ObjectKinds:
     starts, lengths = bounds[:-1], np.diff(bounds)
-    if format.whole and not detects:
-        return np.ones(len(starts), np.bool_)
     if format.split_proves_format:
-        is_plain: NDArray[np.bool_] = lengths > 0
+        is_plain = was_read & (lengths > 0) & ~_may_be_compressed(values, starts, lengths)
     else:
-        is_plain = ~(_may_be_known(values, starts, lengths) | _may_be_tar(values, starts, lengths))
-        if detects:
-            is_plain &= lengths >= _LEAST_MARK_NBYTES
-            for number in np.flatnonzero(is_plain & (lengths < PROBE_NBYTES)).tolist():
-                is_plain[number] = by_name(urls[number]) is None
-    for number in np.flatnonzero(~is_plain).tolist():
-        first_bytes = values[bounds[number] : bounds[number + 1]][:START_NBYTES].tobytes()
-        is_plain[number] = _is_plain(format, detects, urls[number], first_bytes, suffixes)
-    return is_plain
+        is_plain = was_read & (lengths >= _LEAST_MARK_NBYTES)
+        is_plain &= ~(_may_be_known(values, starts, lengths) | _may_be_tar(values, starts, lengths))
+        for number in np.flatnonzero(is_plain & (lengths < PROBE_NBYTES)).tolist():
+            is_plain[number] = by_name(urls[number]) is None
+    compressed: dict[int, Compression] = {}
+    for number in np.flatnonzero(was_read & ~is_plain).tolist():
+        first_bytes = _first_bytes(values, bounds, number)
+        found = _compression_of(format, urls[number], first_bytes, suffixes)
+        if found:
+            compressed[number] = found
+        else:
+            is_plain[number] = found is not None and _accepts(format, first_bytes)
+    return ObjectKinds(is_plain, compressed)
 
 
-def _is_plain(format: Format, detects: bool, url: str, first_bytes: bytes, suffixes: Container[str]) -> bool:
-    """Return True if an object is certainly uncompressed and of no other known file kind."""
-    if detects:
-        if resolve("auto", format, first_bytes[:PROBE_NBYTES]):
-            return False
-        if len(first_bytes) < PROBE_NBYTES:
-            may_be_compressed = may_begin_any(first_bytes) and suffix_of(url) not in suffixes
-            if may_be_compressed or by_name(url) is not None:
-                return False
+def _compression_of(format: Format, url: str, first_bytes: bytes, suffixes: Container[str]) -> Compression | None:
+    """Return the compression of an object, or None if its first bytes do not show the compression."""
+    found = resolve("auto", format, first_bytes[:PROBE_NBYTES])
+    if not found and len(first_bytes) < PROBE_NBYTES:
+        may_be_compressed = may_begin_any(first_bytes) and suffix_of(url) not in suffixes
+        if may_be_compressed or by_name(url) is not None:
+            return None
+    return found
+
+
+def _accepts(format: Format, first_bytes: bytes) -> bool:
     kind = kind_of(first_bytes)
     return kind is None or not isinstance(format, Refuses) or not format.refuses(kind)
 
 
-def _may_be_known(values: Bytes, starts: Indices, lengths: Indices) -> NDArray[np.bool_]:
+def _first_bytes(values: Bytes, bounds: Indices, number: int) -> bytes:
+    return values[bounds[number] : bounds[number + 1]][:START_NBYTES].tobytes()
+
+
+def _may_be_compressed(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
+    """Return a mask of the objects whose first two bytes begin a compressed stream."""
+    return _begins_with(_COMPRESSED_STARTS, values, starts, lengths)
+
+
+def _may_be_known(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
     """Return a mask of the objects whose first two bytes begin a known magic number, or a TFRecord length."""
-    has_two = lengths >= 2
-    at = np.where(has_two, starts, 0)
+    return _begins_with(_MAGIC_STARTS, values, starts, lengths) | _may_be_tfrecord(values, starts, lengths)
+
+
+def _begins_with(pairs: Mask, values: Bytes, starts: Indices, lengths: Indices) -> Mask:
+    """Return a mask of the objects of at least two bytes whose first two bytes are in the table ``pairs``."""
     if not len(values):
         return np.zeros(len(starts), np.bool_)
+    has_two = lengths >= 2
+    at = np.where(has_two, starts, 0)
     after = np.minimum(at + 1, len(values) - 1)
-    is_known: NDArray[np.bool_] = has_two & _MAGIC_STARTS[values[at].astype(np.int64) << 8 | values[after]]
-    return is_known | _may_be_tfrecord(values, starts, lengths)
+    is_known: Mask = has_two & pairs[values[at].astype(np.int64) << 8 | values[after]]
+    return is_known
 
 
-def _may_be_tfrecord(values: Bytes, starts: Indices, lengths: Indices) -> NDArray[np.bool_]:
+def _may_be_tfrecord(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
     """Return a mask of the objects that may begin with a TFRecord length below 4 GiB."""
     found = lengths >= 12
     at = starts[found]
@@ -144,7 +195,7 @@ def _may_be_tfrecord(values: Bytes, starts: Indices, lengths: Indices) -> NDArra
     return found
 
 
-def _may_be_tar(values: Bytes, starts: Indices, lengths: Indices) -> NDArray[np.bool_]:
+def _may_be_tar(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
     """Return a mask of the objects that may begin with a tar header: an octal checksum at its place."""
     found = lengths >= _TAR_HEADER_NBYTES
     digits = values[starts[found][:, None] + _TAR_CHECKSUM]
@@ -159,7 +210,7 @@ _TAR_HEADER_NBYTES: Final = 512
 _TAR_CHECKSUM: Final = np.arange(148, 156)
 
 
-def _table(characters: bytes) -> NDArray[np.bool_]:
+def _table(characters: bytes) -> Mask:
     table = np.zeros(256, np.bool_)
     table[list(characters)] = True
     return table
@@ -169,11 +220,12 @@ _BLANK: Final = _table(b" \0")
 _OCTAL: Final = _table(b" \0" + b"01234567")
 
 
-def _magic_starts() -> NDArray[np.bool_]:
-    """Return a table of all pairs of bytes that begin a known file kind or a compressed stream."""
-    table: NDArray[np.bool_] = is_zlib_header(np.arange(1 << 16))
-    table[[int.from_bytes(pair, "big") for pair in KIND_PAIRS | COMPRESSION_PAIRS]] = True
+def _starts(pairs: Iterable[bytes]) -> Mask:
+    """Return a table of all pairs of bytes that are in ``pairs`` or begin a zlib stream."""
+    table: Mask = is_zlib_header(np.arange(1 << 16))
+    table[[int.from_bytes(pair, "big") for pair in pairs]] = True
     return table
 
 
-_MAGIC_STARTS: Final = _magic_starts()
+_COMPRESSED_STARTS: Final = _starts(COMPRESSION_PAIRS)
+_MAGIC_STARTS: Final = _starts(KIND_PAIRS | COMPRESSION_PAIRS)

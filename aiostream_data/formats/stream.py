@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import cache
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +113,13 @@ def resolve(compression: str, format: Format, first_bytes: bytes) -> Compression
 
 
 def _recognised(format: Format, first_bytes: bytes) -> bool:
-    return isinstance(format, Recognises) and format.recognises(first_bytes)
+    return _can_recognise(type(format)) and cast(Recognises, format).recognises(first_bytes)
+
+
+@cache
+def _can_recognise(kind: type[Format]) -> bool:
+    """Return True for a class that implements :class:`Recognises`. A check takes microseconds, so it is cached."""
+    return issubclass(kind, Recognises)
 
 
 class RecordStream:

@@ -31,6 +31,7 @@ from aiostream_data.metrics.report import LoaderStats, MemoryStats, Report, snap
 from aiostream_data.plan.base import at_least
 from aiostream_data.rows.provenance import Origin
 from aiostream_data.storage.counters import joined
+from aiostream_data.storage.lanes import request_limits
 
 if TYPE_CHECKING:
     from aiostream_data._engine.engine import Engine
@@ -418,7 +419,8 @@ class Loader(Generic[T]):
         devices = [device.copies() for device in resources.devices.values()]
         until = self._observation.until(is_busy=self._received.is_in_parcel(self._left))
         board = resources.board
-        return snapshot(board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices, until)
+        stats = snapshot(board, consumer, stores, memory, waiting, found.hex, found.rows, cost, devices, until)
+        return replace(stats, request_limits=request_limits(stores))
 
     def report(self) -> Report:
         """Return a report: a table of the stages, and a sentence that names the bottleneck.

@@ -88,6 +88,8 @@ class LoaderStats:
         stores: The counters in ``storage`` for each store, by URL scheme.
         cost: Cost of requests and bytes according to ``open(prices=...)``; 0 without prices.
         devices: Copy counters and wait times of each ``to_device`` stage.
+        request_limits: Current limits on concurrent requests to the loader's kinds of stores, by host or by bucket and
+            first part of the key. All loaders of this process share these limits.
     """
 
     stages: tuple[StageCounters, ...]
@@ -101,6 +103,7 @@ class LoaderStats:
     stores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     cost: float = 0.0
     devices: tuple[DeviceCopies, ...] = ()
+    request_limits: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the statistics as JSON-compatible data."""
@@ -116,6 +119,7 @@ class LoaderStats:
             "stores": {scheme: dict(counters) for scheme, counters in self.stores.items()},
             "cost": self.cost,
             "devices": [device.as_dict() for device in self.devices],
+            "request_limits": dict(self.request_limits),
         }
 
     def __str__(self) -> str:

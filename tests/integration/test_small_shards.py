@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from many_shards import remove, replace_by_device, replace_by_folder, replace_by_pipe
 
 from aiostream_data import Dataset, VarLen, _native
 from aiostream_data._engine.sources import small_shards
 from aiostream_data.errors import CorruptRecordError, DataError, ObjectChangedError, ObjectNotFoundError, StorageError
+from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.faults import Fault, Rule
 
@@ -32,14 +34,8 @@ def small_shards_in_groups_or_alone() -> None:
     """Replace the fixture of all tests: these read in groups."""
 
 
-def framed(data: bytes) -> bytes:
-    length = struct.pack("<Q", len(data))
-    checks = [struct.pack("<I", _native.masked_crc32c(part)) for part in (length, data)]
-    return length + checks[0] + data + checks[1]
-
-
 def content_of(number: int) -> bytes:
-    return b"".join(framed(b"%d/%d" % (number, record)) for record in range(number % 4))
+    return b"".join(frame(b"%d/%d" % (number, record)) for record in range(number % 4))
 
 
 def rows_of(numbers: Any) -> list[bytes]:
@@ -116,28 +112,9 @@ def test_only_the_damaged_shard_is_skipped(folder: Path, damage: Callable[[Path]
     assert [row for row in rows if not row.startswith(b"%d/" % BAD)] == good
 
 
-def remove(path: Path) -> None:
-    path.unlink()
-
-
 def grow(path: Path) -> None:
     with open(path, "ab") as file:
-        file.write(framed(b"more"))
-
-
-def replace_by_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def replace_by_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def replace_by_device(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/dev/zero")
+        file.write(frame(b"more"))
 
 
 CHANGES: list[tuple[Callable[[Path], None], type[Exception]]] = [
@@ -199,7 +176,7 @@ def test_compressed_empty_and_large_shards_among_small_ones_keep_their_turn(fold
     expected[5] = rows_of([7])
     path_of(folder, 50).write_bytes(b"")
     expected[50] = []
-    path_of(folder, 150).write_bytes(framed(b"x" * 2_000_000))
+    path_of(folder, 150).write_bytes(frame(b"x" * 2_000_000))
     expected[150] = [b"x" * 2_000_000]
     rows, error = read_until_error(records(folder))
     assert error is None
@@ -313,7 +290,7 @@ def test_a_state_inside_a_group_resumes_at_the_same_row(folder: Path) -> None:
 
 def test_a_damaged_example_is_named_with_its_shard_and_record(tmp_path: Path) -> None:
     for number in range(50):
-        path_of(tmp_path, number).write_bytes(framed(b"") + framed(b"\xff" if number == 20 else b""))
+        path_of(tmp_path, number).write_bytes(frame(b"") + frame(b"\xff" if number == 20 else b""))
     rows, error = read_until_error(records(tmp_path).parse_example({"a": VarLen(np.int64)}))
     assert len(rows) == 41
     assert isinstance(error, DataError)

@@ -137,7 +137,7 @@ def test_r50_explain_tells_host_and_device_before_anything_is_read() -> None:
         .to_device("cpu", depth=2)
     )
     text = dataset.explain(memory_limit="64MB")
-    assert "worst case: 122 MiB host\n" in text
+    assert "worst case: 106 MiB host\n" in text
     assert "64 MiB  rows, in queues and buffers (the memory limit)\n" in text
     assert "slots: 2 × 128 KiB = 256 KiB in host memory, and 256 KiB on cpu" in text
 

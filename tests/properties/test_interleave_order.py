@@ -153,7 +153,8 @@ def test_a_position_after_a_mark_is_the_position_of_the_order_itself(
             after, twin = run.order.after(mark, count), run.order.after(mark, 0)
             for _ in range(count):
                 twin.advance(1)
-            assert after.state() == twin.state()
+            left = twin.after(twin.mark(), 0)  # a position never holds a stream that has ended and has no rows left
+            assert after.state() == left.state()
             assert opened <= after.ready_opened <= run.order.ready_opened
 
 

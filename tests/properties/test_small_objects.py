@@ -6,23 +6,30 @@ import gzip
 import io
 import struct
 import tarfile
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data import _native
+from aiostream_data.codecs.compression import compressor
 from aiostream_data.errors import DataError
-from aiostream_data.formats.base import LEFT, Format
+from aiostream_data.formats.base import LEFT, SmallObjects, SplitsObjects
 from aiostream_data.formats.fixed_length import FixedLengthFormat
-from aiostream_data.formats.small_objects import split_objects
+from aiostream_data.formats.small_objects import accepted, kinds_of_objects, split_objects
+from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.rows.records import VarColumn
 
-FORMATS: list[Format] = [
+FORMATS: list[SplitsObjects] = [
     WholeFileFormat(),
     WholeFileFormat(max_record_nbytes=9),
     FixedLengthFormat(record_nbytes=3),
@@ -34,6 +41,9 @@ FORMATS: list[Format] = [
     TextFormat(encoding="ascii", max_line_nbytes=5),
     TextFormat(encoding="utf-8-sig"),
     TextFormat(encoding="latin-1"),
+    TextFormat(encoding="cp1252"),
+    TextFormat(encoding="shift_jis"),
+    TextFormat(encoding="latin-1", max_line_nbytes=5),
 ]
 
 
@@ -51,6 +61,33 @@ def tar_archive() -> bytes:
         return file.getvalue()
 
 
+def zstd(data: bytes) -> bytes:
+    made = compressor("zstd")
+    return made.compress(data) + made.flush()
+
+
+def members(data: bytes) -> bytes:
+    return gzip.compress(data[:5]) + gzip.compress(data[5:]) + bytes(3)
+
+
+def frames(data: bytes) -> bytes:
+    return zstandard.compress(data[:5]) + b"\x50\x2a\x4d\x18\x01\0\0\0?" + zstd(data[5:])
+
+
+def with_garbage(data: bytes) -> bytes:
+    return gzip.compress(data) + b"garbage"
+
+
+COMPRESS: list[Callable[[bytes], bytes]] = [
+    gzip.compress,
+    members,
+    with_garbage,
+    zlib.compress,
+    zstd,
+    zstandard.compress,
+    frames,
+]
+
 LINES = st.lists(
     st.sampled_from(
         [b"a", b"bc\n", b"\n", b"\r\n", b"\r", "\u00e9".encode(), b"\xc3", b"\xa9", b"\xef\xbb\xbf", b"x" * 6]
@@ -63,7 +100,10 @@ OBJECTS = st.one_of(
     RECORDS,
     RECORDS.map(lambda data: data[:-1]),
     st.binary(max_size=24),
-    LINES.map(gzip.compress),
+    st.one_of(LINES, RECORDS).flatmap(lambda data: st.sampled_from([compress(data) for compress in COMPRESS])),
+    st.one_of(LINES, RECORDS).flatmap(
+        lambda data: st.sampled_from([compress(data)[:-1] for compress in COMPRESS])  # cut short
+    ),
     st.sampled_from(
         [
             b"\x1f\x8b\x08",
@@ -80,7 +120,7 @@ OBJECTS = st.one_of(
 NAMES = st.sampled_from(["a", "a.gz", "a.txt", "a.zst"])
 
 
-def streamed(format: Format, url: str, compression: str, data: bytes) -> list[bytes | str] | None:
+def streamed(format: SplitsObjects, url: str, compression: str, data: bytes) -> list[bytes | str] | None:
     """Return the records of one object, or None if it is damaged."""
     stream = RecordStream(format, url, compression)
     columns: list[VarColumn] = []
@@ -98,32 +138,89 @@ def together(objects: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return values, 2 + np.cumsum([0, *map(len, objects)], dtype=np.int64)
 
 
+def split(
+    format: SplitsObjects, compression: str, objects: list[tuple[str, bytes]], suffixes: set[str], limits: UnpackLimits
+) -> Iterator[tuple[list[tuple[str, bytes]], SmallObjects | None]]:
+    """Split objects in as many steps as the limits need. Yield the objects of each step, and their records."""
+    values, bounds = together([data for _, data in objects])
+    kinds = kinds_of_objects(format, compression, [name for name, _ in objects], values, bounds, suffixes)
+    if not kinds.compressed:
+        yield objects, split_objects(format, values, bounds, kinds.is_plain)
+        return
+    while objects:
+        kinds = kinds_of_objects(format, compression, [name for name, _ in objects], values, bounds, suffixes)
+        found = unpack(values, bounds, kinds, limits, lambda nbytes: np.empty(nbytes, np.uint8))
+        count = len(found.is_ready)
+        is_plain = found.is_ready & accepted(format, found.values, found.bounds)
+        yield objects[:count], split_objects(format, found.values, found.bounds, is_plain)
+        objects, bounds = objects[count:], bounds[count:]
+
+
 @given(
     st.sampled_from(FORMATS),
-    st.sampled_from(["", "auto", "AUTO"]),
+    st.sampled_from(["", "auto", "AUTO", "gzip", "zlib", "ZSTD"]),
     st.lists(st.tuples(NAMES, OBJECTS), max_size=6),
     st.sets(st.sampled_from(["", "gz", "txt", "zst"])),
+    st.builds(
+        UnpackLimits,
+        nbytes=st.sampled_from([0, 20, 10_000]),
+        object_nbytes=st.sampled_from([0, 30, 10_000]),
+        window_nbytes=st.sampled_from([0, 1 << 22]),
+    ),
 )
 def test_the_records_are_those_of_a_stream_for_each_object(
-    format: Format, compression: str, objects: list[tuple[str, bytes]], plain_suffixes: set[str]
+    format: SplitsObjects,
+    compression: str,
+    objects: list[tuple[str, bytes]],
+    plain_suffixes: set[str],
+    limits: UnpackLimits,
 ) -> None:
-    values, bounds = together([data for _, data in objects])
-    found = split_objects(format, compression, [name for name, _ in objects], values, bounds, plain_suffixes)
-    if found is None:
-        return
-    records, first = found.column.elements(), 0
-    for rows, (name, data) in zip(found.rows.tolist(), objects, strict=True):
-        if rows != LEFT:
-            assert records[first : first + rows] == streamed(format, name, compression, data)
-            first += rows
-    assert first == len(records)
+    seen = 0
+    for part, found in split(format, compression, objects, plain_suffixes, limits):
+        seen += len(part)
+        if found is None:
+            continue
+        records, first = found.column.elements(), 0
+        for rows, (name, data) in zip(found.rows.tolist(), part, strict=True):
+            if rows != LEFT:
+                assert records[first : first + rows] == streamed(format, name, compression, data)
+                first += rows
+        assert first == len(records)
+    assert seen == len(objects)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, members, zlib.compress, zstd, zstandard.compress, frames])
+@pytest.mark.parametrize("format", [WholeFileFormat(), TextFormat(), FixedLengthFormat(record_nbytes=5)])
+def test_sound_compressed_objects_are_split_at_once(format: SplitsObjects, compress: Callable[[bytes], bytes]) -> None:
+    objects = [("a", compress(b"line\n" * rows)) for rows in range(2000)]
+    limits = UnpackLimits(nbytes=1 << 20, object_nbytes=1 << 20, window_nbytes=1 << 22)
+    parts = list(split(format, "auto", objects, set(), limits))
+    assert 3 < len(parts) < 50
+    assert not any(found is None or LEFT in found.rows for _, found in parts)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, zstd, zstandard.compress])
+def test_an_object_that_grows_without_end_takes_no_more_memory_than_any_other(
+    compress: Callable[[bytes], bytes],
+) -> None:
+    bomb = compress(bytes(200 << 20))
+    limits = UnpackLimits(nbytes=1 << 20, object_nbytes=1 << 20, window_nbytes=1 << 22)
+    objects = [("a", gzip.compress(b"line\n")), ("b", bomb), ("c", gzip.compress(b"line\n"))]
+    tracemalloc.start()
+    (found,) = [found for _, found in split(TextFormat(), "auto", objects, set(), limits)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found is not None
+    assert found.rows.tolist() == [1, LEFT, 1]
+    assert peak < len(bomb) * 2 + (6 << 20)
 
 
 @given(st.lists(st.lists(st.sampled_from([b"plain", b"more words", b""]), min_size=1).map(b"\n".join)))
 def test_plain_text_is_split_at_once(objects: list[bytes]) -> None:
     objects = [b"text " + data for data in objects]
     values, bounds = together(objects)
-    found = split_objects(TextFormat(), "auto", ["a"] * len(objects), values, bounds)
+    kinds = kinds_of_objects(TextFormat(), "auto", ["a"] * len(objects), values, bounds)
+    found = split_objects(TextFormat(), values, bounds, kinds.is_plain)
     assert found is not None or not objects
     assert found is None or LEFT not in found.rows
 
@@ -135,7 +232,8 @@ def test_one_damaged_object_leaves_its_neighbours_split(contents: list[list[byte
     at = data.draw(st.integers(0, len(objects[bad]) - 1))
     objects[bad] = objects[bad][:at] + bytes([objects[bad][at] ^ 0xFF]) + objects[bad][at + 1 :]
     values, bounds = together(objects)
-    found = split_objects(TFRecordFormat(), "auto", ["a"] * len(objects), values, bounds)
+    kinds = kinds_of_objects(TFRecordFormat(), "auto", ["a"] * len(objects), values, bounds)
+    found = split_objects(TFRecordFormat(), values, bounds, kinds.is_plain)
     rows = [len(records) for records in contents]
     rows[bad] = LEFT
     assert (found is None and len(objects) == 1) or (found is not None and found.rows.tolist() == rows)

@@ -40,7 +40,7 @@ CONTRACTS = (
     *("_engine/flow/channel.py", "_engine/resume/group_history.py", "_engine/resume/shuffle_history.py"),
     *(
         "_engine/sources/memory_rows.py",
-        "_engine/sources/shard_reader.py",
+        "_engine/sources/shard_chunks.py",
         "_engine/resume/lineage_reader.py",
         "formats/stream.py",
     ),

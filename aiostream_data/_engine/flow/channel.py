@@ -122,6 +122,7 @@ class Sender(Generic[T]):
     def __init__(self, shared: _Shared[T]) -> None:
         self._shared = shared
         self.counters: StageCounters | None = None
+        self.is_patient = False  # True if send() returns after the item was taken, to work no further ahead
 
     async def send(self, item: T, nbytes: int = 0) -> None:
         """Wait for room in the buffer, then append ``item`` and count it as ``nbytes`` bytes.
@@ -129,17 +130,24 @@ class Sender(Generic[T]):
         Raises:
             ReceiverClosed: The receiver was closed before or during the wait.
         """
-        shared = self._shared
-        if shared.receiver_open and not shared.has_room_for(nbytes):
-            started = shared.room_wait_since = perf_counter()
-            try:
-                while shared.receiver_open and not shared.has_room_for(nbytes):
-                    await shared.changed()
-            finally:
-                shared.room_wait_since = None
-                if self.counters is not None:
-                    self.counters.output_wait_s += perf_counter() - started
+        await self._until(lambda: self._shared.has_room_for(nbytes))
         self.put(item, nbytes)
+        if self.is_patient:
+            await self._until(lambda: not self._shared.buffer)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait until ``holds()`` returns True or the receiver is closed."""
+        shared = self._shared
+        if not shared.receiver_open or holds():
+            return
+        started = shared.room_wait_since = perf_counter()
+        try:
+            while shared.receiver_open and not holds():
+                await shared.changed()
+        finally:
+            shared.room_wait_since = None
+            if self.counters is not None:
+                self.counters.output_wait_s += perf_counter() - started
 
     def put(self, item: T, nbytes: int = 0) -> None:
         """Append ``item`` without waiting for room. Use this method for items that are already in memory.
@@ -250,6 +258,7 @@ class Receiver(Generic[T]):
         self.counters: StageCounters | None = None
         self.on_wait: Callable[[bool], None] | None = None
         self.position: Position | None = None  # position of the sending run, if a run sends
+        self.begin: Callable[[], None] | None = None  # starts the sending run; None if the run has started
 
     async def receive(self) -> T:
         """Remove and return the oldest buffered item. If the buffer is empty, wait for an item.
@@ -271,6 +280,11 @@ class Receiver(Generic[T]):
     def ready(self) -> bool:
         """True if :meth:`receive` would return or raise without waiting."""
         return bool(self._shared.buffer) or self._shared.sender is not _SenderState.OPEN
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the sender closed the channel and the buffer is empty."""
+        return not self._shared.buffer and self._shared.sender is _SenderState.CLOSED
 
     def take(self) -> T:
         """Perform :meth:`receive` without waiting. Call only if :attr:`ready`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
+
+CROWD: Final = 16
+"""Number of inputs of a mixture from which on each input reads little ahead, starts when its first row is near, and
+shares its threads with the other inputs."""
 
 
 class Runner(Protocol):
@@ -100,6 +104,8 @@ class RunContext:
         keys: Numbers that count only the nodes that influence rows, so that other nodes do not change random orders.
         prefix: Prefix for the keys of nodes in an inner data set.
         made_by: Prefix for the names of stages in an inner data set: the operator that created the data set.
+        crowd: Number of inputs of a mixture that this run belongs to and that are read side by side; 1 outside of
+            mixtures.
     """
 
     services: Services
@@ -110,10 +116,20 @@ class RunContext:
     drained: Drained
     prefix: str = ""
     made_by: str = ""
+    crowd: int = 1
 
     def for_epoch(self, epoch: int) -> RunContext:
         """Return a copy of this context for another epoch."""
         return replace(self, epoch=epoch, drained=Drained())
+
+    def beside(self, others: int) -> RunContext:
+        """Return a copy of this context for one of ``others`` inputs that are read side by side."""
+        return self if others == 1 else replace(self, crowd=self.crowd * others)
+
+    @property
+    def is_crowded(self) -> bool:
+        """True if so many inputs are read side by side that each of them reads as little ahead as possible."""
+        return self.crowd >= CROWD
 
     def open(self, node: Node, state: State = None) -> AbstractAsyncContextManager[Receiver[Chunk]]:
         """Return a context manager that runs ``node`` and its inputs; it provides a receiver for the node's chunks.

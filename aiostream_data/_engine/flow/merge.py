@@ -152,10 +152,13 @@ class Merge(MergeLoop):
 
     def release_used(self) -> None:
         # The next chunk of a stream may arrive much later.
-        for slot in [slot for slot in self._open if slot in self.current and self.order.rows_left(slot) == 0]:
+        for slot in [slot for slot in self.current if slot < self.order.cycle_length and self._is_used_up(slot)]:
             del self.current[slot]
         while self._ready_chunks and self._ready_chunks[0].stop <= self.order.ready_in_use:
             del self.current[self._ready_chunks.popleft().key]
+
+    def _is_used_up(self, slot: int) -> bool:
+        return self.order.rows_left(slot) == 0 or self.order.ready_stream(slot) is not None
 
     async def _open_next(self, slot: int) -> None:
         stream = await self.streams.next()
@@ -185,16 +188,21 @@ class Merge(MergeLoop):
         self._places[slot] = stream.place
 
     def _load(self, slot: int, chunk: Chunk | None) -> None:
-        if chunk is None:
-            self.order.ended(slot)
-            receiver = self._open.pop(slot).receiver
-            receiver.check(self._loaded.pop(slot, 0))
-            receiver.close()
-            self.streams.ended()
-        elif len(chunk):
+        if chunk is not None and len(chunk):
             self.load(slot, chunk)
             self._loaded[slot] = self._loaded.get(slot, 0) + len(chunk)
             self.order.load(slot, len(chunk))
+        stream = self._open[slot]
+        # If the end is known already, a state after the last row need not reopen the stream.
+        if chunk is None or (stream.losses is None and stream.receiver.has_ended):
+            self._end(slot)
+
+    def _end(self, slot: int) -> None:
+        self.order.ended(slot)
+        receiver = self._open.pop(slot).receiver
+        receiver.check(self._loaded.pop(slot, 0))
+        receiver.close()
+        self.streams.ended()
 
     async def _load_next(self, slot: int) -> None:
         """Receive the next rows of a stream that is ready. Count the losses before these rows first."""

@@ -28,6 +28,7 @@ class PickedRows:
     def __init__(self) -> None:
         self._count = 0
         self._chunks: list[Chunk] = []
+        self._numbers: dict[int, int] = {}  # number of each chunk, by its identity
         self._which: list[NDArray[np.int32]] = []
         self._rows: list[NDArray[np.int64]] = []
 
@@ -45,16 +46,16 @@ class PickedRows:
         self._count += len(step)
 
     def _number_of(self, chunk: Chunk) -> int:
-        for number, known in enumerate(self._chunks):
-            if known is chunk:
-                return number
-        self._chunks.append(chunk)
-        return len(self._chunks) - 1
+        number = self._numbers.setdefault(id(chunk), len(self._chunks))
+        if number == len(self._chunks):
+            self._chunks.append(chunk)
+        return number
 
     def taken(self) -> Choice:
         """Return all recorded steps, and clear the record. The returned choice keeps the chunks in memory."""
         choice = (self._chunks, self._which, self._rows)
         self._count, self._chunks, self._which, self._rows = 0, [], [], []
+        self._numbers = {}
         return choice
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aiostream_data.rows.records import Chunk, Items, object_nbytes
+from aiostream_data.rows.object_nbytes import object_nbytes
+from aiostream_data.rows.records import Chunk, Items
 
 _SAMPLE = 8
 

@@ -49,6 +49,11 @@ class Stage:
     counters: StageCounters
     inputs: Sequence[Position] = ()
 
+    @property
+    def inputs_side_by_side(self) -> int:
+        """Number of inputs, counted from the first one, whose rows the stage mixes; at least 1."""
+        return 1
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         """Move chunks from the inlets to the outlet until the stream ends.
 

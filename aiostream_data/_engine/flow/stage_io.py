@@ -49,6 +49,12 @@ class Inlet:
         """True if :meth:`receive` would return without waiting."""
         return self._receiver.ready
 
+    def begin(self) -> None:
+        """Start the run that sends to this inlet, unless it has started. Without this call, it starts at once."""
+        begin, self._receiver.begin = self._receiver.begin, None
+        if begin is not None:
+            begin()
+
     @property
     def waits(self) -> ChannelWaits:
         """Start times of the current waits of the channel's sender and receiver."""

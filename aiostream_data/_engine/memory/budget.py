@@ -178,7 +178,9 @@ class Budget:
         # Re-entrant, because a garbage collection inside the locked region may end another charge.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[tuple[asyncio.Future[None], Callable[[], bool]]] = []
+        self._will_poke = False  # scheduled from another thread
+        self._pokes_soon = False  # scheduled from the loop
         self._left_free = 0
         self.consumer_waits: Callable[[], bool] = lambda: True
         self._gathering = 0  # incomplete records that pass alone
@@ -252,7 +254,7 @@ class Budget:
             is_urgent: Function that the budget calls again at each :meth:`poke`. If ``is_urgent`` returns True, the
                 bytes may exceed the limit.
         """
-        await self.until(lambda: self._fits(nbytes, self.admitted_nbytes) or is_urgent())
+        await self.until(lambda: is_urgent() or self._fits(nbytes, self.admitted_nbytes))
         return self.charge(nbytes, holder)
 
     def room_for(self, nbytes: int, holder: str = RANGES) -> Charge | None:
@@ -318,29 +320,43 @@ class Budget:
         task = asyncio.current_task()
         name = task.get_name() if task is not None else "a callback"
         self.waiting[name] = perf_counter()
+        waiter = loop.create_future()
         try:
             while True:
-                waiter = loop.create_future()
-                self._waiters.append(waiter)
+                self._waiters.append((waiter, holds))
                 if holds():  # another thread may have released bytes before the waiter was registered
                     break
                 await waiter
                 if holds():
                     break
+                waiter = loop.create_future()
         finally:
+            waiter.cancel()  # poke() forgets it
             self.waiting.pop(name, None)
         self.wait_s += loop.time() - started
 
     def poke(self) -> None:
-        """Wake all waiters, so that they check their conditions again. Call from the loop."""
+        """Wake the waiters whose conditions now hold. Call from the loop."""
+        self._will_poke = self._pokes_soon = False
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
+        for waiter, holds in waiters:
+            if waiter.done():
+                continue
+            if holds():
                 waiter.set_result(None)
+            else:
+                self._waiters.append((waiter, holds))
+
+    def look_soon(self, waits: bool) -> None:
+        """Schedule one :meth:`poke` after a receiver began to wait (``waits``), which may make a waiter urgent."""
+        if waits and self._waiters and self._loop is not None and not self._pokes_soon:
+            self._pokes_soon = True
+            self._loop.call_soon(self.poke)
 
     def look_again(self) -> None:
         """Schedule :meth:`poke` on the event loop if any coroutine waits for room. Callable from any thread."""
-        if self._waiters and self._loop is not None:
+        if self._waiters and self._loop is not None and not self._will_poke:
+            self._will_poke = True
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.poke)
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from aiostream_data.metrics.allocator import allocator_state, trim
 
-KEPT_SHARE: Final = 0.5
-"""Fraction (1/2) of the memory limit up to which malloc may keep freed memory."""
+KEPT_SHARE: Final = 0.25
+"""Fraction (1/4) of the memory limit up to which malloc may keep freed memory."""
 
 LEAST_NBYTES: Final = 16 << 20
 """Number of bytes of unused memory that malloc may always keep."""

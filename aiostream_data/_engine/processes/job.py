@@ -35,7 +35,7 @@ class Errand:
 
     plan: Node
     keys: tuple[int, ...]
-    resolved: tuple[list[ShardRef] | None, ...]
+    resolved: tuple[Sequence[ShardRef] | None, ...]
     shard_numbers: dict[int, Sequence[ShardNumbers]]
     gained: set[int]
     shared_caches: tuple[bool, ...]

@@ -35,13 +35,13 @@ class Identity:
     def __init__(self, written: Node, world_size: int) -> None:
         self._written = written
         self._world_size = world_size
-        self._shards: dict[str, list[ShardRef]] = {}
+        self._shards: dict[str, Sequence[ShardRef]] = {}
         self._numbers: dict[str, list[Any]] = {}
         self._lock = Lock()
         self._found: Fingerprint | None = None
         self._stored: dict[str, Any] | None = None
 
-    def found_shards(self, resolved: Mapping[Node, list[ShardRef]], keys: Mapping[Node, int]) -> None:
+    def found_shards(self, resolved: Mapping[Node, Sequence[ShardRef]], keys: Mapping[Node, int]) -> None:
         """Record the shards that match the file patterns of the plan."""
         self._shards = {str(keys[node]): shards for node, shards in resolved.items() if shards}
 

@@ -25,6 +25,7 @@ from aiostream_data._engine.resume.shard_numbers import Era
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.listed_shards import shard_numbers
 from aiostream_data._engine.sources.numbered_shards import NumberedShards
+from aiostream_data._engine.sources.ranges_ahead import RangesAhead, most_open
 from aiostream_data._engine.sources.shard_rows import ShardRows, recalled_nbytes
 from aiostream_data._engine.sources.shard_search import check_listed, find_shards, listed_digest
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
@@ -46,9 +47,14 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, ShardRef, concat, gather
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, SPLIT_MASK
+from aiostream_data.rows.shard_table import ShardTableWriter
 from aiostream_data.state_fields import MAX_COUNT, Part
+from aiostream_data.storage.read_window import ReadWindow
 from aiostream_data.storage.urls import split_url
 from aiostream_data.transforms.interleave import InterleaveOrder
+
+WHOLE_OBJECTS = 16
+"""Number of objects read ahead that are processed before their turn, if each object is one record."""
 
 SHARDS_AT_ONCE = 32
 """Maximum number of shards to read concurrently during a recall (recomputation of single rows)."""
@@ -61,6 +67,10 @@ class _EraRun(NamedTuple):
     streams: ShardStreams
     log: MergeLog
     slots: int
+
+
+class _Windows(dict[tuple[int, int], ReadWindow]):
+    """Number of concurrent ranges of each source, which the epochs of a loader share. The key identifies the source."""
 
 
 class _Offsets(dict[tuple[int, int, int | None], ShardOffsets]):
@@ -110,8 +120,16 @@ class ReadFilesSource(Stage):
                 stores=stores,
                 siblings=siblings,
                 handling=handling,
+                ahead=self._ranges_ahead(),
             )
             await self._read_eras(run)
+
+    def _ranges_ahead(self) -> RangesAhead:
+        node, context = self.node, self.context
+        windows = context.services.features.of(_Windows)
+        window = windows.setdefault((context.path, context.keys[node]), ReadWindow())
+        near = most_open(node)
+        return RangesAhead(window, node.cycle_length, near, near + WHOLE_OBJECTS if node.format.whole else near)
 
     async def _read_eras(self, run: SourceRun) -> None:
         node, state, rows = run.node, self._state, 0
@@ -243,14 +261,15 @@ class ReadFilesSource(Stage):
         self._listed = await listed_digest(self.context, self.node, found, self._listed)
         return NumberedShards.of(found, shard_numbers(self.context, self.node))
 
-    async def _found(self) -> list[ShardRef]:
+    async def _found(self) -> Sequence[ShardRef]:
         if self.node.files is None:
             return await find_shards(self.context, self.node)
-        urls: list[str] = []
+        found = ShardTableWriter()
         async with self.context.open(self.node.files) as names:
             async for chunk in names:
-                urls += [_as_url(name) for name in chunk.elements()]
-        return [ShardRef(url) for url in urls]
+                for name in chunk.elements():
+                    found.add(_as_url(name), None, "")
+        return found.table()
 
 
 def _work_of(node: ReadFiles) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.origins import local
+from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.sources.listed_shards import shard_numbers
@@ -38,15 +39,21 @@ class ListFilesSource(NumberedRows):
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         shards = await self._shards()
-        turns = [number for era in shards.eras for number in names_order(self.context, self.node, era)]
+        orders = [names_order(self.context, self.node, era) for era in shards.eras]
+        turns = orders[0] if len(orders) == 1 else [number for order in orders for number in order]
         if self._first > len(turns):
             raise StateMismatchError(
                 [f"the state counts {self._first} files, but only {len(turns)} were found"],
                 "Restore the missing files.",
             )
         left = range(self._first, len(turns))
-        self._turns_of_rows = [turn for turn in left if shards.by_number[turns[turn]] is not None]
-        await outlet.send(self._names(shards, [turns[turn] for turn in self._turns_of_rows]))
+        has_gaps = shards.has_gaps
+        rows = [turn for turn in left if shards.by_number[turns[turn]] is not None] if has_gaps else left
+        self._turns_of_rows = rows
+        namespace = self._namespace()
+        for start in range(0, len(rows), CHUNK_ROWS):
+            numbers = [turns[turn] for turn in rows[start : start + CHUNK_ROWS]]
+            await outlet.send(_names(namespace, shards, numbers))
 
     def at(self, rows: int, book: BookWriter) -> State:
         turns = self._turns_of_rows
@@ -77,15 +84,18 @@ class ListFilesSource(NumberedRows):
         numbers = local(lineage.ids)[1].tolist()
         for number in numbers:
             shards.read_before(number)
-        return self._names(shards, numbers)
+        return _names(self._namespace(), shards, numbers)
 
     async def _shards(self) -> NumberedShards:
         found = await find_shards(self.context, self.node)
         self._listed = await listed_digest(self.context, self.node, found, self._listed)
         return NumberedShards.of(found, shard_numbers(self.context, self.node))
 
-    def _names(self, shards: NumberedShards, numbers: list[int]) -> Chunk:
+    def _namespace(self) -> Namespace:
         label = str(self.node.label)
-        namespace = self.context.namespace(self.node, lambda _: label, listed=self._listed)
-        ids = RowIds.of_source(namespace.base, numbers)
-        return Items([shards.name(number) for number in numbers], ids)
+        return self.context.namespace(self.node, lambda _: label, listed=self._listed)
+
+
+def _names(namespace: Namespace, shards: NumberedShards, numbers: list[int]) -> Chunk:
+    ids = RowIds.of_source(namespace.base, numbers)
+    return Items([shards.name(number) for number in numbers], ids)

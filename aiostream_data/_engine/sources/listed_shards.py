@@ -21,7 +21,7 @@ class ListedShards:
     """
 
     def __init__(self) -> None:
-        self.resolved: dict[Node, list[ShardRef]] = {}
+        self.resolved: dict[Node, Sequence[ShardRef]] = {}
         self.numbers: dict[int, Sequence[ShardNumbers]] = {}
         self.gained: set[int] = set()
 

@@ -31,7 +31,8 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.sources import Generator, PythonIterable
 from aiostream_data.rows.lineage import Lineage
-from aiostream_data.rows.records import Chunk, object_nbytes
+from aiostream_data.rows.object_nbytes import object_nbytes
+from aiostream_data.rows.records import Chunk
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import collate

@@ -22,7 +22,8 @@ from aiostream_data._engine.memory.decompressor_memory import DecompressorMemory
 from aiostream_data._engine.resume.origins import Hint
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.shard_check import ShardCheck
-from aiostream_data._engine.sources.shard_reader import HEADROOM, decode, read_object, stream_before
+from aiostream_data._engine.sources.shard_chunks import decode, stream_before
+from aiostream_data._engine.sources.shard_ranges import HEADROOM, read_object
 from aiostream_data.errors import CorruptRecordError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import Loss

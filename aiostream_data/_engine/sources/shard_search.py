@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import groupby, islice
 
 from aiostream_data._engine.flow.context import RunContext, hop
 from aiostream_data._engine.flow.recall import outermost
@@ -19,6 +20,7 @@ from aiostream_data.plan.shard_list import digest_of, lasting_urls
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import ShardTable, joined_tables, shared_prefix, urls_of
 from aiostream_data.storage.index_file import choose_shards, parse_index
 from aiostream_data.storage.index_reading import read_index_bytes
 from aiostream_data.storage.stores import StoreSet
@@ -36,7 +38,7 @@ def names_shards(node: ListFiles | ReadFiles) -> bool:
     return bool(node.patterns) or node.index_url is not None
 
 
-async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
+async def find_shards(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[ShardRef]:
     """Return the shards of a source. If ``open()`` already listed the shards, return that list."""
     resolved = context.services.features.of(ListedShards).resolved.get(node)
     return await search_shards(context, node) if resolved is None else resolved
@@ -58,8 +60,7 @@ async def listed_digest(
     is_known = context.path == 0 and names_shards(node)
     if is_known or (names_shards(node) and node.index_url is None and not any(map(has_magic, node.patterns))):
         return ""
-    urls = [shard.url for shard in shards]
-    digest: str = await hop(context.counters(node), context.services.pool.submit(_digest, urls))
+    digest: str = await hop(context.counters(node), context.services.pool.submit(_digest, urls_of(shards)))
     if saved and digest != saved:
         raise _another_list(node)
     return digest
@@ -88,7 +89,7 @@ def _another_list(node: ListFiles | ReadFiles) -> StateMismatchError:
     )
 
 
-async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> list[ShardRef]:
+async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[ShardRef]:
     """Return the shards of a source in order, from the source's index or by listing its patterns.
 
     Raises:
@@ -99,30 +100,30 @@ async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> lis
     stores = context.services.stores(node.storage_options)
     if node.index_url is None:
         skips = isinstance(node, ReadFiles) and handling_of(node.on_error).kind == "skip"
-        return await _list(stores, node.patterns, skips, is_inner=bool(context.prefix))
+        parts: Sequence[str | ShardTable] = node.patterns
+        if len(parts) > ASKED_AT_OPEN:
+            parts = await hop(context.counters(node), context.services.pool.submit(_parts, node.patterns))
+        return await _list(stores, parts, skips, is_inner=bool(context.prefix))
     content = await read_index_bytes(stores, node.index_url)
-    shards: list[ShardRef] = await hop(
+    shards: Sequence[ShardRef] = await hop(
         context.counters(node), context.services.pool.submit(_choose, node.index_url, bytes(content), node.patterns)
     )
     return shards
 
 
-async def _list(stores: StoreSet, patterns: tuple[str, ...], skips: bool, is_inner: bool) -> list[ShardRef]:
+async def _list(stores: StoreSet, parts: Sequence[str | ShardTable], skips: bool, is_inner: bool) -> Sequence[ShardRef]:
     """Return the shards that match the patterns, in pattern order.
 
     Args:
+        parts: Patterns, and shards in the places of URLs that are not asked for.
         skips: If True, keep a missing file in the list if its URL has no wildcards. Reading such a file later counts as
             a loss.
         is_inner: If True, do not raise an error when all files are missing. If False, raise an error, because the URLs
             are probably wrong.
     """
-    literal = [pattern for pattern in patterns if not has_magic(pattern)]
-    known = {url: ShardRef(url) for url in literal[ASKED_AT_OPEN:]}
     missing: list[ObjectNotFoundError] = []
 
-    async def find(pattern: str) -> list[ShardRef]:
-        if pattern in known:
-            return [known[pattern]]
+    async def find(pattern: str) -> Sequence[ShardRef]:
         try:
             return await stores.glob(pattern)
         except ObjectNotFoundError as error:
@@ -131,11 +132,23 @@ async def _list(stores: StoreSet, patterns: tuple[str, ...], skips: bool, is_inn
             missing.append(error)
             return [ShardRef(pattern)]
 
-    found = await asyncio.gather(*map(find, patterns))
-    if missing and len(missing) == len(patterns) and not is_inner:
+    asked = [part for part in parts if isinstance(part, str)]
+    found = iter(await asyncio.gather(*map(find, asked)))
+    if missing and len(missing) == len(parts) and not is_inner:
         raise missing[0]
-    return [shard for of_pattern in found for shard in of_pattern]
+    return joined_tables([next(found) if isinstance(part, str) else part for part in parts])
 
 
-def _choose(index_url: str, content: bytes, patterns: tuple[str, ...]) -> list[ShardRef]:
-    return choose_shards(index_url, parse_index(index_url, content), patterns)
+def _parts(patterns: Sequence[str]) -> list[str | ShardTable]:
+    """Return the patterns to ask the store for, and in their places the shards of the URLs that are not asked for."""
+    literal = (number for number, pattern in enumerate(patterns) if not has_magic(pattern))
+    first = next(islice(literal, ASKED_AT_OPEN, None), len(patterns))
+    parts: list[str | ShardTable] = list(patterns[:first])
+    for is_asked, group in groupby(patterns[first:], has_magic):
+        several = list(group)
+        parts += several if is_asked else [ShardTable.of(map(ShardRef, several), shared_prefix(several))]
+    return parts
+
+
+def _choose(index_url: str, content: bytes, patterns: tuple[str, ...]) -> ShardTable:
+    return joined_tables([choose_shards(index_url, parse_index(index_url, content), patterns)])

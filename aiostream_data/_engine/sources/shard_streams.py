@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -17,38 +17,39 @@ from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.merge import ReadyStreams, Stream
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.flow.task_errors import carrying
-from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.merge_log import StreamPlace
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.group_rows import GroupSplitter, NumberedRefs, ReadAlone
 from aiostream_data._engine.sources.numbered_shards import NumberedShards
-from aiostream_data._engine.sources.shard_reader import Content, ShardReader
+from aiostream_data._engine.sources.ranges_ahead import RangesAhead, most_open
+from aiostream_data._engine.sources.shard_places import ShardPlace, ShardStarts
+from aiostream_data._engine.sources.shard_ranges import Content
+from aiostream_data._engine.sources.shard_reader import ShardReader
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data._engine.sources.small_shards import (
     FIRST_SHARDS,
+    GROUPS_AHEAD,
     LOCAL,
     GroupRows,
-    ReadAlone,
+    Rest,
     SmallShards,
+    most_groups,
     next_size,
+    scheme_of,
 )
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.failing.policies import Handling
-from aiostream_data.formats.base import LEFT
+from aiostream_data.formats.base import LEFT, SplitsObjects
 from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
-from aiostream_data.storage.urls import split_url
 
 CHUNKS_PER_SHARD = 2
 """Maximum number of decoded chunks queued per open shard."""
-
-MOST_GROUPS_AHEAD = 16
-"""Maximum number of groups of small shards that are read ahead."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class SourceRun:
         outlet: Outlet to which the source sends the rows of all shards.
         group: Task group with one task for each open shard.
         handling: Error policy for damaged and missing shards.
+        ahead: Distributor of the concurrent range requests among the shards.
     """
 
     node: ReadFiles
@@ -73,18 +75,20 @@ class SourceRun:
     stores: StoreSet
     siblings: ShardSiblings
     handling: Handling
+    ahead: RangesAhead
 
     @property
     def most_open(self) -> int:
-        """Maximum number of shards that are open at the same time."""
-        node = self.node
-        ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
-        return node.cycle_length + ahead
+        """Number of shards that are open at the same time and share the memory limit."""
+        return most_open(self.node)
 
-    def small_shards(self) -> SmallShards:
-        """Return the reader of groups of small shards."""
-        services = self.context.services
-        return SmallShards(
+    def small_shards(self) -> SmallShards | None:
+        """Return the reader of groups of small shards, or None if shards of this source are not read in groups."""
+        format, services = self.node.format, self.context.services
+        if not isinstance(format, SplitsObjects):
+            return None
+        splitter = GroupSplitter(self.node, format, services.budget, services.blocks, self.namespace.base, self.offsets)
+        small = SmallShards(
             node=self.node,
             stores=self.stores,
             budget=services.budget,
@@ -92,9 +96,10 @@ class SourceRun:
             counters=self.counters,
             hop=self.hop,
             siblings=self.siblings,
-            first_split=self.namespace.base,
-            offsets=self.offsets,
+            splitter=splitter,
+            crowd=self.context.crowd,
         )
+        return small if small.is_possible else None
 
     def open(
         self,
@@ -102,22 +107,23 @@ class SourceRun:
         open_at_once: int,
         given: int = 0,
         lost: int = 0,
+        shard: ShardRef | None = None,
         failure: Exception | None = None,
         content: Content | None = None,
     ) -> Stream:
         """Start reading a shard after the ``given`` rows already emitted and the ``lost`` records already skipped.
 
         Args:
+            shard: Reference to the shard if its size was found after the listing.
             failure: Error of an earlier attempt to read the shard, which counts as the first attempt.
             content: Bytes of the shard that an earlier attempt has read.
         """
-        shard = self.shards.by_number[number]
+        shard = shard or self.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         budget = self.context.services.budget
         sender, receiver = open_channel(CHUNKS_PER_SHARD, budget.channel_nbytes)
         # If the consumer waits for this shard's rows, the shard may exceed a full budget.
         receiver.wanted_for(self.outlet.is_awaited)
-        receiver.on_wait = lambda _: budget.poke()
         receiver.counters = self.counters
         losses = ShardLosses(shard.url, self.namespace.base + number, given, lost)
         reader = ShardReader(
@@ -130,20 +136,28 @@ class SourceRun:
             first=given + lost,
             losses=losses,
             handling=self.handling,
-            open_at_once=open_at_once,
+            open_at_once=open_at_once * self.context.crowd,
             stores=self.stores,
             budget=budget,
             blocks=self.context.services.blocks,
             counters=self.counters,
             hop=self.hop,
+            ahead=self.ahead,
             is_wanted=lambda: sender.is_awaited,
             failure=failure,
             content=content,
         )
+
+        def note_wait(is_waiting: bool) -> None:
+            if is_waiting:
+                reader.is_awaited()
+            budget.look_soon(is_waiting)
+
+        receiver.on_wait = note_wait
         # Rows are counted when they leave the stage, so the reader's counters are discarded.
         outlet = Outlet(sender, StageCounters("shard"), budget)
         self.group.create_task(_read(reader, outlet), name=f"read {safe_url(shard.url)}")
-        place = _ShardPlace(number, self.offsets, losses)
+        place = ShardPlace(number, self.offsets, losses)
         return Stream(receiver, place, losses if self.handling.kind == "skip" else None)
 
 
@@ -176,8 +190,10 @@ class ShardStreams:
         if self.run.shards.has_gaps:
             listed = self.run.shards.by_number
             self._places = [place for place in self._places if listed[self.turns[place]] is not None]
-        small = self.run.small_shards()
-        self._small = small if small.is_possible else None
+        self._most_groups = max(1, GROUPS_AHEAD // self.run.context.crowd)
+        self._small = self.run.small_shards()
+        if not isinstance(self.run.node.read_ahead, int):
+            self.run.ahead.opens_shards_with(self._open_ahead, lambda: self.has_more)
 
     @property
     def has_more(self) -> bool:
@@ -237,10 +253,14 @@ class ShardStreams:
         """Make the first stream or group of ``_opened`` the next one. Wait for a group."""
         first = self._opened[0]
         if isinstance(first, _Group):
-            self._parts += self._parts_of(first, await self._rows_of(first))
+            found = await self._rows_of(first)
+            self._parts += self._parts_of(first, found)
+            self._opened.popleft()
+            if found.rest is not None:
+                self._opened.appendleft(self._rest_of(found.rest))
         else:
+            self._opened.popleft()
             self._ready.append(first)
-        self._opened.popleft()
 
     def drop(self) -> None:
         """Release all references to rows. Stream positions can still be computed afterwards."""
@@ -248,15 +268,18 @@ class ShardStreams:
         self._parts.clear()
         self._opened.clear()
         self._small = None
+        self.run.ahead.opens_no_more()
         del self.run
 
     def ended(self) -> None:
         self._given -= 1
+        self.run.ahead.was_merged()
         self._open_ahead()
 
     @property
     def _may_open(self) -> bool:
-        return self._given + self._streams < self.run.most_open
+        run = self.run
+        return self._given + self._streams < run.most_open or (run.ahead.opens_shards and run.ahead.wants_shards)
 
     def _open_ahead(self) -> None:
         while self._parts and (self._may_open or isinstance(self._parts[0], ReadyStreams)):
@@ -264,7 +287,7 @@ class ShardStreams:
         while self.has_more and not self._parts:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
-                if self._groups >= self._ahead.ranges:
+                if self._groups >= min(self._ahead.ranges, self._most_groups):
                     return
                 self._opened.append(self._begun_group(self._small))
             elif self._may_open:
@@ -278,9 +301,15 @@ class ShardStreams:
         part = self._parts.popleft()
         self._ready.append(self._open(*part) if isinstance(part, ReadAlone) else part)
 
-    def _open(self, number: int, failure: Exception | None = None, content: Content | None = None) -> Stream:
+    def _open(
+        self,
+        number: int,
+        shard: ShardRef | None = None,
+        failure: Exception | None = None,
+        content: Content | None = None,
+    ) -> Stream:
         self._streams += 1
-        return self.run.open(number, self.at_once, failure=failure, content=content)
+        return self.run.open(number, self.at_once, shard=shard, failure=failure, content=content)
 
     def _turn(self, place: int) -> tuple[int, ShardRef]:
         number = self.turns[self._places[place]]
@@ -288,23 +317,34 @@ class ShardStreams:
         assert shard is not None, "shards that are gone have no turn"
         return number, shard
 
-    # -- groups of small shards
-
     def _begun_group(self, small: SmallShards) -> _Group:
         stop = min(self._next + self._group_shards, len(self._places))
         shards = small.group([self._turn(place) for place in range(self._next, stop)], self._group_shards)
         self._next += len(shards)
+        return self._group_of(shards, lambda is_wanted: small.read(shards, is_wanted))
+
+    def _rest_of(self, rest: Rest) -> _Group:
+        small = self._small
+        assert small is not None, "a group was read"
+        return self._group_of(rest.shards, lambda is_wanted: small.read_rest(rest, is_wanted))
+
+    def _group_of(
+        self, shards: NumberedRefs, read: Callable[[Callable[[], bool]], Coroutine[Any, Any, GroupRows]]
+    ) -> _Group:
+        """Start a task that reads a group. Its argument shows whether the consumer waits for the group."""
         self._groups += 1
         group = _Group(shards)
         group.rows = self.run.group.create_task(
-            small.read(shards, lambda: group.is_awaited and self.run.outlet.is_awaited()),
+            read(lambda: group.is_awaited and self.run.outlet.is_awaited()),
             name=f"read {len(shards)} shards from {safe_url(shards[0][1].url)}",
         )
         return group
 
     async def _rows_of(self, group: _Group) -> GroupRows:
         """Wait for a group. The number of groups that are read ahead adapts to the waits."""
-        self._ahead.took(MOST_GROUPS_AHEAD, was_there=group.rows.done())
+        is_local = scheme_of(group.shards[0][1]) == LOCAL
+        most = min(self._most_groups, most_groups(is_local=is_local))
+        self._ahead.took(most, was_there=group.rows.done())
         if not group.rows.done():
             self._open_ahead()
             group.is_awaited = True
@@ -314,14 +354,14 @@ class ShardStreams:
             self.run.counters.add(BYTES_WAIT, perf_counter() - began)
         self._groups -= 1
         found = group.rows.result()
-        if len(group.shards) * 2 > self._group_shards:  # else other limits than the number of shards ended the group
-            is_local = split_url(group.shards[0][1].url).scheme == LOCAL
+        # If the group was much smaller, other limits than the number of shards ended it.
+        if found.read_s is not None and len(group.shards) * 2 > self._group_shards:
             self._group_shards = next_size(self._group_shards, found.read_s, is_local=is_local)
         return found
 
     def _parts_of(self, group: _Group, found: GroupRows) -> Iterator[ReadyStreams | ReadAlone]:
         """Yield the streams of a group in order: ready streams, and the shards that must be read alone."""
-        numbers = [number for number, _ in group.shards]
+        numbers = [number for number, _ in group.shards[: len(found.rows)]]
         was_read = found.rows != LEFT
         first_row, first = 0, 0
         for place in [*np.flatnonzero(~was_read).tolist(), len(numbers)]:
@@ -329,7 +369,7 @@ class ShardStreams:
                 counts = found.rows[first:place]
                 stop_row = first_row + int(counts.sum())
                 chunk = None if found.chunk is None else found.chunk.slice(first_row, stop_row)
-                yield ReadyStreams(chunk, counts, _ShardStarts(numbers[first:place], self.run.offsets))
+                yield ReadyStreams(chunk, counts, ShardStarts(numbers[first:place], self.run.offsets))
                 first_row = stop_row
             if place < len(numbers):
                 yield found.alone[place]
@@ -346,53 +386,9 @@ class _Group:
         is_awaited: True while the merge waits for this group.
     """
 
-    shards: Sequence[tuple[int, ShardRef]]
+    shards: NumberedRefs
     rows: asyncio.Task[GroupRows] = field(init=False)
     is_awaited: bool = False
-
-
-@dataclass(frozen=True)
-class _ShardStarts(Sequence[StreamPlace]):
-    """Positions of shards without losses, made on request."""
-
-    numbers: Sequence[int]
-    offsets: ShardOffsets
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, place: Any) -> Any:
-        return _ShardStart(self.numbers[place], self.offsets)
-
-
-@dataclass(frozen=True)
-class _ShardStart:
-    """Position of one shard without losses: its number and the nearest record of known offset."""
-
-    number: int
-    offsets: ShardOffsets
-
-    def at(self, given: int, book: BookWriter) -> State:
-        return [*self.offsets.before(self.number, given)]
-
-    def forget(self, given: int) -> None:
-        pass
-
-
-@dataclass(frozen=True)
-class _ShardPlace:
-    """Position in one shard: shard number, nearest record with a known offset, and number of skipped records."""
-
-    number: int
-    offsets: ShardOffsets
-    losses: ShardLosses
-
-    def at(self, given: int, book: BookWriter) -> State:
-        lost = self.losses.before(given)
-        return [*self.offsets.before(self.number, given + lost), *([lost] if lost else [])]
-
-    def forget(self, given: int) -> None:
-        self.losses.forget(given)
 
 
 async def _read(reader: ShardReader, outlet: Outlet) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.resume.shard_numbers import Era
@@ -13,6 +15,7 @@ from aiostream_data.plan.ranks import of_this_rank, share_of
 from aiostream_data.plan.shard_list import MAX_MARKED
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import sizes_of
 from aiostream_data.state_fields import Part
 from aiostream_data.transforms.packed_ids import Packed, pack, unpack
 from aiostream_data.transforms.randomness import permutation
@@ -22,22 +25,22 @@ LEFT: Final = "left"
 """Key of the unopened shards in the saved state, used if removing a shard would change the shard order."""
 
 
-def names_order(context: RunContext, node: ListFiles, era: Era) -> list[int]:
+def names_order(context: RunContext, node: ListFiles, era: Era) -> Sequence[int]:
     """Return the shard numbers of an era, including removed shards, in the order of the emitted URLs.
 
     Raises:
         RankError: The source has fewer shards than ranks.
     """
     seed, permuted = node.seed, node.permuted
-    order = list(range(era.first, era.first + era.count))
+    order: Sequence[int] = range(era.first, era.first + era.count)
     if seed is not None or permuted is not None:
         epoch = context.epoch if permuted is None or permuted.reshuffle else 0
         key = context.key(node, seed if permuted is None else permuted.seed, "files", epoch, *era.names)
-        order = (era.first + permutation(key, era.count)).tolist()
+        order = _numbers(era.first + permutation(key, era.count))
     return of_this_rank(order, node.share) if era.number == 0 else share_of(order, node.share)
 
 
-def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | None], era: Era) -> list[int]:
+def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | None], era: Era) -> Sequence[int]:
     """Return the shard numbers of an era, including removed shards, in this rank's reading order.
 
     Args:
@@ -46,17 +49,21 @@ def order_of(context: RunContext, node: ReadFiles, shards: Sequence[ShardRef | N
     Raises:
         RankError: The source has fewer shards than ranks.
     """
-    numbers = list(range(era.first, era.first + era.count))
+    numbers: Sequence[int] = range(era.first, era.first + era.count)
     if node.shuffle_shards:
         key = context.key(node, node.seed, "shards", context.epoch if node.reshuffle else 0, *era.names)
         if node.spread:
             at_once = node.cycle_length * (node.share[1] if node.share else 1)
-            listed = [shards[number] for number in numbers]
-            order = shard_order(key, [None if shard is None else shard.nbytes for shard in listed], at_once)
+            order = np.array(shard_order(key, sizes_of(shards[era.first : era.first + era.count]), at_once), np.int64)
         else:
-            order = permutation(key, era.count).tolist()
-        numbers = [numbers[place] for place in order]
+            order = permutation(key, era.count)
+        numbers = _numbers(era.first + order)
     return share_of(numbers, node.share) if era.number else of_this_rank(numbers, node.share)
+
+
+def _numbers(order: NDArray[np.int64]) -> Sequence[int]:
+    """Return shard numbers with 8 bytes per number."""
+    return array("q", order.astype(np.int64).tobytes())
 
 
 def cycle_of(node: ReadFiles, turns: int) -> int:
@@ -64,7 +71,7 @@ def cycle_of(node: ReadFiles, turns: int) -> int:
     return even_cycle(turns, node.cycle_length) if node.spread else max(1, min(node.cycle_length, turns))
 
 
-def turns_left(turns: list[int], state: dict[str, Any] | None) -> tuple[int, list[int]]:
+def turns_left(turns: Sequence[int], state: dict[str, Any] | None) -> tuple[int, Sequence[int]]:
     """Return the number of shards that the saved run had opened in its era, and the shards not yet opened."""
     if state is None:
         return 0, turns

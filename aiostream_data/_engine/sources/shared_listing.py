@@ -14,7 +14,7 @@ from aiostream_data.rows.records import ShardRef
 Sources = Sequence["ListFiles | ReadFiles"]
 
 
-async def find_all_shards(context: RunContext, sources: Sources) -> list[list[ShardRef]]:
+async def find_all_shards(context: RunContext, sources: Sources) -> list[Sequence[ShardRef]]:
     """List the shards of all sources concurrently. Return one shard list per source.
 
     With ``list_once``, only one rank lists the shards. That rank broadcasts its shard lists or its error, so no rank
@@ -32,7 +32,7 @@ async def find_all_shards(context: RunContext, sources: Sources) -> list[list[Sh
     return await _search_and_tell(context, sources, once) if once.lists else await _hear(context, sources, once)
 
 
-async def _search_and_tell(context: RunContext, sources: Sources, once: ListOnce) -> list[list[ShardRef]]:
+async def _search_and_tell(context: RunContext, sources: Sources, once: ListOnce) -> list[Sequence[ShardRef]]:
     try:
         found = await _search(context, sources)
     except Exception as error:
@@ -42,7 +42,7 @@ async def _search_and_tell(context: RunContext, sources: Sources, once: ListOnce
     return found
 
 
-async def _hear(context: RunContext, sources: Sources, once: ListOnce) -> list[list[ShardRef]]:
+async def _hear(context: RunContext, sources: Sources, once: ListOnce) -> list[Sequence[ShardRef]]:
     return heard_shards(await _broadcast(context, sources, once, None), len(sources))
 
 
@@ -52,7 +52,7 @@ async def _broadcast(context: RunContext, sources: Sources, once: ListOnce, mess
     return answer
 
 
-async def _search(context: RunContext, sources: Sources) -> list[list[ShardRef]]:
+async def _search(context: RunContext, sources: Sources) -> list[Sequence[ShardRef]]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(search_shards(context, node)) for node in sources]

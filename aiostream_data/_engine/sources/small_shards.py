@@ -1,13 +1,17 @@
 """Read groups of small shards: one reservation, one read and one hop for many shards.
 
 A shard costs a task, a channel and several hops, which take longer than reading a small object. So consecutive small
-shards are read into one block, and split into records together. Only shards without any problem pass this way. Every
-other shard gets a :class:`.ShardReader`, which decompresses, applies the error policy and names the failure exactly.
+shards are read into one block, decompressed, and split into records together. Only shards without any problem pass this
+way. Every other shard gets a :class:`.ShardReader`, which applies the error policy and names the failure exactly.
+
+A shard is small if its decompressed size is small. This size is known only after the decompression, so a group is
+chosen by an estimate. If the decompressed shards take more memory than a group may take, the rest of the group waits
+compressed until its turn. A shard that takes more memory than a small shard is read alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,21 +20,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.memory.budget import DECODED, RANGES, Budget
+from aiostream_data._engine.memory.budget import RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
-from aiostream_data._engine.resume.shard_offsets import ShardOffsets
-from aiostream_data._engine.sources.shard_reader import Content, decode, own_nbytes
+from aiostream_data._engine.sources.group_rows import FetchedGroup, GroupSplitter, NumberedRefs, ReadAlone
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, suffix_of
-from aiostream_data.errors import StorageError
-from aiostream_data.formats.base import LEFT, SplitsObjects
-from aiostream_data.formats.small_objects import split_objects
+from aiostream_data.codecs.compression import DEFLATE_NBYTES
+from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, named_compressed, suffix_of
+from aiostream_data.errors import PlanError, StorageError
+from aiostream_data.formats.base import LEFT
+from aiostream_data.formats.small_objects import ObjectKinds
+from aiostream_data.formats.small_streams import UnpackLimits
 from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.records import Chunk, ShardRef, VarColumn, concat, records_chunk
-from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.storage.stores import LATE, StoreSet
+from aiostream_data.rows.records import Chunk, ShardRef
+from aiostream_data.storage.read_hops import HOPS_AT_ONCE
+from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 
 LOCAL: Final = "file"
@@ -42,14 +46,28 @@ GROUP_NBYTES: Final = 4 << 20
 GROUP_SHARE: Final = 64
 """A group may take this fraction (1/64) of the memory limit."""
 
+CROWD_SHARE: Final = 4
+"""The groups of all inputs of a mixture together may take this fraction (1/4) of the memory limit.
+
+A group has at least one shard, so they can take more."""
+
 GROUP_SHARDS: Final = 512
 """Maximum number of shards of a group on this machine."""
 
-REQUESTS_OF_A_GROUP: Final = 16
+REQUESTS_OF_A_GROUP: Final = 64
 """Maximum number of shards of a group in a remote store. They are requested at once."""
 
 FIRST_SHARDS: Final = 4
 """Number of shards of the first group, so that the first rows arrive early."""
+
+GROUPS_AHEAD: Final = 16
+"""Maximum number of groups of objects in a store that are read ahead."""
+
+LOCAL_GROUPS_AHEAD: Final = HOPS_AT_ONCE
+"""Maximum number of groups of local files that are read ahead: one for each thread that reads files.
+
+With more groups, the bytes would leave the processor's cache before they are used.
+"""
 
 QUICK_S: Final = 0.02
 """Groups of local files grow while reading one takes less than this time, in seconds."""
@@ -61,34 +79,49 @@ SHARDS_OF_A_FULL_GROUP: Final = 4
 """A shard is small if at least this number of shards of its size fit into a group."""
 
 
-class ReadAlone(NamedTuple):
-    """A shard of a group that must be read alone.
+COMPRESSION_RATIO: Final = 4
+"""Estimated decompressed size of a compressed shard, as a multiple of its size."""
+
+UNPACKING_SHARE: Final = 4
+"""Decompressing and splitting takes up to this multiple of the decompressed size: pieces, block, index and ids."""
+
+WINDOW_SHARE: Final = 2
+"""The decompressor of a shard in a group may take this multiple of the size of a group. It runs alone in its hop."""
+
+
+class Rest(NamedTuple):
+    """Shards of a group that are split after the rows of the shards before them have been taken.
 
     Attributes:
-        number: Number of the shard in its source.
-        failure: Error of reading the shard, or None.
-        content: Bytes of the shard; None if they could not be read, or if their read was cancelled as late.
+        fetched: Shards that have been read.
+        unread: Shards after them that have not been read.
     """
 
-    number: int
-    failure: Exception | None
-    content: Content | None
+    fetched: FetchedGroup | None
+    unread: NumberedRefs
+
+    @property
+    def shards(self) -> NumberedRefs:
+        """All shards of the rest, in order."""
+        return [*(() if self.fetched is None else self.fetched.shards), *self.unread]
 
 
 class GroupRows(NamedTuple):
-    """Records of a group.
+    """Rows of the first shards of a group.
 
     Attributes:
-        chunk: Records of all shards that were split, in order; None if there are none.
-        rows: Number of records of each shard, int64; ``LEFT`` for a shard that must be read alone.
+        chunk: Rows of all shards that were split, in order; None if there are none.
+        rows: Number of rows of each shard, int64; ``LEFT`` for a shard that must be read alone.
         alone: The shards that must be read alone, by their place in the group.
-        read_s: Seconds that reading all shards took.
+        read_s: Seconds that reading the shards took; None if they had been read before.
+        rest: The shards after them, or None.
     """
 
     chunk: Chunk | None
     rows: NDArray[np.int64]
     alone: Mapping[int, ReadAlone]
-    read_s: float
+    read_s: float | None
+    rest: Rest | None
 
 
 @dataclass(frozen=True)
@@ -96,10 +129,10 @@ class SmallShards:
     """Reader of groups of small shards in one run of a source.
 
     Attributes:
-        first_split: Split number of the rows of shard number 0.
-        offsets: Known byte offsets of records. Receives the starts of the shards that were split.
         hop: Runs a function on a worker thread.
         siblings: Shows the compression of shards that are too short to show it.
+        splitter: Splits the bytes of groups into rows.
+        crowd: Number of sources that are read side by side; see :class:`.RunContext`.
     """
 
     node: ReadFiles
@@ -109,28 +142,28 @@ class SmallShards:
     counters: StageCounters
     hop: Callable[..., Any]
     siblings: ShardSiblings
-    first_split: int
-    offsets: ShardOffsets
+    splitter: GroupSplitter
+    crowd: int = 1
 
     @property
     def is_possible(self) -> bool:
-        """True if shards of this source may be read in groups."""
-        node = self.node
-        return isinstance(node.format, SplitsObjects) and not node.checks_first and self._most_nbytes > 0
+        """True if the memory limit allows groups."""
+        return self._most_nbytes > 0
 
     def is_small(self, shard: ShardRef) -> bool:
-        """Return True if a shard may be part of a group."""
-        return shard.nbytes is not None and shard.nbytes * SHARDS_OF_A_FULL_GROUP <= self._most_nbytes
+        """Return True if a shard may be part of a group. A shard of unknown size may be small."""
+        return self._expected_nbytes(shard) * SHARDS_OF_A_FULL_GROUP <= self._most_nbytes
 
-    def group(self, shards: Sequence[tuple[int, ShardRef]], most: int) -> list[tuple[int, ShardRef]]:
+    def group(self, shards: NumberedRefs, most: int) -> NumberedRefs:
         """Return the first shards that form one group of at most ``most`` shards; the first of them is small."""
-        scheme = split_url(shards[0][1].url).scheme
+        scheme = scheme_of(shards[0][1])
         most = min(most, GROUP_SHARDS if scheme == LOCAL else REQUESTS_OF_A_GROUP)
         chosen: list[tuple[int, ShardRef]] = []
         nbytes = 0
+        most_nbytes = min(self._most_nbytes, self.budget.limit // (CROWD_SHARE * self.crowd))
         for number, shard in shards[:most]:
-            nbytes += shard.nbytes or 0
-            if not self.is_small(shard) or nbytes > self._most_nbytes or split_url(shard.url).scheme != scheme:
+            nbytes += self._expected_nbytes(shard)
+            if not self.is_small(shard) or (chosen and nbytes > most_nbytes) or scheme_of(shard) != scheme:
                 break
             chosen.append((number, shard))
         return chosen
@@ -139,35 +172,82 @@ class SmallShards:
     def _most_nbytes(self) -> int:
         return min(GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
 
-    async def read(self, group: Sequence[tuple[int, ShardRef]], is_wanted: Callable[[], bool]) -> GroupRows:
+    def _expected_nbytes(self, shard: ShardRef) -> int:
+        """Return the estimated decompressed size of a shard; 0 if its size is unknown."""
+        compression = self.node.compression
+        is_compressed = named_compressed(shard.url) if compression == "auto" else bool(compression)
+        return (shard.nbytes or 0) * (COMPRESSION_RATIO if is_compressed else 1)
+
+    # -- reading
+
+    async def read(self, group: NumberedRefs, is_wanted: Callable[[], bool]) -> GroupRows:
         """Read the shards of a group and split them into records.
 
         Args:
             is_wanted: Returns True if the consumer waits for this group. It may then exceed a full memory limit.
         """
-        shards = [shard for _, shard in group]
-        bounds = np.cumsum([0, *[shard.nbytes or 0 for shard in shards]], dtype=np.int64)
+        sized, failures = await self._sized(group)
+        stop = self._fitting(sized)
+        failures = {place: failure for place, failure in failures.items() if place < stop}
+        fetched = await self._fetched(sized[:stop], failures, is_wanted)
+        return await self._split(Rest(fetched, sized[stop:]), is_wanted)
+
+    async def read_rest(self, rest: Rest, is_wanted: Callable[[], bool]) -> GroupRows:
+        """Split the rest of a group into records. See :meth:`read`."""
+        return await (self.read(rest.unread, is_wanted) if rest.fetched is None else self._split(rest, is_wanted))
+
+    async def _sized(self, group: NumberedRefs) -> tuple[NumberedRefs, dict[int, Exception]]:
+        """Ask for the sizes that are unknown. Return the shards, and the errors of those that cannot be found.
+
+        A large local file keeps its unknown size: its reader asks again, just before it reads the file.
+        """
+        unknown = [place for place, (_, shard) in enumerate(group) if shard.nbytes is None]
+        if not unknown:
+            return group, {}
+        is_local = scheme_of(group[0][1]) == LOCAL
+        sized, failures = list(group), {}
+        for place, found in zip(unknown, await self.stores.infos([group[p][1].url for p in unknown]), strict=True):
+            if isinstance(found, Exception):
+                failures[place] = found
+            elif found is not None and (self.is_small(found) or not is_local):
+                sized[place] = group[place][0], found
+        return sized, failures
+
+    def _fitting(self, group: NumberedRefs) -> int:
+        """Return the number of first shards whose small ones fit into a group."""
+        nbytes = 0
+        for place, (_, shard) in enumerate(group):
+            nbytes += self._expected_nbytes(shard) if self.is_small(shard) else 0
+            if nbytes > self._most_nbytes:
+                return place
+        return len(group)
+
+    async def _fetched(
+        self, group: NumberedRefs, failures: dict[int, Exception], is_wanted: Callable[[], bool]
+    ) -> FetchedGroup:
+        """Read the small shards of a group."""
+        is_asked = np.array([shard.nbytes is not None and self.is_small(shard) for _, shard in group])
+        asked = np.flatnonzero(is_asked)
+        shards = [group[place][1] for place in asked.tolist()]
+        bounds = np.zeros(len(group) + 1, np.int64)
+        bounds[asked + 1] = [shard.nbytes or 0 for shard in shards]
+        bounds = np.cumsum(bounds)
         nbytes = int(bounds[-1])
         charge = await self.budget.admit(nbytes, is_wanted, RANGES)
         values = self.blocks.lend(nbytes)
         began = perf_counter()
-        failures = await self.stores.read_objects(shards, bounds, values)
+        outcomes = await self.stores.read_objects(shards, bounds[[0, *(asked + 1)]], values) if shards else []
         read_s = perf_counter() - began
-        was_read = np.array([failure is None for failure in failures])
+        for place, failure in zip(asked.tolist(), outcomes, strict=True):
+            if failure is not None:
+                failures[place] = failure
+                is_asked[place] = False
         self.counters.add(FETCH, read_s)
-        self.counters.add(FETCHES, int(was_read.sum()))
-        self.counters.add(FETCHED, int(np.diff(bounds)[was_read].sum()))
-        plain_suffixes = await self._plain_suffixes(shards)
-        room = await self.budget.room_for_step(2 * nbytes, is_wanted)
-        chunk, rows = await self.hop(self._rows, group, values, bounds, was_read, plain_suffixes, charge)
-        room.end()
-        alone = {
-            place: ReadAlone(group[place][0], None, Content(values[bounds[place] : bounds[place + 1]], charge))
-            if was_read[place]
-            else ReadAlone(group[place][0], None if failures[place] is LATE else failures[place], None)
-            for place in np.flatnonzero(rows == LEFT).tolist()
-        }
-        return GroupRows(chunk, rows, alone, read_s)
+        self.counters.add(FETCHES, int(is_asked.sum()))
+        self.counters.add(FETCHED, int(np.diff(bounds)[is_asked].sum()))
+        return FetchedGroup(
+            group, values, bounds, is_asked, failures, await self._plain_suffixes(shards), charge, read_s
+        )
 
     async def _plain_suffixes(self, shards: Sequence[ShardRef]) -> set[str]:
         """Return the suffixes of shards too short to show a compression, if other shards show that there is none."""
@@ -181,63 +261,56 @@ class SmallShards:
                     plain.add(suffix)
         return plain
 
-    # -- on a worker thread
+    # -- splitting
 
-    def _rows(
-        self,
-        group: Sequence[tuple[int, ShardRef]],
-        values: NDArray[np.uint8],
-        bounds: NDArray[np.int64],
-        was_read: NDArray[np.bool_],
-        plain_suffixes: set[str],
-        charge: object,
-    ) -> tuple[Chunk | None, NDArray[np.int64]]:
-        """Return the rows of all shards without a problem, and the number of rows of each shard."""
-        urls = [shard.url for _, shard in group]
-        node = self.node
-        found = split_objects(node.format, node.compression, urls, values, bounds, plain_suffixes, was_read)
+    async def _split(self, rest: Rest, is_wanted: Callable[[], bool]) -> GroupRows:
+        """Split shards that were read. If some are compressed, split only as many as fit into a group."""
+        group = rest.fetched
+        assert group is not None, "the shards were not read"
+        room = await self.budget.room_for_step(2 * group.nbytes, is_wanted)
+        kinds, found = await self.hop(self.splitter.split_unless_compressed, group)
+        room.end()
         if found is None:
-            return None, np.full(len(group), LEFT, np.int64)
-        parts = list(self._decoded(found.column, found.rows, group))
-        return (self._leased(concat(parts), values, charge) if parts else None), found.rows
+            self.counters.work = "decompress"
+            limits = self._limits(group, kinds)
+            room = await self.budget.room_for_step(room_nbytes(limits, kinds), is_wanted)
+            found = await self.hop(self.splitter.split_compressed, group, kinds, limits)
+            room.end()
+        count = len(found.rows)
+        left = group.behind(count) if count < len(group.shards) else None
+        alone = {place: group.alone(place) for place in np.flatnonzero(found.rows == LEFT).tolist()}
+        return GroupRows(
+            found.chunk, found.rows, alone, group.read_s, Rest(left, rest.unread) if left or rest.unread else None
+        )
 
-    def _decoded(
-        self, column: VarColumn, rows: NDArray[np.int64], shards: Sequence[tuple[int, ShardRef]]
-    ) -> Iterator[Chunk]:
-        """Yield decoded records. If a shard cannot be decoded, set its number of rows to ``LEFT``."""
-        was_split = np.flatnonzero(rows != LEFT)
-        counts = rows[was_split]
-        stops = np.cumsum(counts)
-        shard_of = np.repeat(was_split, counts)
-        ordinals = np.arange(len(column)) - np.repeat(stops - counts, counts)
-        numbers = np.array([number for number, _ in shards], np.int64)
-        if not self.node.format.whole:
-            self.offsets.learn_starts(numbers[was_split])
-        ids = RowIds.of_source(self.first_split + numbers[shard_of], ordinals)
-        chunk: Chunk = records_chunk(column, ids)
-        urls = [shards[place][1].url for place in shard_of.tolist()]
+    def _limits(self, group: FetchedGroup, kinds: ObjectKinds) -> UnpackLimits:
+        most = self._most_nbytes
+        nbytes = np.diff(group.bounds)
+        expected = int(nbytes.sum() + (COMPRESSION_RATIO - 1) * nbytes[list(kinds.compressed)].sum())
+        return UnpackLimits(
+            nbytes=min(most, expected),
+            object_nbytes=most // SHARDS_OF_A_FULL_GROUP,
+            window_nbytes=max(WINDOW_SHARE * most, DEFLATE_NBYTES),
+        )
 
-        def parsed(start: int, stop: int) -> Chunk:
-            def describe(row: int) -> tuple[str, int]:
-                return urls[start + row], int(ordinals[start + row])
 
-            return decode(chunk.slice(start, stop), self.node.decoders, describe)
+def scheme_of(shard: ShardRef) -> str:
+    """Return the URL scheme of a shard; "" if the URL is invalid, which the reader of the shard explains."""
+    try:
+        return split_url(shard.url).scheme
+    except PlanError:
+        return ""
 
-        try:
-            yield parsed(0, len(chunk))
-        except Exception:  # noqa: BLE001 - the reader of the failing shard raises it
-            for place, start, stop in zip(was_split.tolist(), (stops - counts).tolist(), stops.tolist(), strict=True):
-                try:
-                    yield parsed(start, stop)
-                except Exception:  # noqa: BLE001 - the reader of this shard raises it
-                    rows[place] = LEFT
 
-    def _leased(self, chunk: Chunk, values: NDArray[np.uint8], charge: object) -> Chunk:
-        """Return a chunk with a lease on the block of the group, if its rows refer to the block, and on its arrays."""
-        own = own_nbytes(chunk, values)
-        if own is None:
-            return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
-        return chunk.with_lease((charge, self.budget.charge(own, DECODED)))
+def room_nbytes(limits: UnpackLimits, kinds: ObjectKinds) -> int:
+    """Return the maximum number of bytes that decompressing and splitting the shards of a group takes."""
+    window = limits.window_nbytes if "zstd" in kinds.compressed.values() else DEFLATE_NBYTES
+    return UNPACKING_SHARE * (limits.nbytes + limits.object_nbytes) + window
+
+
+def most_groups(*, is_local: bool) -> int:
+    """Return the maximum number of groups that are read ahead."""
+    return LOCAL_GROUPS_AHEAD if is_local else GROUPS_AHEAD
 
 
 def next_size(shards: int, read_s: float, *, is_local: bool) -> int:

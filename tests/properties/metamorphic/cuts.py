@@ -15,6 +15,7 @@ from aiostream_data.storage import ranges
 _IN_ROWS = (
     "CHUNK_ROWS",
     "HOP_ROWS",
+    "HOP_GROWTH",
     "FIRST_ROWS",
     "BLOCK_ROWS",
     "CALLS_PER_HOP",
@@ -25,10 +26,18 @@ _IN_ROWS = (
     "FLUSH_ROWS",
     "GROUP_SHARDS",
     "REQUESTS_OF_A_GROUP",
+    "CROWD",
+    "BEGIN_ROWS",
+    "GROUPS_AHEAD",
+    "LOCAL_GROUPS_AHEAD",
+    "MOST_SHARDS_AHEAD",
+    "FREE",
 )
 _IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "AMONG_MANY_NBYTES")
 _OF_GROUPS = "GROUP_NBYTES"
 """Bytes of a group of small shards, a quarter of which is the size of a small shard; 0 reads every shard alone."""
+_RATIO = "COMPRESSION_RATIO"
+"""Estimated growth of a compressed shard: decides how many shards form a group, and how many are split at once."""
 _SMALL = "SMALL_ROWS"
 """Decides how an inner data set is run, and how its place is saved: the same for all runs of a plan."""
 
@@ -63,6 +72,7 @@ def _sizes(random: Random) -> dict[str, int]:
     nbytes = random.choice([5, 20, 60, 300])
     sizes = {name: random.choice([1, rows, rows, rows, 2 * rows, 5 * rows]) for name in _IN_ROWS}
     sizes |= {name: random.choice([nbytes, nbytes, 3 * nbytes]) for name in _IN_BYTES}
+    sizes[_RATIO] = random.choice([1, 4, 30])
     return sizes | {_OF_GROUPS: random.choice([0, 100, 400, 2_000, 1 << 20])}
 
 
@@ -74,7 +84,7 @@ def _constants() -> list[tuple[ModuleType, str]]:
     """Return where these constants are, in all modules that are loaded by now."""
     global _modules
     if len(sys.modules) != _modules:
-        known = {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, _SMALL}
+        known = {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, _RATIO, _SMALL}
         modules = [module for name, module in list(sys.modules.items()) if name.startswith("aiostream_data.")]
         _found[:] = [(module, name) for module in modules for name in known & vars(module).keys()]
         _modules = len(sys.modules)

@@ -1,0 +1,193 @@
+"""Turn the bytes of a group of small shards into rows, on a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.memory.budget import DECODED, Budget
+from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.shard_chunks import decode, own_nbytes
+from aiostream_data._engine.sources.shard_ranges import Content
+from aiostream_data.formats.base import LEFT, SplitsObjects
+from aiostream_data.formats.small_objects import ObjectKinds, accepted, kinds_of_objects, split_objects
+from aiostream_data.formats.small_streams import UnpackLimits, unpack
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.rows.records import Chunk, ShardRef, VarColumn, concat, records_chunk
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.storage.stores import LATE
+
+NumberedRefs: TypeAlias = Sequence[tuple[int, ShardRef]]
+"""Consecutive shards: the number of each shard in its source, and its reference."""
+
+
+class ReadAlone(NamedTuple):
+    """A shard of a group that must be read alone.
+
+    Attributes:
+        number: Number of the shard in its source.
+        shard: Reference to the shard, with its size if the size is known.
+        failure: Error of reading the shard, or None.
+        content: Bytes of the shard; None if they could not be read, or if their read was cancelled as late.
+    """
+
+    number: int
+    shard: ShardRef
+    failure: Exception | None
+    content: Content | None
+
+
+@dataclass(frozen=True)
+class FetchedGroup:
+    """Bytes of consecutive shards.
+
+    Attributes:
+        shards: Number and reference of each shard.
+        values: Bytes of all shards.
+        bounds: Shard i is ``values[bounds[i]:bounds[i + 1]]``; int64. A shard that was not requested takes no bytes.
+        was_read: Mask of the shards that were read.
+        failures: Error of each shard that failed; ``LATE`` if its read was cancelled as late.
+        plain_suffixes: Suffixes of URLs for which other shards of the source show that nothing is compressed.
+        charge: Memory charge of ``values``.
+        read_s: Seconds that reading the shards took; None for the rest of a group.
+    """
+
+    shards: NumberedRefs
+    values: NDArray[np.uint8]
+    bounds: NDArray[np.int64]
+    was_read: NDArray[np.bool_]
+    failures: Mapping[int, Exception]
+    plain_suffixes: set[str]
+    charge: object
+    read_s: float | None
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of all shards."""
+        return int(self.bounds[-1] - self.bounds[0])
+
+    def behind(self, count: int) -> FetchedGroup:
+        """Return the group without its first ``count`` shards."""
+        failures = {place - count: failure for place, failure in self.failures.items() if place >= count}
+        return replace(
+            self,
+            shards=self.shards[count:],
+            bounds=self.bounds[count:],
+            was_read=self.was_read[count:],
+            failures=failures,
+            read_s=None,
+        )
+
+    def alone(self, place: int) -> ReadAlone:
+        """Return the shard at ``place``, to be read alone."""
+        failure = self.failures.get(place)
+        if not self.was_read[place]:
+            return ReadAlone(*self.shards[place], None if failure is LATE else failure, None)
+        start, stop = self.bounds[place : place + 2].tolist()
+        return ReadAlone(*self.shards[place], None, Content(self.values[start:stop], self.charge))
+
+
+class SplitShards(NamedTuple):
+    """Rows of the first shards of a group.
+
+    Attributes:
+        chunk: Rows of all shards that were split, in order; None if there are none.
+        rows: Number of rows of each shard, int64; ``LEFT`` for a shard that must be read alone.
+    """
+
+    chunk: Chunk | None
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GroupSplitter:
+    """Splitter of groups of one run of a source. Safe from any thread.
+
+    Attributes:
+        first_split: Split number of the rows of shard number 0.
+        offsets: Known byte offsets of records. Receives the starts of the uncompressed shards that were split.
+    """
+
+    node: ReadFiles
+    format: SplitsObjects
+    budget: Budget
+    blocks: BlockPool
+    first_split: int
+    offsets: ShardOffsets
+
+    def split_unless_compressed(self, group: FetchedGroup) -> tuple[ObjectKinds, SplitShards | None]:
+        """Return the compression of all shards, and their rows. The rows are None if any shard is compressed."""
+        urls = [shard.url for _, shard in group.shards]
+        kinds = kinds_of_objects(
+            self.format, self.node.compression, urls, group.values, group.bounds, group.plain_suffixes, group.was_read
+        )
+        if kinds.compressed:
+            return kinds, None
+        return kinds, self._split(group, kinds, group.values, group.bounds, kinds.is_plain, group.charge)
+
+    def split_compressed(self, group: FetchedGroup, kinds: ObjectKinds, limits: UnpackLimits) -> SplitShards:
+        """Return the rows of the first shards of a group, as many as the limits allow, and at least of one shard."""
+        found = unpack(group.values, group.bounds, kinds, limits, self.blocks.lend)
+        charge = self.budget.charge(found.values.nbytes, DECODED)
+        is_plain = found.is_ready & accepted(self.format, found.values, found.bounds)
+        return self._split(group, kinds, found.values, found.bounds, is_plain, charge)
+
+    def _split(
+        self,
+        group: FetchedGroup,
+        kinds: ObjectKinds,
+        values: NDArray[np.uint8],
+        bounds: NDArray[np.int64],
+        is_plain: NDArray[np.bool_],
+        charge: object,
+    ) -> SplitShards:
+        """Split the uncompressed bytes ``values[bounds[i]:bounds[i + 1]]`` of the first shards of a group."""
+        found = split_objects(self.format, values, bounds, is_plain)
+        if found is None:
+            return SplitShards(None, np.full(len(is_plain), LEFT, np.int64))
+        parts = list(self._decoded(found.column, found.rows, group, kinds))
+        return SplitShards(self._leased(concat(parts), values, charge) if parts else None, found.rows)
+
+    def _decoded(
+        self, column: VarColumn, rows: NDArray[np.int64], group: FetchedGroup, kinds: ObjectKinds
+    ) -> Iterator[Chunk]:
+        """Yield decoded records. If a shard cannot be decoded, set its number of rows to ``LEFT``."""
+        was_split = np.flatnonzero(rows != LEFT)
+        counts = rows[was_split]
+        stops = np.cumsum(counts)
+        shard_of = np.repeat(was_split, counts)
+        ordinals = np.arange(len(column)) - np.repeat(stops - counts, counts)
+        numbers = np.array([number for number, _ in group.shards], np.int64)
+        if not self.format.whole:
+            self.offsets.learn_starts(numbers[was_split[kinds.is_plain[was_split]]])
+        ids = RowIds.of_source(self.first_split + numbers[shard_of], ordinals)
+        chunk: Chunk = records_chunk(column, ids)
+        urls = [group.shards[place][1].url for place in shard_of.tolist()]
+
+        def parsed(start: int, stop: int) -> Chunk:
+            def describe(row: int) -> tuple[str, int]:
+                return urls[start + row], int(ordinals[start + row])
+
+            return decode(chunk.slice(start, stop), self.node.decoders, describe)
+
+        try:
+            yield parsed(0, len(chunk))
+        except Exception:  # noqa: BLE001 - the reader of the failing shard raises it
+            for place, start, stop in zip(was_split.tolist(), (stops - counts).tolist(), stops.tolist(), strict=True):
+                try:
+                    yield parsed(start, stop)
+                except Exception:  # noqa: BLE001 - the reader of this shard raises it
+                    rows[place] = LEFT
+
+    def _leased(self, chunk: Chunk, values: NDArray[np.uint8], charge: object) -> Chunk:
+        """Return a chunk with a lease on the block of the group, if its rows refer to the block, and on its arrays."""
+        own = own_nbytes(chunk, values)
+        if own is None:
+            return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
+        return chunk.with_lease((charge, self.budget.charge(own, DECODED)))

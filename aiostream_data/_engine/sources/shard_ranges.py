@@ -1,0 +1,291 @@
+"""Request the byte ranges of one shard ahead of the reader, and return the ranges in order.
+
+The reader reserves memory before it requests a range. Whole objects are one range, which is requested in several parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.flow.context import value_of
+from aiostream_data._engine.memory.budget import RANGES, Alone, Budget, Charge
+from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.sources.ranges_ahead import RangesAhead
+from aiostream_data.errors import ChecksumError
+from aiostream_data.executors.base import Outcome
+from aiostream_data.formats.long_record import ObjectBuffer
+from aiostream_data.formats.stream import HEADROOM_NBYTES
+from aiostream_data.metrics.counters import BYTES_WAIT, FETCH, FETCHED, FETCHES, StageCounters
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.rows.records import ByteRange, ShardRef
+from aiostream_data.storage.parallel_read import AT_ONCE, parts_of, read_parts
+from aiostream_data.storage.part_size import START
+from aiostream_data.storage.ranges import growing_sizes, plan_ranges, range_sizes, shared_out
+from aiostream_data.storage.read_ahead import most_ahead
+from aiostream_data.storage.stores import StoreSet
+
+HEADROOM: Final = HEADROOM_NBYTES
+"""Size in bytes of the free space in front of each range in its buffer."""
+
+WHOLE_SHARE: Final = 0.25
+"""Fraction of the memory limit above which a single-record object must be the only large record in memory."""
+
+WRONG_ATTEMPTS: Final = 3
+"""Maximum number of attempts to read an object whose bytes do not match its checksum."""
+
+
+class Content(NamedTuple):
+    """Bytes of a whole shard, with the lease of their block."""
+
+    values: NDArray[np.uint8]
+    lease: object
+
+
+@dataclass(frozen=True, slots=True)
+class RangeBlock:
+    """Received range.
+
+    Attributes:
+        start: Offset of the range in its shard.
+        data: Free space of ``headroom`` bytes, then the bytes of the range.
+        lease: Memory charge of ``data``.
+    """
+
+    start: int
+    data: NDArray[np.uint8]
+    headroom: int
+    lease: object
+
+
+class RecordLease:
+    """Memory charge of a buffer, with the exclusive permit if the buffer contains a large record.
+
+    The charge and the permit are released when the last chunk that refers to the buffer is deleted.
+    """
+
+    __slots__ = ("__weakref__", "_alone", "_charge")
+
+    def __init__(self, charge: Charge, alone: Alone | None) -> None:
+        self._charge = charge
+        self._alone = alone
+
+
+@dataclass(eq=False)
+class ShardRanges:
+    """Ranges of one shard: planned, in flight, and received.
+
+    Attributes:
+        ahead: Distributor of the source's ranges among its shards.
+        is_wanted: Returns True if the merge waits for this shard. Its next range may then exceed a full memory limit.
+        open_at_once: Number of shards that share the memory limit.
+        held: Number of ranges in flight, received or in use. A whole object counts as several ranges.
+        is_planned: False until the size of the shard is known.
+        is_current: True if the rows of the shard are merged now.
+        may_cut: Set when the shard may split its ranges.
+        last_weight: Number of ranges that the last received range counts as; 0 before the first.
+    """
+
+    node: ReadFiles
+    shard: ShardRef
+    stores: StoreSet
+    budget: Budget
+    blocks: BlockPool
+    counters: StageCounters
+    ahead: RangesAhead
+    is_wanted: Callable[[], bool]
+    open_at_once: int
+    held: int = 0
+    is_planned: bool = False
+    is_current: bool = False
+    may_cut: asyncio.Event = field(default_factory=asyncio.Event)
+    _content: Content | None = None
+    _group: asyncio.TaskGroup | None = None
+    _plan: Iterator[ByteRange] = field(default_factory=lambda: iter(()))
+    _next: ByteRange | None = None
+    _tasks: deque[tuple[asyncio.Task[Outcome], int, int]] = field(default_factory=deque)  # with weight and bytes
+    _in_use: int = 0
+    last_weight: int = 0
+
+    @property
+    def has_more(self) -> bool:
+        """True if the shard has ranges that were not requested yet."""
+        return self._next is not None
+
+    @property
+    def part_nbytes(self) -> int:
+        """Recommended size in bytes of a range request, from measurements of the store."""
+        return self._sizes()[1]
+
+    @asynccontextmanager
+    async def reading(self, shard: ShardRef, offset: int, content: Content | None) -> AsyncIterator[None]:
+        """Request the ranges of a shard from byte ``offset`` on, during the block.
+
+        Args:
+            content: Bytes of the shard if they were read before, else None.
+        """
+        self.shard, self._content = shard, content
+        self.held = self._in_use = 0
+        self._plan = self._ranges(offset)
+        async with asyncio.TaskGroup() as group:
+            self._group, self._next = group, next(self._plan, None)
+            self.is_planned = True
+            self.ahead.fill()
+            try:
+                yield
+            finally:
+                self.stop()
+
+    def stop(self) -> None:
+        """Cancel all requests in flight."""
+        self._next, self._plan, self._group = None, iter(()), None
+        for task, _, _ in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self.held = self._in_use
+        self._content = None
+
+    async def next(self) -> RangeBlock | None:
+        """Wait for the next range; None after the last. The caller no longer uses the previous range."""
+        if self._tasks or self.has_more:  # the last range counts until its rows were merged
+            self.held -= self._in_use
+            self._in_use = 0
+            self.ahead.fill()
+        if not self._tasks and self._next is not None:
+            self.begin()
+        if not self._tasks:
+            return None
+        task, weight, nbytes = self._tasks[0]
+        began, was_there = perf_counter(), task.done()
+        block: RangeBlock = value_of(await task)
+        now_s = perf_counter()
+        self.counters.add(BYTES_WAIT, now_s - began)
+        self._tasks.popleft()
+        self._in_use = self.last_weight = weight
+        self._note(nbytes, now_s, was_there=was_there)
+        self.budget.poke()  # the next range is first in line and may now be urgent
+        return block
+
+    def begin(self) -> None:
+        """Request the next range."""
+        part = self._next
+        assert part is not None, "the shard has more ranges"
+        assert self._group is not None, "only the block of reading() requests ranges"
+        self._next = next(self._plan, None)
+        weight = max(1, round(part.nbytes / START)) if self.node.format.whole else 1
+        self.held += weight
+        task = self._group.create_task(self._outcome(part))
+        self._tasks.append((task, weight, part.nbytes))
+
+    def _note(self, nbytes: int, now_s: float, *, was_there: bool) -> None:
+        window = self.ahead.window
+        before = window.ranges
+        most = most_ahead(self.budget.limit, 1, self.part_nbytes)
+        is_in_time = was_there or not self.is_current
+        window.took(nbytes, now_s, was_there=is_in_time, least=self.ahead.least, most=most)
+        if window.ranges > before:
+            self.ahead.fill()
+
+    # -- plan
+
+    def _sizes(self) -> tuple[int, int]:
+        """Return the sizes in bytes of the first and of later range requests."""
+        part_nbytes = self.stores.part_nbytes(self.shard.url)
+        return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
+
+    def _ranges(self, offset: int) -> Iterator[ByteRange]:
+        nbytes = self.shard.nbytes or 0
+        if self.node.format.whole and nbytes:
+            return iter([ByteRange(0, nbytes)])
+        first, part = self._sizes()
+        grown: Iterator[int] | None = None
+        if self.ahead.window.is_new:
+            grown = growing_sizes(first)
+        elif not self.node.spread:
+            first = part  # the shard was opened ahead: the consumer does not wait for its first row
+
+        def next_size(left_nbytes: int) -> int:
+            size = self._sizes()[1]
+            if self.ahead.is_last(self):
+                size = shared_out(size, left_nbytes, self.ahead.window.ranges)
+            return size if grown is None else min(size, next(grown))
+
+        return plan_ranges(nbytes, first, next_size, offset)
+
+    # -- requests
+
+    async def _outcome(self, part: ByteRange) -> Outcome:
+        fetch: Awaitable[RangeBlock] = self._fetch_whole(part) if self.node.format.whole else self._fetch(part)
+        try:
+            return Outcome(await fetch)
+        except Exception as error:  # noqa: BLE001 - raised in the range's turn, behind the rows before
+            return Outcome(error=error)
+
+    def _urgent(self) -> Callable[[], bool]:
+        task = asyncio.current_task()
+        return lambda: bool(self._tasks) and self._tasks[0][0] is task and self.is_wanted()
+
+    async def _fetch(self, part: ByteRange) -> RangeBlock:
+        charge = await self.budget.admit(part.nbytes + HEADROOM, self._urgent(), RANGES)
+        data = self.blocks.lend(HEADROOM + part.nbytes)
+        if self._content is not None:
+            data[HEADROOM:] = self._content.values[part.start : part.stop]
+        else:
+            with self._fetching(part.nbytes):
+                await self.stores.read_into(self.shard, part.start, data.data[HEADROOM:])
+        return RangeBlock(part.start, data, HEADROOM, RecordLease(charge, None))
+
+    async def _fetch_whole(self, part: ByteRange) -> RangeBlock:
+        if self._content is not None:
+            return RangeBlock(part.start, self._content.values, 0, self._content)
+        urgent = self._urgent()
+        is_large = part.nbytes > WHOLE_SHARE * self.budget.limit
+        alone = await self.budget.alone(urgent) if is_large else None
+        charge = await self.budget.admit(part.nbytes, urgent, RANGES)
+        at_once = AT_ONCE if self.ahead.window.is_new else 1
+        buffer = ObjectBuffer(part.nbytes) if is_large else None
+        data = self.blocks.lend(part.nbytes) if buffer is None else np.empty(0, np.uint8)
+        with self._fetching(part.nbytes):
+            await read_object(self.stores, self.shard, data.data if buffer is None else buffer.view, at_once)
+        if alone is not None:
+            alone.gathered()
+        return RangeBlock(part.start, data if buffer is None else buffer.data(), 0, RecordLease(charge, alone))
+
+    @contextmanager
+    def _fetching(self, nbytes: int) -> Iterator[None]:
+        started = perf_counter()
+        yield
+        self.counters.add(FETCH, perf_counter() - started)
+        self.counters.add(FETCHES, 1)
+        self.counters.add(FETCHED, nbytes)
+
+
+async def read_object(stores: StoreSet, shard: ShardRef, buffer: memoryview, at_once: int = AT_ONCE) -> None:
+    """Read a complete object into ``buffer``, which has the object's length.
+
+    The function reads large objects in several parallel parts.
+
+    Args:
+        at_once: Number of requests among which to divide the object. With 1, objects of at most one and a half
+            recommended parts are read with one request.
+
+    Raises:
+        ChecksumError: The bytes did not match the store's checksum in ``WRONG_ATTEMPTS`` attempts.
+    """
+    parts = parts_of(shard, len(buffer), stores.part_nbytes(shard.url), at_once)
+    for attempt in range(1, WRONG_ATTEMPTS + 1):
+        await read_parts(stores, shard, parts, buffer)
+        try:
+            await stores.check_parts(shard, buffer, parts)
+            return
+        except ChecksumError:
+            if attempt == WRONG_ATTEMPTS:
+                raise
