@@ -17,19 +17,22 @@ How a run ends:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, TypeAlias
 
 from aiostream_data._engine.compile import STEPS, build, fused_below, steps_after
 from aiostream_data._engine.failures.carried_error import CarriedError
 from aiostream_data._engine.flow.channel import (
     Receiver,
     ReceiverClosed,
+    Sender,
     StreamAborted,
     open_channel,
     open_stepped_channel,
 )
-from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.context import CROWD, RunContext
 from aiostream_data._engine.flow.fused_steps import Step, Tail
 from aiostream_data._engine.flow.inputs import reads_inlets
 from aiostream_data._engine.flow.root_cause import raise_as_it_is, root_error
@@ -39,7 +42,7 @@ from aiostream_data._engine.flow.stage_runs import StageRuns
 from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.position import POSITION, Position, State
-from aiostream_data._engine.stages.prefetch import channel_items
+from aiostream_data._engine.stages.prefetch import CHANNEL_ITEMS, channel_items
 from aiostream_data._engine.state_against_plan import InnerStates
 from aiostream_data.errors import CardinalityError
 from aiostream_data.plan.base import Node
@@ -64,7 +67,11 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
     try:
         async with asyncio.TaskGroup() as group:
             running: list[asyncio.Task[None]] = []
-            with _start(node, context, group, running, state) as receiver:
+
+            def launch(work: Work, name: str) -> None:
+                running.append(group.create_task(work(), name=name))
+
+            with _start(node, context, launch, state) as receiver:
                 try:
                     yield receiver
                     left_whole = True
@@ -81,9 +88,14 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
         raise_as_it_is(root)
 
 
-def _start(
-    node: Node, context: RunContext, group: asyncio.TaskGroup, running: list[asyncio.Task[None]], state: State
-) -> Receiver[Chunk]:
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Coroutine function without arguments that runs one stage."""
+
+Launch: TypeAlias = Callable[[Work, str], None]
+"""Function that starts the task of a stage, given its coroutine function and its name."""
+
+
+def _start(node: Node, context: RunContext, launch: Launch, state: State) -> Receiver[Chunk]:
     node, steps = steps_after(node, context)
     for step in reversed(steps):
         if state is None:  # the remaining steps start from the beginning
@@ -99,24 +111,59 @@ def _start(
         with resuming(POSITION, f"does not fit {node.label}"):
             states = stage.resume(state)
     children = lowest.inputs if reads_inlets(lowest) else ()
-    receivers = [_start(child, context, group, running, its) for child, its in zip(children, states, strict=False)]
+    beside = stage.inputs_side_by_side
+    is_large_mixture = 1 < beside >= CROWD and not context.services.workers.one_at_a_time
+    start_input = _start_later if is_large_mixture else _start
+    receivers = [
+        start_input(child, context.beside(beside) if number < beside else context, launch, its)
+        for number, (child, its) in enumerate(zip(children, states, strict=False))
+    ]
     stage.inputs = [position_of(receiver) for receiver in receivers]
     if not children:
         context.drained.begin()
     services = context.services
-    sender, receiver = (
-        open_stepped_channel()
-        if services.workers.one_at_a_time
-        else open_channel(channel_items(node), services.budget.channel_nbytes)
-    )
+    sender, receiver = _channel_after(node, context)
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
     for before in receivers:
         before.wanted_for(outlet.is_awaited)
-    receiver.on_wait = lambda _: services.budget.poke()
+    receiver.on_wait = services.budget.look_soon
     inlets = [Inlet(before, context.counters(lowest), outlet.within_budget) for before in receivers]
     receiver.position = _joined_positions(stage, steps)
-    work = supervise(stage, inlets, outlet, node.label, None if children else context)
-    running.append(group.create_task(work, name=node.label))
+    launch(partial(supervise, stage, inlets, outlet, node.label, None if children else context), node.label)
+    return receiver
+
+
+def _channel_after(node: Node, context: RunContext) -> tuple[Sender[Chunk], Receiver[Chunk]]:
+    services = context.services
+    if services.workers.one_at_a_time:
+        return open_stepped_channel()
+    items = channel_items(node)
+    if context.is_crowded and items == CHANNEL_ITEMS:
+        sender, receiver = open_channel(1, services.budget.channel_nbytes)
+        sender.is_patient = True
+        return sender, receiver
+    return open_channel(items, services.budget.channel_nbytes)
+
+
+def _start_later(node: Node, context: RunContext, launch: Launch, state: State) -> Receiver[Chunk]:
+    """Build the stages of an input. Their tasks start when the receiver's ``begin`` is called."""
+    waiting: list[tuple[Work, str]] = []
+    has_begun = False
+
+    def launch_later(work: Work, name: str) -> None:
+        if has_begun:  # an input of a mixture in this input
+            launch(work, name)
+        else:
+            waiting.append((work, name))
+
+    def begin() -> None:
+        nonlocal has_begun
+        has_begun = True
+        for work, name in waiting:
+            launch(work, name)
+
+    receiver = _start(node, context, launch_later, state)
+    receiver.begin = begin
     return receiver
 
 

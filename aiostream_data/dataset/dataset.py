@@ -329,7 +329,7 @@ class Dataset(Chain, Generic[T], Hints):
         shuffle_shards: bool = False,
         seed: int | None = None,
         ordered: bool = True,
-        read_ahead: Concurrency = 16,
+        read_ahead: Concurrency = AUTO,
         index: Url | None = None,
         on_error: OnError = None,
         storage_options: StorageOptions = None,

@@ -75,7 +75,7 @@ def write_index(
     return len(indexed)
 
 
-def _check_kept(shards: list[ShardRef], target: str) -> None:
+def _check_kept(shards: Sequence[ShardRef], target: str) -> None:
     """Check that the index file would not overwrite a listed file, and that the index does not list itself.
 
     Raises:
@@ -111,7 +111,7 @@ def _for_fsspec(url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in settings.items() if name not in _FOR_READING}
 
 
-async def _find(patterns: list[str], options: Mapping[str, Any]) -> list[ShardRef]:
+async def _find(patterns: list[str], options: Mapping[str, Any]) -> Sequence[ShardRef]:
     stores = StoreSet(options, asyncio.to_thread)
     try:
         return await stores.glob(patterns)

@@ -348,11 +348,13 @@ def a_shard_for_each_core(case: Case) -> Advice | None:
 
 
 def more_files_ahead(case: Case) -> Advice | None:
-    """Recommend opening more small files in advance."""
+    """Recommend opening more files in advance, unless the engine chooses their number."""
     node = case.node
     if not isinstance(node, ReadFiles) or not node.format.whole or (case.shards or 2) < 2:
         return None
-    now = node.read_ahead if isinstance(node.read_ahead, int) else 1
+    now = node.read_ahead
+    if not isinstance(now, int):
+        return None
     value = min(MOST_AHEAD, _more(now, MOST_AHEAD), case.shards or MOST_AHEAD)
     return None if value <= now else _set(node, "read_ahead", value, f"it is {now} now")
 

@@ -62,7 +62,7 @@ def check_enough_files(files: int, share: tuple[int, int] | None) -> None:
         raise too_few(files, "file", share[1])
 
 
-def of_this_rank(files: list[int], share: tuple[int, int] | None) -> list[int]:
+def of_this_rank(files: Sequence[int], share: tuple[int, int] | None) -> Sequence[int]:
     """Return the files that one rank reads, given all files in the epoch's order.
 
     Raises:
@@ -72,7 +72,7 @@ def of_this_rank(files: list[int], share: tuple[int, int] | None) -> list[int]:
     return share_of(files, share)
 
 
-def share_of(files: list[int], share: tuple[int, int] | None) -> list[int]:
+def share_of(files: Sequence[int], share: tuple[int, int] | None) -> Sequence[int]:
     """Return every n-th file for the share (number, n). Return all files if ``share`` is None."""
     return files if share is None else files[share[0] :: share[1]]
 

@@ -10,9 +10,13 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 from aiostream_data.object_names import lasting_url
 from aiostream_data.plan.values import hashed
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import Texts, known_versions, sizes_of, urls_of
 
 MAX_MARKED = 128
 """Maximum number of shards for which a summary contains a short hash ("mark") of each shard."""
+
+HASHED_AT_ONCE = 4096
+"""Number of strings that are hashed together, so that hashing a list needs no copy of the list."""
 
 MARK_NBYTES = 4
 VERSION_MARK_NBYTES = 2
@@ -47,14 +51,15 @@ class ShardSummary(TypedDict):
 def summary_of(shards: Sequence[ShardRef]) -> ShardSummary:
     """Return the summary of a shard list, including versions or sizes of the shards."""
     by, versions = versions_of(shards)
-    return summarise_shards([shard.url for shard in shards], versions, by)
+    return summarise_shards(urls_of(shards), versions, by)
 
 
-def versions_of(shards: Sequence[ShardRef]) -> tuple[By, list[str | int | None]]:
+def versions_of(shards: Sequence[ShardRef]) -> tuple[By, Sequence[str | int | None]]:
     """Return the versions of the shards. If a shard has no version, return the sizes of all shards."""
-    if all(shard.version for shard in shards):
-        return "version", [shard.version for shard in shards]
-    return "size", [shard.nbytes for shard in shards]
+    versions = known_versions(shards)
+    if versions is None:
+        return "size", sizes_of(shards)
+    return "version", versions
 
 
 def summarise_shards(
@@ -69,7 +74,8 @@ def summarise_shards(
     """
     lasting = lasting_urls(urls)
     summary = ShardSummary(count=len(lasting), digest=digest_of(lasting))
-    known = [str(version) for version in versions or () if version is not None]
+    has_versions = versions is not None and len(versions) > 0 and None not in versions
+    known = _as_texts(versions) if has_versions and versions is not None else ()
     marked = len(lasting) <= MAX_MARKED
     if marked:
         summary["marks"] = b64encode(b"".join(map(mark, lasting))).decode()
@@ -108,20 +114,28 @@ def _split(text: object, nbytes: int, summary: ShardSummary) -> list[bytes] | No
     return found if len(found) == summary["count"] else None
 
 
-def lasting_urls(urls: Sequence[str]) -> list[str]:
+def lasting_urls(urls: Sequence[str]) -> Sequence[str]:
     """Return URLs without credentials and signatures."""
-    together = "\n".join(urls)
-    return list(map(lasting_url, urls)) if "@" in together or "?" in together else list(urls)
+    if isinstance(urls, Texts):
+        return Texts.of(map(lasting_url, urls)) if urls.contains_any("@?") else urls
+    return list(map(lasting_url, urls)) if any("@" in url or "?" in url for url in urls) else urls
 
 
 def digest_of(texts: Sequence[str]) -> str:
     """Compute the hash of a list of strings as 16 hex digits."""
     # Hash the lengths first, so that lists with the same concatenation have different hashes.
-    lengths = ",".join(map(str, map(len, texts)))
-    content = blake2b(lengths.encode(), digest_size=8)
+    content = blake2b(digest_size=8)
+    for start in range(0, len(texts), HASHED_AT_ONCE):
+        lengths = ",".join(map(str, map(len, texts[start : start + HASHED_AT_ONCE])))
+        content.update(("," * bool(start) + lengths).encode())
     content.update(b"\0")
-    content.update("".join(texts).encode("utf-8", "surrogatepass"))
+    for start in range(0, len(texts), HASHED_AT_ONCE):
+        content.update("".join(texts[start : start + HASHED_AT_ONCE]).encode("utf-8", "surrogatepass"))
     return content.hexdigest()
+
+
+def _as_texts(versions: Sequence[str | int | None]) -> Sequence[str]:
+    return versions if isinstance(versions, Texts) else list(map(str, versions))
 
 
 def mark(lasting_url: str) -> bytes:

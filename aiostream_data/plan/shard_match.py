@@ -18,6 +18,7 @@ from aiostream_data.plan.shard_list import (
     versions_of,
 )
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import urls_of
 
 GONE: Final = -1
 """Index value for a shard that the new list does not contain."""
@@ -69,7 +70,7 @@ def match_shards(old: ShardSummary, new: Sequence[ShardRef]) -> ShardMatch | Non
         The mapping, or None if the summary contains too little information to find the shards.
     """
     count = old["count"]
-    lasting = lasting_urls([shard.url for shard in new])
+    lasting = lasting_urls(urls_of(new))
     if count <= len(new) and digest_of(lasting[:count]) == old["digest"]:
         return ShardMatch(None, len(new) - count, _replaced(old, new, range(count)))
     marks = marks_of(old)

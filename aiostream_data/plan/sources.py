@@ -246,7 +246,7 @@ class ReadFiles(Node):
         ) + _shared(self.share)
 
 
-_DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = {"fixed_length": ("", AUTO), "whole_file": ("", 16)}
+_DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = {"fixed_length": ("", AUTO), "whole_file": ("", AUTO)}
 """Default values of ``compression`` and ``read_ahead`` by format name. Other formats use the defaults ("auto",
 AUTO)."""
 

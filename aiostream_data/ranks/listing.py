@@ -10,6 +10,7 @@ from typing import Any
 from aiostream_data import errors
 from aiostream_data.errors import RankError, StorageError
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.rows.shard_table import ShardTable
 
 Broadcast = Callable[["bytes | None"], bytes]
 """Function that every rank calls once: rank 0 passes a message, and all other ranks pass None. Returns rank 0's
@@ -42,7 +43,7 @@ def told_failure(error: Exception) -> bytes:
     return json.dumps({"failure": [type(error).__name__ if is_storage else "", *where]}).encode()
 
 
-def heard_shards(message: Any, sources: int) -> list[list[ShardRef]]:
+def heard_shards(message: Any, sources: int) -> list[Sequence[ShardRef]]:
     """Decode the shards of every source from the message of rank 0.
 
     Raises:
@@ -53,7 +54,9 @@ def heard_shards(message: Any, sources: int) -> list[list[ShardRef]]:
     try:
         told = json.loads(message)
         failure = told.get("failure")
-        lists = [[ShardRef(*shard) for shard in shards] for shards in told.get("shards", ())]
+        lists: list[Sequence[ShardRef]] = [
+            ShardTable.of(ShardRef(*shard) for shard in shards) for shards in told.get("shards", ())
+        ]
     except (ValueError, TypeError, AttributeError):
         kind = type(message).__name__
         raise RankError(

@@ -100,6 +100,10 @@ class ChooseOrder:
         else:
             self.stock.ended(slot)
 
+    def upcoming(self, rows: int) -> NDArray[np.int32]:
+        """Return the inputs of the next rows, as far as their choices are known, at most of ``rows`` rows."""
+        return self._choices[self._followed : self._followed + rows]
+
     def advance(self, max_rows: int) -> ChooseStep:
         """Return the next step, which has at most ``max_rows`` rows from loaded chunks.
 

@@ -255,7 +255,17 @@ class InterleaveOrder:
         later._more_streams, later._ready, later._dropped = mark.more_streams, mark.ready, mark.dropped
         if rows:
             later.advance(rows)
+        later._leave_ended()
         return later
+
+    def _leave_ended(self) -> None:
+        """Leave the current slot if its stream has ended and all its rows are emitted, as :meth:`advance` would do."""
+        for _ in range(self.cycle_length):
+            slot = int(self._position[0])
+            if self._status[slot] != ENDED or self.rows_left(slot):
+                return
+            self._status[slot], self._source[slot] = EMPTY, NO_SOURCE
+            self._position[:2] = (slot + 1) % self.cycle_length, 0
 
     def state(self) -> dict[str, Any]:
         """Return the current position as JSON-compatible data.

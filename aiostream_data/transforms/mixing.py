@@ -127,6 +127,10 @@ class MixOrder:
         """Return the number of rows in the slot's current chunk that the mixture has not emitted yet."""
         return self.stock.rows_left(slot)
 
+    def upcoming(self, rows: int) -> NDArray[np.int32]:
+        """Return the inputs of the next rows, as far as they are chosen, at most of ``rows`` rows."""
+        return self._choices[self._followed : self._followed + rows]
+
     def advance(self, max_rows: int) -> MixStep:
         """Return the next step: at most ``max_rows`` rows from loaded chunks, within one block of choices.
 
@@ -193,7 +197,7 @@ class MixOrder:
         return lags + shares * len(which) - np.bincount(which, minlength=len(lags)) * unit
 
     def _place(self) -> MixPlace:
-        dropped = tuple(number for number, gone in enumerate(self._dropped) if gone)
+        dropped = tuple(number for number, gone in enumerate(self._dropped) if gone) if any(self._dropped) else ()
         nothing = self._choices[:0]
         return MixPlace(self.row, self.stock.given, self._lags_now(), self._shares, self._unit, dropped, nothing)
 

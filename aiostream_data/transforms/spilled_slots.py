@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.rows.lineage import Lineage
-from aiostream_data.rows.records import Chunk, Columns, Items, object_nbytes, same_layout
+from aiostream_data.rows.object_nbytes import object_nbytes
+from aiostream_data.rows.records import Chunk, Columns, Items, same_layout
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.row_bytes import ColumnBytes, element_bytes, element_of, has_bytes

@@ -327,7 +327,7 @@ class _InnerStreams:
         sender, receiver = open_channel(2, budget.channel_nbytes)
         receiver.counters = self.stage.counters
         receiver.wanted_for(self.outlet.is_awaited)
-        receiver.on_wait = lambda _: budget.poke()
+        receiver.on_wait = budget.look_soon
         place = _InnerPlace(outer, given, state, context.services.book)
         if _is_small(inner):
             _fill(sender, inner, self.stage.namespace_of_small(inner), outer, given, budget)

@@ -60,6 +60,10 @@ class TakesTurns(MergeLoop, Stage):
         """Names of the inputs that supply rows to the output."""
         raise NotImplementedError
 
+    @property
+    def inputs_side_by_side(self) -> int:
+        return len(self.node.nodes)
+
     def rows_taken(self, order: dict[str, Any]) -> list[int]:
         """Return the number of rows taken from each inlet, according to a saved state of the order object."""
         raise NotImplementedError
@@ -95,11 +99,17 @@ class TakesTurns(MergeLoop, Stage):
     async def provide(self, waiting: WaitingStream) -> None:
         slot = waiting.slot
         self.current.pop(slot, None)  # release the consumed chunk while waiting
+        self._begin_inputs(slot)
         chunk = await self._inlets[slot].receive()
         if chunk is None:
             self.order.ended(slot)
         else:
             self.load(slot, chunk)
+
+    def _begin_inputs(self, slot: int) -> None:
+        """Start input ``slot``, and the inputs of the next rows, so that they open at the same time."""
+        for number in (slot, *self.order.upcoming(BEGIN_ROWS).tolist()):
+            self._inlets[number].begin()
 
     def chosen(self, step: MergeStep) -> None:
         self._unsent += np.bincount(step.which, minlength=len(self.names))
@@ -115,8 +125,9 @@ class TakesTurns(MergeLoop, Stage):
             await sending
         finally:
             if self.counters.rows > before:
-                for name, count in zip(self.names, np.asarray(rows).tolist(), strict=True):
-                    self.counters.extra[f"rows from {name}"] += count
+                counts = np.atleast_1d(np.asarray(rows))
+                for slot in np.flatnonzero(counts).tolist():
+                    self.counters.extra[f"rows from {self.names[slot]}"] += int(counts[slot])
 
     # -- saved position
 
@@ -326,6 +337,9 @@ class ChooseStage(TakesTurns):
         else:
             super().load(slot, chunk)
 
+
+BEGIN_ROWS: Final = 64
+"""An input of a large mixture starts when one of this number of next rows is due from it."""
 
 MAX_LAG: Final = 1 << 60
 """Maximum lag of an input, in share units: the rows due by weight minus the emitted rows."""

@@ -62,7 +62,7 @@ class InTurns(Stage):
     """Base class of stages that run one plan after another.
 
     The next plan opens when the sources of the current plan have read their last row. Thus no pause occurs between
-    epochs.
+    epochs. In a large mixture, the next plan opens after the last chunk of the current plan was taken.
     """
 
     kind: ClassVar[str]
@@ -81,7 +81,8 @@ class InTurns(Stage):
             current = self._begin(turns, None, outlet, group)
             while current is not None:
                 turn, receiver, _ = current
-                upcoming = self._begin(turns, turn.context.drained, outlet, group)
+                is_crowded = self.context.is_crowded
+                upcoming = None if is_crowded else self._begin(turns, turn.context.drained, outlet, group)
                 self._log.add(outlet.rows, turn)
                 rows = await _forward(receiver, outlet)
                 if rows + turn.rows_before == 0 and self.stop_at_empty:
@@ -89,7 +90,7 @@ class InTurns(Stage):
                         upcoming.receiver.close()
                         upcoming.task.cancel()
                     return
-                current = upcoming
+                current = self._begin(turns, None, outlet, group) if is_crowded else upcoming
 
     def _turns(self) -> Iterator[Turn]:
         state = self._state or {"turn": 0, "rows": 0, "input": None}
@@ -108,7 +109,7 @@ class InTurns(Stage):
         budget = self.context.services.budget
         sender, receiver = open_channel(1, budget.channel_nbytes)
         receiver.wanted_for(outlet.is_awaited)
-        receiver.on_wait = lambda _: budget.poke()
+        receiver.on_wait = budget.look_soon
         return _Begun(turn, receiver, group.create_task(_play(turn, after, sender)))
 
     # -- saved position

@@ -315,7 +315,12 @@ def test_cycle_length_is_never_proposed_to_from_files(cause: str) -> None:
 
 
 def test_from_files_opens_more_files_ahead_where_they_are_late() -> None:
-    assert options(advised(Dataset.from_files("data/*.jpg"), "network", ReadFiles, shards=1_000)) == {"read_ahead": 64}
+    files = Dataset.from_files("data/*.jpg", read_ahead=16)
+    assert options(advised(files, "network", ReadFiles, shards=1_000)) == {"read_ahead": 64}
+
+
+def test_from_files_with_an_automatic_read_ahead_is_given_no_number() -> None:
+    assert options(advised(Dataset.from_files("data/*.jpg"), "network", ReadFiles, shards=1_000)) == {}
 
 
 @pytest.mark.parametrize("cause", sorted(RULES))

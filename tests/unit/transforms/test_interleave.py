@@ -170,3 +170,31 @@ def test_the_state_is_plain_and_counts_the_rows_given_of_each_stream() -> None:
 def test_a_state_of_another_cycle_length_is_refused() -> None:
     with pytest.raises(ValueError, match="3 slots"):
         InterleaveOrder(2, 1).restore(InterleaveOrder(3, 1).state())
+
+
+@pytest.mark.parametrize(("cycle_length", "block_length", "given"), [(1, 7, [None]), (2, 2, [2, 0]), (2, 9, [None, 0])])
+def test_after_its_last_row_a_stream_whose_end_is_known_leaves_the_slot_that_is_next(
+    cycle_length: int, block_length: int, given: list[int | None]
+) -> None:
+    order = InterleaveOrder(cycle_length, block_length)
+    for slot in range(cycle_length):
+        order.opened(slot)
+        order.load(slot, 2)
+    order.ended(0)
+    state = order.after(order.mark(), 2).state()
+    assert (state["given"], state["slot"]) == (given, (0 if cycle_length == 1 else 1))
+
+
+@pytest.mark.parametrize("rows", range(15))
+def test_an_order_goes_on_alike_whether_or_not_it_left_a_stream_that_had_ended(rows: int) -> None:
+    order = InterleaveOrder(cycle_length=3, block_length=2)
+    for slot, loaded in enumerate((3, 5, 2)):
+        order.opened(slot)
+        order.load(slot, loaded)
+        order.ended(slot)
+    order.no_more_streams()
+    later = order.after(order.mark(), min(rows, 10))
+    whole = order.advance(1000)
+    rest = later.advance(1000)
+    assert rest.which.tolist() == whole.which.tolist()[rows:]
+    assert rest.rows.tolist() == whole.rows.tolist()[rows:]
