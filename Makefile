@@ -54,11 +54,12 @@ bench: install .venv-bench/.installed
 	@.venv-bench/bin/python -m benchmarks.run
 
 # One environment for each set of packages that exclude those of another; see benchmarks/README.md.
-bench-environments: .venv-bench/.installed .venv-bench-clients/.installed .venv-bench-images/.installed
+bench-environments: .venv-bench/.installed .venv-bench-clients/.installed .venv-bench-datasets/.installed .venv-bench-images/.installed
 .venv-bench/.installed: benchmarks/requirements.txt
 .venv-bench-clients/.installed: benchmarks/requirements-clients.txt
+.venv-bench-datasets/.installed: benchmarks/requirements-datasets.txt
 .venv-bench-images/.installed: benchmarks/requirements-images.txt
-.venv-bench/.installed .venv-bench-clients/.installed .venv-bench-images/.installed: $(VENV)/.installed
+.venv-bench/.installed .venv-bench-clients/.installed .venv-bench-datasets/.installed .venv-bench-images/.installed: $(VENV)/.installed
 	@echo "== installing $(filter benchmarks/%,$^) into $(@D)"
 	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
 	@$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $(filter benchmarks/%,$^)
