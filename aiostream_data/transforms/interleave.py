@@ -11,7 +11,7 @@ consecutive rows of one chunk. The order opens ready streams by itself, many in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -78,6 +78,10 @@ class MergeStep:
 
     def __len__(self) -> int:
         return len(self.which)
+
+    def part(self, start: int, stop: int) -> MergeStep:
+        """Return rows ``start`` to ``stop`` of the step."""
+        return replace(self, which=self.which[start:stop], rows=self.rows[start:stop])
 
 
 class OrderMark(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from aiostream_data._engine.flow.chunk_sizes import rows_of_a_chunk
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, rows_of_a_chunk
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, unbroken_run
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
@@ -27,6 +27,10 @@ class MergeLoop:
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
     _picked: PickedRows = field(init=False, default_factory=PickedRows)
     _rows_at_once: int = field(init=False, default=1)
+    """Maximum number of rows that are copied together."""
+
+    _rows_of_a_step: int = field(init=False, default=1)
+    """Maximum number of rows of a step. A chunk whose rows stay together is sent whole, without a copy."""
 
     @property
     def polls(self) -> bool:
@@ -61,6 +65,7 @@ class MergeLoop:
     def load(self, slot: int, chunk: Chunk) -> None:
         """Use ``chunk`` as the current chunk of an input slot."""
         self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
+        self._rows_of_a_step = max(self._rows_at_once, min(len(chunk), CHUNK_ROWS))
         self.current[slot] = chunk
 
     async def send_all(self, outlet: Outlet) -> None:
@@ -68,7 +73,7 @@ class MergeLoop:
         while True:
             if self.polls:
                 await self._or_flush(self.poll(), outlet)
-            step = self.advance(max(1, self._rows_at_once - len(self._picked)))
+            step = self.advance(max(1, self._rows_of_a_step - len(self._picked)))
             if len(step):
                 await self._send(step, outlet)
                 self.release_used()
@@ -92,12 +97,22 @@ class MergeLoop:
     async def _send(self, step: MergeStep, outlet: Outlet) -> None:
         run = unbroken_run(step.which, step.rows, self.current)
         if run is None or len(run) < self._rows_at_once // SHORT_RUN:
-            self._picked.add(step, self.current)
-            self.chosen(step)
+            await self._pick(step, outlet)
             return
         await self.flush(outlet)
         self.chosen(step)
         await self.sent(outlet.send(run))
+
+    async def _pick(self, step: MergeStep, outlet: Outlet) -> None:
+        """Record rows to be copied. Copy and send them as soon as there are enough for a chunk."""
+        start = 0
+        while start < len(step):
+            if len(self._picked) >= self._rows_at_once:
+                await self.flush(outlet)
+            part = step.part(start, start + self._rows_at_once - len(self._picked))
+            self._picked.add(part, self.current)
+            self.chosen(part)
+            start += len(part)
 
     async def _or_flush(self, work: Awaitable[None], outlet: Outlet) -> None:
         try:
