@@ -39,7 +39,10 @@ def split_url(url: Url) -> Location:
     Raises:
         PlanError: The URL lacks slashes or its bucket, or is a chain such as ``simplecache::s3://bucket/key``.
     """
-    location = _split(os.fspath(url))
+    text = os.fspath(url)
+    if text.startswith("/"):
+        return Location("file", text)
+    location = _split(text)
     return Location("file", os.path.expanduser(location.path)) if location.scheme == "file" else location
 
 

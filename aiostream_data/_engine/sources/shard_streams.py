@@ -318,8 +318,7 @@ class ShardStreams:
         return number, shard
 
     def _begun_group(self, small: SmallShards) -> _Group:
-        stop = min(self._next + self._group_shards, len(self._places))
-        shards = small.group([self._turn(place) for place in range(self._next, stop)], self._group_shards)
+        shards = small.group(map(self._turn, range(self._next, len(self._places))), self._group_shards)
         self._next += len(shards)
         return self._group_of(shards, lambda is_wanted: small.read(shards, is_wanted))
 

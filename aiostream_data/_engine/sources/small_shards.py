@@ -11,9 +11,11 @@ compressed until its turn. A shard that takes more memory than a small shard is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -152,25 +154,30 @@ class SmallShards:
 
     def is_small(self, shard: ShardRef) -> bool:
         """Return True if a shard may be part of a group. A shard of unknown size may be small."""
-        return self._expected_nbytes(shard) * SHARDS_OF_A_FULL_GROUP <= self._most_nbytes
+        return self._expected_nbytes(shard) <= self._most_small_nbytes
 
-    def group(self, shards: NumberedRefs, most: int) -> NumberedRefs:
-        """Return the first shards that form one group of at most ``most`` shards; the first of them is small."""
-        scheme = scheme_of(shards[0][1])
-        most = min(most, GROUP_SHARDS if scheme == LOCAL else REQUESTS_OF_A_GROUP)
-        chosen: list[tuple[int, ShardRef]] = []
-        nbytes = 0
+    def group(self, shards: Iterator[tuple[int, ShardRef]], most: int) -> NumberedRefs:
+        """Take the first shards that form one group of at most ``most`` shards; the first of them is small."""
+        chosen = [next(shards)]
+        first = chosen[0][1]
+        most = min(most, GROUP_SHARDS if scheme_of(first) == LOCAL else REQUESTS_OF_A_GROUP)
         most_nbytes = min(self._most_nbytes, self.budget.limit // (CROWD_SHARE * self.crowd))
-        for number, shard in shards[:most]:
-            nbytes += self._expected_nbytes(shard)
-            if not self.is_small(shard) or (chosen and nbytes > most_nbytes) or scheme_of(shard) != scheme:
+        nbytes = self._expected_nbytes(first)
+        for number, shard in islice(shards, most - 1):
+            expected = self._expected_nbytes(shard)
+            nbytes += expected
+            if expected > self._most_small_nbytes or nbytes > most_nbytes or not have_one_scheme(first, shard):
                 break
             chosen.append((number, shard))
         return chosen
 
-    @property
+    @cached_property
     def _most_nbytes(self) -> int:
         return min(GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
+
+    @cached_property
+    def _most_small_nbytes(self) -> int:
+        return self._most_nbytes // SHARDS_OF_A_FULL_GROUP
 
     def _expected_nbytes(self, shard: ShardRef) -> int:
         """Return the estimated decompressed size of a shard; 0 if its size is unknown."""
@@ -187,7 +194,7 @@ class SmallShards:
             is_wanted: Returns True if the consumer waits for this group. It may then exceed a full memory limit.
         """
         sized, failures = await self._sized(group)
-        stop = self._fitting(sized)
+        stop = len(group) if sized is group else self._fitting(sized)
         failures = {place: failure for place, failure in failures.items() if place < stop}
         fetched = await self._fetched(sized[:stop], failures, is_wanted)
         return await self._split(Rest(fetched, sized[stop:]), is_wanted)
@@ -289,7 +296,7 @@ class SmallShards:
         expected = int(nbytes.sum() + (COMPRESSION_RATIO - 1) * nbytes[list(kinds.compressed)].sum())
         return UnpackLimits(
             nbytes=min(most, expected),
-            object_nbytes=most // SHARDS_OF_A_FULL_GROUP,
+            object_nbytes=self._most_small_nbytes,
             window_nbytes=max(WINDOW_SHARE * most, DEFLATE_NBYTES),
         )
 
@@ -300,6 +307,14 @@ def scheme_of(shard: ShardRef) -> str:
         return split_url(shard.url).scheme
     except PlanError:
         return ""
+
+
+def have_one_scheme(first: ShardRef, second: ShardRef) -> bool:
+    """Return True if the URLs of two shards have the same scheme."""
+    if first.url.startswith("/") and second.url.startswith("/"):
+        return True
+    scheme, mark, _ = first.url.partition("://")
+    return bool(mark) and second.url.startswith(scheme + mark) or scheme_of(first) == scheme_of(second)
 
 
 def room_nbytes(limits: UnpackLimits, kinds: ObjectKinds) -> int:
