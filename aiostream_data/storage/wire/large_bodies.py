@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from aiostream_data._native import HAVE_NATIVE, NativeBodyReceiver
 from aiostream_data.storage.wire.body_receiver import BodyReceiver
 
-LARGE_NBYTES: Final = 256 << 10
+LARGE_NBYTES: Final = 128 << 10
 """Minimum number of bytes of a body that are received on the thread. For fewer bytes, two more wake-ups cost more."""
 
 BodyEnded: TypeAlias = Callable[[int, str | None], None]
