@@ -16,10 +16,10 @@ except ImportError:
     NativeBodyReceiver = None  # type: ignore[assignment,misc]
 
 try:
-    from aiostream_data._native.row_bytes import byte_rows
+    from aiostream_data._native.row_bytes import BytesMemory, byte_rows
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.row_bytes_py import byte_rows
+    from aiostream_data._native.row_bytes_py import BytesMemory, byte_rows
 
 try:
     from aiostream_data._native.draws import words_below
@@ -89,6 +89,7 @@ except ImportError:
 
 __all__ = [
     "HAVE_NATIVE",
+    "BytesMemory",
     "NativeBodyReceiver",
     "byte_rows",
     "compact",

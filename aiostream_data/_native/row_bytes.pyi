@@ -1,1 +1,2 @@
+from aiostream_data._native.row_bytes_py import BytesMemory as BytesMemory
 from aiostream_data._native.row_bytes_py import byte_rows as byte_rows

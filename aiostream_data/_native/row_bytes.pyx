@@ -1,10 +1,11 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Copy parts of an array to ``bytes`` objects; ``row_bytes_py`` is the pure-Python twin.
+"""Create ``bytes`` objects without extra copies; ``row_bytes_py`` is the pure-Python twin.
 
 Python copies to a ``bytes`` object with the GIL. Here, all objects are allocated first, and filled without the GIL, so
 other threads can run while many or large rows are copied.
 """
 
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
@@ -60,3 +61,25 @@ cdef void _fill(
     for i in range(count):
         if lengths[i]:
             memcpy(target[i], source + starts[i], <size_t>lengths[i])
+
+
+cdef class BytesMemory:
+    """Writable memory of a new ``bytes`` object; see the pure-Python twin."""
+
+    cdef bytes _data
+
+    def __cinit__(self, Py_ssize_t nbytes):
+        if nbytes < 0:
+            raise ValueError(f"nbytes must be at least 0, got {nbytes}")
+        self._data = PyBytes_FromStringAndSize(NULL, nbytes)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, PyBytes_AS_STRING(self._data), len(self._data), 0, flags)
+
+    def view(self):
+        """Return a writable view, which keeps the memory alive."""
+        return memoryview(self)
+
+    def data(self):
+        """Return the ``bytes`` object. Nobody may write to the memory afterwards."""
+        return self._data

@@ -1,6 +1,8 @@
-"""Copy parts of an array to ``bytes`` objects: the pure-Python version of ``row_bytes.pyx``."""
+"""Create ``bytes`` objects without extra copies: the pure-Python version of ``row_bytes.pyx``."""
 
 from __future__ import annotations
+
+from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,3 +33,22 @@ def check_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: ND
     if is_outside.any():
         row = int(is_outside.argmax())
         raise IndexError(f"row {row} with {lengths[row]} bytes at {starts[row]} is outside {len(values)} bytes")
+
+
+class BytesMemory:
+    """Writable memory that becomes a ``bytes`` object without a copy.
+
+    Args:
+        nbytes: Size of the memory. Its content is undefined.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._buffer = BytesIO(bytes(nbytes))  # the system supplies zeros, which are not written
+
+    def view(self) -> memoryview:
+        """Return a writable view, which keeps the memory alive."""
+        return self._buffer.getbuffer()
+
+    def data(self) -> bytes:
+        """Return the ``bytes`` object. Nobody may write to the memory afterwards."""
+        return self._buffer.getvalue()

@@ -12,6 +12,7 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data.rows.records import VarColumn, VarKind
 
 LONG_NBYTES = 256 << 10
@@ -85,10 +86,10 @@ class ObjectBuffer:
     """
 
     def __init__(self, nbytes: int) -> None:
-        self._buffer = BytesIO(bytes(nbytes))  # the system supplies zeros, which are not written
-        self.view = self._buffer.getbuffer()
+        self._memory = _native.BytesMemory(nbytes)
+        self.view = self._memory.view()
 
     def data(self) -> NDArray[np.uint8]:
         """Return the written bytes as an array, and release ``view``."""
         self.view.release()
-        return np.frombuffer(self._buffer.getvalue(), np.uint8)
+        return np.frombuffer(self._memory.data(), np.uint8)

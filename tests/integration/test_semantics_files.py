@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import aiostream_data as asd
+from aiostream_data import _native
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.storage import memory
@@ -195,3 +196,20 @@ def test_empty_files_give_no_elements(tmp_path: Path) -> None:
     assert list(asd.Dataset.from_tfrecord(tmp_path / "empty").repeat()) == []
     assert list(asd.Dataset.from_fixed_length(tmp_path / "empty", 4)) == []
     assert [element["data"] for element in asd.Dataset.from_files(tmp_path / "empty")] == [b""]
+
+
+def test_a_large_file_becomes_a_bytes_object_without_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {name: bytes([number]) * (3 << 20) for number, name in enumerate(["a", "b"])}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    copied: list[int] = []
+    copy = _native.byte_rows
+
+    def counting(values: Any, starts: Any, lengths: Any) -> list[bytes]:
+        copied.extend(lengths.tolist())
+        return copy(values, starts, lengths)
+
+    monkeypatch.setattr(_native, "byte_rows", counting)
+    given = [element["data"] for element in asd.Dataset.from_files(tmp_path / "*")]
+    assert given == list(files.values())
+    assert copied == []

@@ -251,13 +251,12 @@ class ShardRanges:
         alone = await self.budget.alone(urgent) if is_large else None
         charge = await self.budget.admit(part.nbytes, urgent, RANGES)
         at_once = AT_ONCE if self.ahead.window.is_new else 1
-        buffer = ObjectBuffer(part.nbytes) if is_large else None
-        data = self.blocks.lend(part.nbytes) if buffer is None else np.empty(0, np.uint8)
+        buffer = ObjectBuffer(part.nbytes)
         with self._fetching(part.nbytes):
-            await read_object(self.stores, self.shard, data.data if buffer is None else buffer.view, at_once)
+            await read_object(self.stores, self.shard, buffer.view, at_once)
         if alone is not None:
             alone.gathered()
-        return RangeBlock(part.start, data if buffer is None else buffer.data(), 0, RecordLease(charge, alone))
+        return RangeBlock(part.start, buffer.data(), 0, RecordLease(charge, alone))
 
     @contextmanager
     def _fetching(self, nbytes: int) -> Iterator[None]:

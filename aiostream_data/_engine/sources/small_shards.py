@@ -314,7 +314,7 @@ def have_one_scheme(first: ShardRef, second: ShardRef) -> bool:
     if first.url.startswith("/") and second.url.startswith("/"):
         return True
     scheme, mark, _ = first.url.partition("://")
-    return bool(mark) and second.url.startswith(scheme + mark) or scheme_of(first) == scheme_of(second)
+    return (bool(mark) and second.url.startswith(scheme + mark)) or scheme_of(first) == scheme_of(second)
 
 
 def room_nbytes(limits: UnpackLimits, kinds: ObjectKinds) -> int:

@@ -56,3 +56,35 @@ class TestByteRows:
     def test_starts_and_lengths_must_be_equally_many(self, kernel: ModuleType) -> None:
         with pytest.raises(ValueError, match="2 starts and 1 lengths"):
             kernel.byte_rows(np.zeros(6, np.uint8), indices(0, 1), indices(1))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
+class TestBytesMemory:
+    @pytest.mark.parametrize("nbytes", [0, 1, 2, 5_000_000])
+    def test_what_is_written_becomes_the_bytes_object(self, kernel: ModuleType, nbytes: int) -> None:
+        expected = np.random.default_rng(4).integers(0, 256, nbytes, np.uint8).tobytes()
+        memory = kernel.BytesMemory(nbytes)
+        with memory.view() as view:
+            assert (len(view), view.readonly) == (nbytes, False)
+            view[:] = expected
+        assert type(memory.data()) is bytes
+        assert memory.data() == expected
+
+    def test_a_view_keeps_the_memory_alive(self, kernel: ModuleType) -> None:
+        view = kernel.BytesMemory(1 << 20).view()
+        part = view[10:20]
+        view.release()
+        others = [kernel.BytesMemory(1 << 20) for _ in range(8)]
+        part[:] = b"0123456789"
+        assert bytes(part) == b"0123456789"
+        assert len(others) == 8
+
+    def test_one_byte_is_not_shared_with_other_objects(self, kernel: ModuleType) -> None:
+        memory = kernel.BytesMemory(1)
+        with memory.view() as view:
+            view[:] = b"x"
+        assert (memory.data(), b"y") == (b"x", bytes([121]))
+
+    def test_a_negative_size_is_an_error(self, kernel: ModuleType) -> None:
+        with pytest.raises(ValueError, match=r"negative|at least 0"):
+            kernel.BytesMemory(-1)

@@ -95,7 +95,9 @@ def test_the_rows_of_a_group_of_shards_stay_one_chunk_without_a_copy() -> None:
     assert chunk_nbytes(group) > 2 * MAX_CHUNK_NBYTES
     (chunk,) = merged(InterleaveOrder(1, 1), ReadyStreams(group, np.ones(8, np.int64), [Place() for _ in range(8)]))
     assert isinstance(chunk, Columns)
-    assert np.shares_memory(chunk.leaves[0].values, values)
+    (column,) = chunk.leaves
+    assert isinstance(column, VarColumn)
+    assert np.shares_memory(column.values, values)
     assert first_bytes(chunk) == list(range(8))
 
 
