@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.pipeline.cloud_listing import LISTING, write_listing
 from benchmarks.workload import Tally, Workload
 
 IMAGES = 1_200
@@ -48,6 +51,27 @@ def image_files(root: Path, rows: int) -> Workload:
             _write(path, number)
         complete.write_text(f"{sum(path.stat().st_size for path in paths)} bytes\n")
     return Workload(rows=rows, paths=tuple(paths[row % IMAGES] for row in range(rows)), rows_per_file=1)
+
+
+def folders_root(data: Path) -> Path:
+    """Return the folder with all folders of images; it is served as a bucket."""
+    return data / f"image-folders-v{LAYOUT}"
+
+
+def image_folder(data: Path, rows: int) -> Workload:
+    """Return the workload over a folder of ``rows`` files; write it if need be.
+
+    Each file is a link to one of the 1,200. A file has the number of its row as its name.
+    """
+    folder = folders_root(data) / str(rows)
+    paths = tuple(folder / f"{row:06}.jpg" for row in range(rows))
+    if not (folder / LISTING).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for image, path in zip(image_files(data, rows).paths, paths, strict=True):
+            os.link(image, path)
+        write_listing(folder, paths)
+    return Workload(rows=rows, paths=paths, rows_per_file=1)
 
 
 def _write(path: Path, number: int) -> None:

@@ -20,6 +20,7 @@ HEADER = (
     "ours is",
     "CPU s per million",
     "{unit} and core",
+    "first batch ms",
     "peak RSS MiB",
     "how",
 )
@@ -39,7 +40,7 @@ def table(result: dict[str, Any]) -> str:
 def _row(name: str, entry: dict[str, Any], rows: int, our_median: float | None) -> tuple[str, ...]:
     runs = entry["runs"]
     if not runs:
-        return (name, entry["error"] or "not run", "", "", "", "", "", entry["how"])
+        return (name, entry["error"] or "not run", "", "", "", "", "", "", entry["how"])
     walls = sorted(run["wall_s"] for run in runs)
     cpu_s = median(run["cpu_s"] for run in runs)
     ratio = "" if our_median is None or name == OURS else f"{median(walls) / our_median:.2f}x"
@@ -51,9 +52,15 @@ def _row(name: str, entry: dict[str, Any], rows: int, our_median: float | None) 
         ratio,
         f"{cpu_s * 1e6 / rows:.2f}",
         f"{rows / cpu_s:,.0f}",
+        _first_batch_ms(runs),
         f"{max(run['peak_rss_mib'] for run in runs):,}",
         f"{entry['how']} ({versions})" if versions else entry["how"],
     )
+
+
+def _first_batch_ms(runs: list[dict[str, Any]]) -> str:
+    """Return the median as text; older results do not have it."""
+    return f"{median(run['first_batch_s'] for run in runs) * 1e3:.0f}" if "first_batch_s" in runs[0] else ""
 
 
 def _median_wall(entry: dict[str, Any]) -> float | None:

@@ -23,9 +23,8 @@ TIMEOUT_S = 600.0
 
 
 def run_scenario(scenario: Scenario, contenders: list[Contender], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the raw result of one scenario: A B C, A B C, ...; the first round only warms up."""
+    """Return the raw result of one scenario: A B C, A B C, ...; the first round only warms up. The files are there."""
     rows = arguments.rows or scenario.rows
-    scenario.work(rows, arguments.data)  # writes the files
     result: dict[str, Any] = {
         "scenario": scenario.key,
         "title": scenario.title,
@@ -85,6 +84,7 @@ def main() -> None:
     for key in arguments.scenarios:
         scenario = SCENARIOS[key]
         contenders = [each for each in scenario.contenders if not arguments.only or each.name in arguments.only]
+        scenario.work(arguments.rows or scenario.rows, arguments.data)  # writes the files, before they are served
         with scenario.serving(arguments.data):
             result = run_scenario(scenario, contenders, arguments)
         (arguments.out / f"{key}.json").write_text(json.dumps(result, indent=1) + "\n")

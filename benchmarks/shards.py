@@ -14,6 +14,7 @@ import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,12 @@ WRITERS = ("mds", "litdata")
 def shards_root(data: Path) -> Path:
     """Return the folder that is served."""
     return data / f"shards-v{LAYOUT}"
+
+
+def store_options() -> dict[str, Any]:
+    """Return the storage options for the server that :data:`STORE` names."""
+    client = {"region_name": "us-east-1"}
+    return {"endpoint_url": os.environ[STORE], "key": "access", "secret": "secret", "client_kwargs": client}
 
 
 def image_shards(data: Path, rows: int) -> Workload:

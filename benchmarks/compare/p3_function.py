@@ -10,15 +10,15 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 
-from benchmarks.images import SIDE
+from benchmarks.images import IMAGES, SIDE
 
 cv2.setNumThreads(1)  # parallelism is the loader's business
 
 
 def load(path: str) -> dict[str, Any]:
-    """Read a JPEG, decode it with libjpeg-turbo and resize it: uint8 (224, 224, 3), and its number."""
+    """Read a JPEG, decode it with libjpeg-turbo and resize it: uint8 (224, 224, 3), and the number on it."""
     with open(path, "rb") as file:
-        return {"image": decoded(file.read()), "label": int(Path(path).stem)}
+        return {"image": decoded(file.read()), "label": int(Path(path).stem) % IMAGES}
 
 
 def decoded(jpeg: bytes) -> NDArray[np.uint8]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import aiostream_data as asd
 from benchmarks.compare.p3_function import decoded
 from benchmarks.images import IMAGE_BATCH, WORKERS
-from benchmarks.shards import STORE, keys_of
+from benchmarks.shards import keys_of, store_options
 from benchmarks.workload import CYCLE_LENGTH, Workload
 
 SHUFFLE_BUFFER = 500
@@ -20,10 +19,7 @@ SHUFFLE_BUFFER = 500
 
 def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
     """Yield dicts of arrays."""
-    options = {
-        "endpoint_url": os.environ[STORE], "key": "access", "secret": "secret",
-        "client_kwargs": {"region_name": "us-east-1"},
-    }  # fmt: skip
+    options = store_options()
     urls = [f"s3://bench/{key}" for key in keys_of(workload, "tfrecord")]
     dataset = (
         asd.Dataset.from_tfrecord(urls, cycle_length=CYCLE_LENGTH, shuffle_shards=True, seed=1, storage_options=options)

@@ -3,7 +3,7 @@
 The distance is a sleep within nginx (its lua module: a timer, no thread, no proxy), before the file is opened. Where
 nginx or the module is not installed the package's own fault server takes its place, which sends files by sendfile as
 well and speaks no TLS. S3 clients ask for ``/bucket/key``, and nobody checks their signatures; gcsfs asks for the path
-of the JSON interface, which nginx maps to the same file.
+of the JSON interface, which nginx maps to the same file. A listing is a file too, where someone has written its pages.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import busy_s, living_children
+from benchmarks.pipeline.cloud_listing import nginx_location
 from benchmarks.pipeline.cloud_work import BUCKET, MEMORY, Cell, Place, write_objects
 
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
@@ -154,7 +155,7 @@ def _nginx_server(folder: Path, port: int, tls: bool, latency_ms: int) -> str:
         f"server {{\nlisten 127.0.0.1:{port}{' ssl' if tls else ''} backlog=1024;\nroot {folder}/objects;\n"
         f"{certificate if tls else ''}{sleep}"
         r"rewrite ^/(?:download/)?storage/v1/b/([^/]+)/o/(.+)$ /$1/$2 break;"
-        "\n}\n"
+        f"\n{nginx_location()}}}\n"
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,10 +22,14 @@ FAR = (False, 20)
 CEILINGS = ("ceiling: wire", "ceiling: decode")
 
 
+def store_of_shards(data: Path) -> AbstractContextManager[None]:
+    """Serve the shards for the block, as :func:`store_of` does."""
+    return store_of(shards_root(data))
+
+
 @contextmanager
-def store_of_shards(data: Path) -> Iterator[None]:
-    """Serve the shards for the block, to this process's children by an environment variable."""
-    root = shards_root(data)
+def store_of(root: Path) -> Iterator[None]:
+    """Serve a folder as a bucket for the block, to this process's children by an environment variable."""
     root.mkdir(parents=True, exist_ok=True)
     with serving(root, [FAR]) as running:
         before = os.environ.get(STORE)
@@ -38,13 +42,13 @@ def store_of_shards(data: Path) -> Iterator[None]:
                 os.environ[STORE] = before
 
 
-def share_of_ceiling(result: dict[str, Any], name: str) -> float | None:
+def share_of_ceiling(result: dict[str, Any], name: str, ceilings: Sequence[str] = CEILINGS) -> float | None:
     """Return the throughput of a contender as a share of the smaller ceiling; None where one of them is missing."""
-    walls = [_wall_s(result["contenders"].get(each, {})) for each in (name, *CEILINGS)]
+    walls = [_wall_s(result["contenders"].get(each, {})) for each in (name, *ceilings)]
     if None in walls:
         return None
-    ours, *ceilings = (wall for wall in walls if wall is not None)
-    return max(ceilings) / ours
+    ours, *slowest = (wall for wall in walls if wall is not None)
+    return max(slowest) / ours
 
 
 def _wall_s(entry: dict[str, Any]) -> float | None:
