@@ -83,14 +83,14 @@ def main() -> None:
     paths = [Path(name) for name in sys.argv[1:]] or sorted(RESULTS.glob("*.json"))
     for path in paths:
         result = json.loads(path.read_text())
-        if result["scenario"] == "p4d":
+        if result.get("scenario") == "p4d":
             print(all_tables(result))
         elif "cells" in result:
             print(cloud_tables(result))
         elif "contenders" in result:
             print(table(result))
         else:
-            print(f"### {result['scenario']}: {result['title']}: see {path}\n")
+            print(f"### {path.stem}: see {path}\n")
 
 
 if __name__ == "__main__":
