@@ -87,7 +87,7 @@ class VarColumn:
 
     @property
     def nbytes(self) -> int:
-        row = int(self.values.itemsize * np.prod(self.values.shape[1:], dtype=np.int64))
+        row = self.values.itemsize * math.prod(self.values.shape[1:])
         return int(self.lengths.sum()) * row + 16 * len(self.starts)
 
     def slice(self, start: int, stop: int) -> VarColumn:

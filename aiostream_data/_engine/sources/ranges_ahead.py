@@ -40,11 +40,9 @@ class RequestsRanges(Protocol):
 
     held: int
     is_planned: bool
+    has_more: bool
     is_current: bool
     may_cut: asyncio.Event
-
-    @property
-    def has_more(self) -> bool: ...
 
     def begin(self) -> None:
         """Request the next range."""
@@ -100,10 +98,12 @@ class RangesAhead:
     @property
     def wants_shards(self) -> bool:
         """True if all open shards were requested completely and the window has room."""
-        if len(self._shards) >= self._near + MOST_SHARDS_AHEAD or any(shard.has_more for shard in self._shards):
-            return False
-        held = sum(shard.held + (not shard.is_planned) for shard in self._shards)
-        return sum(self._sent) + held < self.window.ranges
+        held = sum(self._sent)
+        for shard in self._shards:
+            if shard.has_more:
+                return False
+            held += shard.held + (not shard.is_planned)
+        return held < self.window.ranges and len(self._shards) < self._near + MOST_SHARDS_AHEAD
 
     def add(self, shard: RequestsRanges) -> None:
         """Add a shard behind all others."""
@@ -135,19 +135,22 @@ class RangesAhead:
     def fill(self) -> None:
         """Request ranges until the window is full or all shards were requested completely."""
         total = sum(self._sent)
+        unfinished = []
         for place, shard in enumerate(self._shards, len(self._sent)):
-            least = LEAST if shard.is_current else int(place < self._near)
-            while shard.held < least and shard.has_more:
-                shard.begin()
+            if shard.has_more:
+                least = LEAST if shard.is_current else int(place < self._near)
+                while shard.held < least and shard.has_more:
+                    shard.begin()
+                unfinished.append(shard)
             total += shard.held
         share = max(LEAST, self.window.ranges // max(1, min(self._current, len(self._shards))))
-        for shard in self._shards:
+        for shard in unfinished:
             most = share if shard.is_current else FULL_WINDOW
             while total < self.window.ranges and shard.held < most and shard.has_more:
                 total -= shard.held
                 shard.begin()
                 total += shard.held
-        if self.wants_shards:
+        if total < self.window.ranges and self.wants_shards:
             self._open_more()
 
     def _note_turns(self) -> None:

@@ -89,6 +89,7 @@ class ShardRanges:
         open_at_once: Number of shards that share the memory limit.
         held: Number of ranges in flight, received or in use. A whole object counts as several ranges.
         is_planned: False until the size of the shard is known.
+        has_more: True if the shard has ranges that were not requested yet.
         is_current: True if the rows of the shard are merged now.
         may_cut: Set when the shard may split its ranges.
         last_weight: Number of ranges that the last received range counts as; 0 before the first.
@@ -105,6 +106,7 @@ class ShardRanges:
     open_at_once: int
     held: int = 0
     is_planned: bool = False
+    has_more: bool = False
     is_current: bool = False
     may_cut: asyncio.Event = field(default_factory=asyncio.Event)
     _content: Content | None = None
@@ -114,11 +116,6 @@ class ShardRanges:
     _tasks: deque[tuple[asyncio.Task[Outcome], int, int]] = field(default_factory=deque)  # with weight and bytes
     _in_use: int = 0
     last_weight: int = 0
-
-    @property
-    def has_more(self) -> bool:
-        """True if the shard has ranges that were not requested yet."""
-        return self._next is not None
 
     @property
     def part_nbytes(self) -> int:
@@ -136,7 +133,8 @@ class ShardRanges:
         self.held = self._in_use = 0
         self._plan = self._ranges(offset)
         async with asyncio.TaskGroup() as group:
-            self._group, self._next = group, next(self._plan, None)
+            self._group = group
+            self._plan_next()
             self.is_planned = True
             self.ahead.fill()
             try:
@@ -146,7 +144,8 @@ class ShardRanges:
 
     def stop(self) -> None:
         """Cancel all requests in flight."""
-        self._next, self._plan, self._group = None, iter(()), None
+        self._plan, self._group = iter(()), None
+        self._plan_next()
         for task, _, _ in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -179,7 +178,7 @@ class ShardRanges:
         part = self._next
         assert part is not None, "the shard has more ranges"
         assert self._group is not None, "only the block of reading() requests ranges"
-        self._next = next(self._plan, None)
+        self._plan_next()
         weight = max(1, round(part.nbytes / START)) if self.node.format.whole else 1
         self.held += weight
         task = self._group.create_task(self._outcome(part))
@@ -195,6 +194,10 @@ class ShardRanges:
             self.ahead.fill()
 
     # -- plan
+
+    def _plan_next(self) -> None:
+        self._next = next(self._plan, None)
+        self.has_more = self._next is not None
 
     def _sizes(self) -> tuple[int, int]:
         """Return the sizes in bytes of the first and of later range requests."""
