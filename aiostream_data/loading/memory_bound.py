@@ -2,10 +2,10 @@
 
 Every row counts against the memory limit. The bound for rows is therefore the limit, or less if the plan shows that all
 rows together need less memory. The bound also includes fixed costs: one interpreter per process, idle blocks kept for
-reuse, and the engine itself. The bound adds a fixed fraction for freed memory that the C library does not return to the
-system. The fraction for freed memory is a measured value, not a proven maximum. During a run, the module
-:mod:`aiostream_data._engine.memory.trimming` returns excess freed memory to the system. The bound cannot include memory
-that user functions keep, and lists this memory as not counted.
+reuse, and the engine itself. The bound also includes freed memory that the C library does not return to the system.
+During a run, the module :mod:`aiostream_data._engine.memory.trimming` returns freed memory above this amount to the
+system. Because trimming runs periodically, the amount is a measured value, not a proven maximum. The bound cannot
+include memory that user functions keep, and lists this memory as not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data._engine.compile import fused_below
 from aiostream_data._engine.diagnosis.watchdog import LOGGER
-from aiostream_data._engine.memory.trimming import KEPT_SHARE
+from aiostream_data._engine.memory.trimming import KEPT_SHARE, kept_nbytes
 from aiostream_data._engine.processes.process_manager import window_nbytes
 from aiostream_data._engine.resources import idle_blocks_nbytes
 from aiostream_data.executors.process import idle_nbytes
@@ -120,12 +120,11 @@ def memory_bound(plan: Node, memory_limit: int, shard_cache: ShardCache | None =
     running = rewrite(plan)
     rows = _rows_nbytes(running, memory_limit)
     parts = tuple(part for part in _parts(running, memory_limit, rows, shard_cache) if part.nbytes)
-    unlikely = max(0, rows - likely_nbytes(running, memory_limit)) * (1 + KEPT_SHARE)
     return MemoryBound(
         limit=memory_limit,
         rows=rows,
         parts=parts,
-        likely=sum(part.nbytes for part in parts) - int(unlikely) - _idle_nbytes(running, memory_limit),
+        likely=sum(part.nbytes for part in parts) - _unlikely_nbytes(running, memory_limit, rows),
         assumed_nbytes=ASSUMED_NBYTES if is_assumed(running) else 0,
         unknown=unknown_of(plan),
         alone=tuple(alone_parts(running, memory_limit)),
@@ -142,6 +141,24 @@ def _rows_nbytes(plan: Node, memory_limit: int) -> int:
     if everything is None:
         return memory_limit + beside + large
     return min(memory_limit + beside, engines * everything) + large
+
+
+def _unlikely_nbytes(plan: Node, memory_limit: int, rows: int) -> int:
+    """Return the bytes of the maximum that a typical run does not need."""
+    likely = min(rows, likely_nbytes(plan, memory_limit))
+    freed = _freed_nbytes(plan, memory_limit, rows)
+    typical = min(freed, int(likely * KEPT_SHARE))
+    return rows - likely + freed - typical + _idle_nbytes(plan, memory_limit)
+
+
+def _freed_nbytes(plan: Node, memory_limit: int, rows: int) -> int:
+    """Return the bytes of freed memory that malloc may keep, in all processes together.
+
+    Malloc cannot keep more memory than the rows needed.
+    """
+    hosts = sum(place.workers for place in places_of(plan))
+    elsewhere = hosts * kept_nbytes(process_nbytes(plan, memory_limit))
+    return min(rows, kept_nbytes(max(rows, memory_limit)) + elsewhere)
 
 
 def _may_fill(node: Node, memory_limit: int) -> bool:
@@ -168,7 +185,8 @@ def _parts(plan: Node, memory_limit: int, rows: int, shard_cache: ShardCache | N
     processes = hosts + sum(number for kind, number in workers if kind == "process")
     interpreters = sum(number for kind, number in workers if kind == "interpreter")
     yield LoaderPart(nbytes=rows, what="rows, in queues and buffers" + _beside_the_limit(rows, memory_limit))
-    yield LoaderPart(nbytes=int(rows * KEPT_SHARE), what="freed memory that the C library's allocator keeps")
+    freed = _freed_nbytes(plan, memory_limit, rows)
+    yield LoaderPart(nbytes=freed, what="freed memory that the C library's allocator keeps")
     yield LoaderPart(nbytes=ENGINE_NBYTES * (1 + hosts), what="the engine" + (" of every process" if hosts else ""))
     yield LoaderPart(nbytes=PROCESS_NBYTES * processes, what=f"{processes} worker processes with Python and NumPy")
     yield LoaderPart(nbytes=INTERPRETER_NBYTES * interpreters, what=f"{interpreters} additional interpreters")

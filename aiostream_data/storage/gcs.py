@@ -52,7 +52,7 @@ from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.token_request import TokenRequest
 from aiostream_data.storage.translate import bucket_alone, shorten, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
-from aiostream_data.storage.wire.burst import ObjectGet, read_burst
+from aiostream_data.storage.wire.burst import ObjectGet, read_signed
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import PlainDialect, range_of
@@ -143,19 +143,22 @@ class GcsStore:
         Before the first ordinary read, no object is read.
         """
         plain = self._plain
-        if plain is None or self._route.is_capped:
+        if plain is None:
             return {}
-        try:
-            signed = await plain.headers()
-        except Exception:  # noqa: BLE001 - the ordinary read raises it
-            return {}
+        places = places_of(bounds, buffer)
+        return await read_signed(self._route, plain.headers, partial(self._gets, plain, shards, places))
+
+    def _gets(
+        self, plain: GcsPlain, shards: Sequence[ShardRef], places: Sequence[memoryview], signed: Mapping[str, str]
+    ) -> dict[int, ObjectGet]:
+        """Return the requests for complete objects, by number, without those that the library must send."""
         gets, dialect = {}, self._dialect()
-        for number, (shard, into) in enumerate(zip(shards, places_of(bounds, buffer), strict=True)):
+        for number, (shard, into) in enumerate(zip(shards, places, strict=True)):
             target = plain.target(*_asked_for(shard))
             if into and self._route.leads_to(target):
                 request = request_head("GET", target.host_header, target.path, {**range_of(0, into), **signed})
                 gets[number] = ObjectGet(target, request, dialect, shard, into)
-        return await read_burst(self._route, gets)
+        return gets
 
     async def _read_into(self, shard: ShardRef, start: int, buffer: memoryview) -> None:
         path, params = _asked_for(shard)

@@ -30,10 +30,10 @@ class ReadAhead:
     training is slower than the network.
 
     Attributes:
-        ranges: Recommended number of concurrent groups.
+        reads: Recommended number of concurrent reads. Each read is one group.
     """
 
-    ranges: int = LEAST
+    reads: int = LEAST
     _in_time: int = 0
     _doubles: bool = True
 
@@ -45,14 +45,14 @@ class ReadAhead:
         """
         if not was_there:
             self._in_time = 0
-            more = self.ranges if self._doubles else 1
-            self.ranges = min(most, self.ranges + more)
+            more = self.reads if self._doubles else 1
+            self.reads = min(most, self.reads + more)
             return
         self._doubles = False
         self._in_time += 1
         if self._in_time == PATIENCE:
             self._in_time = 0
-            self.ranges = max(LEAST, self.ranges - 1)
+            self.reads = max(LEAST, self.reads - 1)
 
 
 def most_ahead(memory_limit: int, open_at_once: int, range_nbytes: int) -> int:

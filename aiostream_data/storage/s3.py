@@ -50,7 +50,7 @@ from aiostream_data.storage.s3_plain import (
 )
 from aiostream_data.storage.translate import bucket_alone, translating
 from aiostream_data.storage.urls import has_magic, path_of, safe_url, shown_bucket, split_bucket, split_url
-from aiostream_data.storage.wire.burst import ObjectGet, read_burst
+from aiostream_data.storage.wire.burst import ObjectGet, read_signed
 from aiostream_data.storage.wire.library_read import LibraryRead
 from aiostream_data.storage.wire.plain_read import range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
@@ -174,17 +174,20 @@ class S3Store:
         Before the first ordinary read of a bucket, no object is read.
         """
         plain = self._plain
-        if plain is None or self._route.is_capped:
+        if plain is None:
             return {}
-        try:
-            key = await plain.key()
-        except Exception:  # noqa: BLE001 - the ordinary read raises it
-            return {}
+        places = places_of(bounds, buffer)
+        return await read_signed(self._route, plain.key, partial(self._gets, plain, shards, places))
+
+    def _gets(
+        self, plain: S3Plain, shards: Sequence[ShardRef], places: Sequence[memoryview], key: AwsKey | None
+    ) -> dict[int, ObjectGet]:
+        """Return the requests for complete objects, by number, without those that the library must send."""
         gets: dict[int, ObjectGet] = {}
         buckets: dict[str, ObjectRequests | None] = {}
         asks_checksums = self.checksums is not None
         dialect = self._dialect_of_whole if asks_checksums else DIALECT
-        for number, (shard, into) in enumerate(zip(shards, places_of(bounds, buffer), strict=True)):
+        for number, (shard, into) in enumerate(zip(shards, places, strict=True)):
             name, key_of_object = split_bucket(path_of(shard.url))
             if name not in buckets:
                 buckets[name] = self._requests_to(plain, name, key, asks_checksums=asks_checksums)
@@ -192,7 +195,7 @@ class S3Store:
             if into and requests is not None:
                 request = requests.of(key_of_object, shard.version)
                 gets[number] = ObjectGet(requests.target, request, dialect, shard, into)
-        return await read_burst(self._route, gets)
+        return gets
 
     def _requests_to(
         self, plain: S3Plain, name: str, key: AwsKey | None, *, asks_checksums: bool

@@ -28,6 +28,11 @@ A check can be slow, because malloc counts its free memory piece by piece.
 """
 
 
+def kept_nbytes(memory_limit: int) -> int:
+    """Return how many bytes of freed memory malloc may keep in a process with a memory limit in bytes."""
+    return max(LEAST_NBYTES, int(memory_limit * KEPT_SHARE))
+
+
 class Trimmer:
     """Object that returns malloc's unused memory to the operating system for one loader. ``memory_limit`` is in bytes.
 
@@ -36,7 +41,7 @@ class Trimmer:
     """
 
     def __init__(self, memory_limit: int) -> None:
-        self._most = max(LEAST_NBYTES, int(memory_limit * KEPT_SHARE))
+        self._most = kept_nbytes(memory_limit)
         self._since = monotonic()
         self._pause_s = LOOK_S
         self._resident = 0  # resident bytes after the last trim; trim again only after growth

@@ -287,7 +287,7 @@ class ShardStreams:
         while self.has_more and not self._parts:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
-                if self._groups >= min(self._ahead.ranges, self._most_groups):
+                if self._groups >= min(self._ahead.reads, self._most_groups):
                     return
                 self._opened.append(self._begun_group(self._small))
             elif self._may_open:

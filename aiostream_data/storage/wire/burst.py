@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 from aiostream_data.errors import StoreBusyError
 from aiostream_data.rows.records import ShardRef
@@ -24,6 +25,9 @@ from aiostream_data.storage.wire.connection import Connection
 from aiostream_data.storage.wire.plain_read import PlainDialect, RangeAnswer, refused
 from aiostream_data.storage.wire.pool import Pool
 from aiostream_data.storage.wire.route import Route
+
+Signing = TypeVar("Signing")
+"""What a store needs to sign requests: a key or headers."""
 
 
 class ObjectGet:
@@ -77,6 +81,26 @@ async def read_burst(route: Route, gets: Mapping[int, ObjectGet]) -> dict[int, E
         if acquiring:
             await wait_to_end(asyncio.ensure_future(asyncio.wait(acquiring)))
     return {number: outcome for burst in bursts for number, outcome in burst.outcomes.items()}
+
+
+async def read_signed(
+    route: Route, sign: Callable[[], Awaitable[Signing]], gets: Callable[[Signing], Mapping[int, ObjectGet]]
+) -> dict[int, Exception | None]:
+    """Read objects that need credentials. See :func:`read_burst`.
+
+    If the user limits the requests, or if the credentials cannot be found, no object is read.
+
+    Args:
+        sign: Returns the current credentials.
+        gets: Returns the requests, signed with these credentials.
+    """
+    if route.is_capped:
+        return {}
+    try:
+        signing = await sign()
+    except Exception:  # noqa: BLE001 - the ordinary read raises it
+        return {}
+    return await read_burst(route, gets(signing))
 
 
 class _Burst:

@@ -1,9 +1,8 @@
-"""What the declared worst case is made of, and what keeps memory within it: sizes of ranges, first calls, trimming."""
+"""What the declared worst case is made of, and what keeps memory within it: sizes of ranges, first calls."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ from event_order import run, settle
 import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data._engine.calls.result_budget import COPIES, FIRST_NBYTES, ResultBudget
-from aiostream_data._engine.memory import trimming
 from aiostream_data._engine.memory.budget import FILLED, Budget
-from aiostream_data._engine.memory.trimming import KEPT_SHARE, Trimmer
+from aiostream_data._engine.memory.trimming import LEAST_NBYTES as LEAST_KEPT
+from aiostream_data._engine.memory.trimming import kept_nbytes
 from aiostream_data.executors.process import MAX_NBYTES, idle_nbytes
 from aiostream_data.loading.memory_bound import ENGINE_NBYTES, PROCESS_NBYTES, MemoryBound
-from aiostream_data.metrics.allocator import MIB, AllocatorState
+from aiostream_data.metrics.allocator import MIB
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.storage import memory
 from aiostream_data.storage.ranges import AMONG_MANY_NBYTES, LEAST_NBYTES, range_sizes
@@ -146,6 +145,22 @@ def test_the_largest_record_and_window_of_every_source_are_declared_beside_the_l
     assert all(f"up to {as_size(part.nbytes)} more: {part.what}" in str(bound) for part in bound.alone)
 
 
+@pytest.mark.parametrize("limit", [16 * MIB, 64 * MIB, 256 * MIB])
+def test_the_bound_declares_the_freed_memory_above_which_a_loader_trims(limit: int) -> None:
+    assert part(bound_of(FILES, limit), "freed memory") == kept_nbytes(limit)
+
+
+def test_under_a_small_limit_every_process_may_keep_the_least() -> None:
+    bound = bound_of(FILES.batch(2).in_subprocess(2), 48 * MIB)
+    assert part(bound, "freed memory") == 3 * LEAST_KEPT
+
+
+def test_no_more_freed_memory_is_declared_than_the_rows_need() -> None:
+    bound = bound_of(Dataset.range(1_000), 1024 * MIB)
+    assert part(bound, "freed memory") == bound.rows < LEAST_KEPT
+    assert part(bound_of(FILES, 4 * MIB), "freed memory") == 4 * MIB
+
+
 def test_what_has_no_end_or_no_known_size_needs_the_limit() -> None:
     for dataset in (Dataset.range(10).repeat(), Dataset.range(10).map(str), FILES):
         assert bound_of(dataset).rows == LIMIT
@@ -219,77 +234,6 @@ def test_hops_of_cheap_functions_with_large_results_stay_small(how: Any) -> None
 
 def _large(number: int) -> Any:
     return np.empty(200_000, np.float32)  # takes no time, and 800 kB
-
-
-class Allocator:
-    """Says what malloc holds, as it is told, and notes what was given back."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.free, self.other, self.trims = 0, 100 * MIB, 0
-        monkeypatch.setattr(trimming, "allocator_state", self.state)
-        monkeypatch.setattr(trimming, "trim", self.trim)
-
-    def state(self) -> AllocatorState:
-        return AllocatorState(self.other + self.free, self.free, 0, self.free, 0)
-
-    def trim(self) -> None:
-        self.trims += 1
-        self.free = 0
-
-
-def test_memory_is_given_back_only_when_much_is_kept_and_not_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    allocator, trimmer = Allocator(monkeypatch), Trimmer(100 * MIB)
-    allocator.free = int(KEPT_SHARE * 100 * MIB) - 1
-    trimmer.look()
-    assert allocator.trims == 0
-    allocator.free += 2
-    trimmer.look()
-    trimmer.look()
-    assert (allocator.trims, trimmer.trimmed) == (1, 1)
-    allocator.other -= 90 * MIB
-    allocator.free = 60 * MIB  # it says so still, and nothing more is in memory than before
-    trimmer.look()
-    assert allocator.trims == 1
-    allocator.free = 200 * MIB
-    trimmer.look()
-    assert allocator.trims == 2
-
-
-def test_nothing_is_looked_at_twice_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1_000.0]
-    monkeypatch.setattr(trimming, "monotonic", lambda: now[0])
-    trimmer = Trimmer(100 * MIB)
-    due: Callable[[], bool] = trimmer.is_due
-    assert not due()
-    now[0] += 0.6
-    assert due()
-    assert not due()
-
-
-def test_looks_that_take_long_are_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1_000.0]
-    monkeypatch.setattr(trimming, "monotonic", lambda: now[0])
-    monkeypatch.setattr(trimming, "perf_counter", lambda: now[0])
-
-    def slow_state() -> None:
-        now[0] += 0.1
-
-    monkeypatch.setattr(trimming, "allocator_state", slow_state)
-    trimmer = Trimmer(100 * MIB)
-    now[0] += 0.6
-    assert trimmer.is_due()
-    trimmer.look()
-    now[0] += 10.0
-    assert not trimmer.is_due()
-    now[0] += 10.0
-    assert trimmer.is_due()
-
-
-def test_where_the_allocator_says_nothing_nothing_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    allocator = Allocator(monkeypatch)
-    monkeypatch.setattr(trimming, "allocator_state", lambda: None)
-    Trimmer(1).look()
-    assert allocator.trims == 0
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import late_reads
 from aiostream_data.storage.stores import LATE, StoreSet
 from aiostream_data.storage.wire import burst
+from aiostream_data.storage.wire.burst import ObjectGet, read_signed
+from aiostream_data.storage.wire.route import Route, take_route_options
 from aiostream_data.testing.fault_catalogue import BREAKS, LIES, ODDITIES, REFUSALS, STALLS
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
@@ -150,7 +152,7 @@ def test_rate_limits_of_the_user_apply_to_groups(http_objects: Objects) -> None:
     async def case(stores: StoreSet, objects: Objects) -> Any:
         return await objects.read(stores), stores.counters
 
-    outcomes, counters = use(http_objects, case, requests_per_s=1e6)
+    outcomes, counters = use(http_objects, case, max_requests_per_second=1e6)
     assert outcomes == [None] * COUNT
     assert counters.requests == COUNT + 1
 
@@ -228,3 +230,26 @@ def test_a_deadline_ends_a_burst_of_a_silent_store(http_objects: Objects) -> Non
 
     outcomes = use(http_objects, case, retry_total_s=0.5)
     assert {type(outcome).__name__ for outcome in outcomes} == {"StoreTimeoutError"}
+
+
+def no_requests(signing: str) -> Mapping[int, ObjectGet]:
+    raise AssertionError(f"no object must be requested with {signing!r}")
+
+
+def test_without_credentials_no_object_is_requested() -> None:
+    async def sign() -> str:
+        raise OSError("the credentials cannot be renewed")
+
+    assert asyncio.run(read_signed(Route(*take_route_options({})), sign, no_requests)) == {}
+
+
+def test_under_rate_limits_of_the_user_nobody_asks_for_credentials() -> None:
+    asked: list[bool] = []
+
+    async def sign() -> str:
+        asked.append(True)
+        return "key"
+
+    route = Route(*take_route_options({"max_requests_per_second": 5.0}))
+    assert asyncio.run(read_signed(route, sign, no_requests)) == {}
+    assert asked == []

@@ -117,7 +117,7 @@ def test_reading_ahead_doubles_until_a_range_was_there_and_then_grows_by_one() -
     seen = []
     for was_there in (False, False, True, False, False):
         ahead.took(64, was_there=was_there)
-        seen.append(ahead.ranges)
+        seen.append(ahead.reads)
     assert seen == [2 * LEAST_RANGES, 4 * LEAST_RANGES, 4 * LEAST_RANGES, 4 * LEAST_RANGES + 1, 4 * LEAST_RANGES + 2]
 
 
@@ -131,8 +131,8 @@ def test_ranges_on_their_way_of_all_objects_together_are_bounded_in_number_and_b
     ahead = ReadAhead()
     for _ in range(200):
         ahead.took(most, was_there=False)
-    assert LEAST_RANGES <= ahead.ranges <= max(LEAST_RANGES, MOST_RANGES // open_at_once)
-    assert ahead.ranges == LEAST_RANGES or ahead.ranges * open_at_once * size <= MEMORY_SHARE * limit
+    assert LEAST_RANGES <= ahead.reads <= max(LEAST_RANGES, MOST_RANGES // open_at_once)
+    assert ahead.reads == LEAST_RANGES or ahead.reads * open_at_once * size <= MEMORY_SHARE * limit
 
 
 # -- what a store's answers took counts for all shards beside each other

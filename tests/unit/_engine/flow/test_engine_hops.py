@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.calls.pacing import HOP_S, LONG_HOP_S, Pace
+from aiostream_data._engine.calls.pacing import HOP_GROWTH, HOP_S, LONG_HOP_S, Pace
 from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, HOP_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
 from aiostream_data._engine.flow.hops import Hops
 from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
@@ -170,6 +170,13 @@ def test_hops_that_start_before_the_first_output_is_known_do_not_multiply_the_gr
         assert pace.rows <= 16
     pace.observe(16, 16e-6, 16e-6, nbytes=16 * 400_000)
     assert pace.rows == 10
+
+
+def test_a_small_hop_that_ends_after_a_large_one_does_not_slow_the_growth_down() -> None:
+    pace = Pace()
+    for rows in (1, HOP_GROWTH, 3):  # a chunk ends with the rows that are left
+        pace.observe(rows, rows * 1e-6, rows * 1e-6)
+    assert pace.rows == HOP_GROWTH**2
 
 
 def test_a_hop_to_another_process_is_longer_unless_it_would_make_too_many_bytes() -> None:
