@@ -33,6 +33,9 @@ HOP_GROWTH = 16
 """Maximum ratio between the rows of a hop and the rows of the largest finished hop. The first rows of a stream are
 rarely typical."""
 
+WAITING_SHARE = 0.5
+"""CPU time divided by wall time below which a function mostly waits, for example for I/O."""
+
 GIL_HOPS = 24
 """Number of concurrent hops to measure before deciding whether the user function holds the GIL."""
 
@@ -54,6 +57,7 @@ class Pace:
             unfinished hops: several hops can start before the output of the first one is known.
         row_s: Estimated seconds per row.
         row_nbytes: Recent maximum of the output bytes per row.
+        alone: Number of hops that ran one at a time.
         cpu_share: CPU time divided by wall time, for hops that ran one at a time.
         together: Number of hops that ran concurrently with other hops.
         share_together: CPU time divided by wall time, for hops that ran concurrently with other hops.
@@ -66,6 +70,7 @@ class Pace:
     measured: int = 1
     row_s: float = 0.0
     row_nbytes: float = 0.0
+    alone: int = 0
     cpu_share: float = 1.0
     together: int = 0
     share_together: float = 1.0
@@ -92,6 +97,7 @@ class Pace:
         if busy_s > 0.0 and not is_odd:
             share = min(1.0, cpu_s / busy_s)
             if at_once == 1:
+                self.alone += 1
                 self.cpu_share = 0.5 * self.cpu_share + 0.5 * share
             else:
                 self.together += 1
@@ -108,8 +114,10 @@ class Pace:
         """Return the number of concurrent hops for AUTO: 1 for cheap rows, and more for rows that wait for I/O."""
         if self.row_s == 0.0 or self.row_s < CHEAP_ROW_S:
             return 1
-        if self.cpu_share < 0.5:
+        if self.cpu_share < WAITING_SHARE:
             return 4 * cpus
+        if self.alone == 1 and self.cpu_share < (1 + WAITING_SHARE) / 2:
+            return 1  # the first call waited, which is not always typical: measure one more hop
         return 1 if self.holds_gil(cpus) else cpus
 
     def holds_gil(self, cpus: int) -> bool:
@@ -117,6 +125,6 @@ class Pace:
 
         If n threads share the GIL, the CPU share of each thread falls to 1/n of the share of a thread that runs alone.
         """
-        if cpus < 2 or self.together < GIL_HOPS or not _has_gil():
-            return False
+        if cpus < 2 or self.together < GIL_HOPS or self.cpu_share < WAITING_SHARE or not _has_gil():
+            return False  # a function that waits does not compete for the GIL
         return self.share_together < self.cpu_share / math.sqrt(cpus)

@@ -225,6 +225,25 @@ def test_auto_takes_one_worker_for_cheap_rows_and_more_for_rows_that_wait() -> N
     assert waiting.workers(4) > 4
 
 
+def test_a_function_that_waits_goes_to_many_threads_after_two_calls_and_never_holds_the_gil() -> None:
+    pace = Pace()
+    pace.observe(1, 0.01, 0.0001)
+    assert pace.workers(4) == 1  # a first call may wait for an import or a connection
+    pace.observe(1, 0.01, 0.0001)
+    assert pace.workers(4) == 16
+    for _ in range(50):
+        pace.observe(10, 0.1, 0.001, at_once=16)
+    assert pace.workers(4) == 16
+    assert not pace.holds_gil(4)
+
+
+def test_a_function_whose_first_call_waits_is_judged_by_the_calls_after_it() -> None:
+    pace = Pace()
+    pace.observe(1, 0.5, 0.001)
+    pace.observe(1, 0.01, 0.01)
+    assert pace.workers(4) == 4
+
+
 def test_a_chunk_of_large_rows_has_few_of_them_and_at_least_one() -> None:
     assert rows_of_a_chunk(100, 100 * 8) == CHUNK_ROWS
     assert rows_of_a_chunk(4, 4 * MAX_CHUNK_NBYTES // 2) == 2
