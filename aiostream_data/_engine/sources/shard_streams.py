@@ -21,6 +21,7 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.group_rows import GroupSplitter, NumberedRefs, ReadAlone
+from aiostream_data._engine.sources.groups_ahead import GroupsAhead
 from aiostream_data._engine.sources.numbered_shards import NumberedShards
 from aiostream_data._engine.sources.ranges_ahead import RangesAhead, most_open
 from aiostream_data._engine.sources.shard_places import ShardPlace, ShardStarts
@@ -28,14 +29,10 @@ from aiostream_data._engine.sources.shard_ranges import Content
 from aiostream_data._engine.sources.shard_reader import ShardReader
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data._engine.sources.small_shards import (
-    FIRST_SHARDS,
-    GROUPS_AHEAD,
     LOCAL,
     GroupRows,
     Rest,
     SmallShards,
-    most_groups,
-    next_size,
     scheme_of,
 )
 from aiostream_data.errors import StateMismatchError
@@ -45,7 +42,6 @@ from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.safe_url import safe_url
-from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
 
 CHUNKS_PER_SHARD = 2
@@ -181,16 +177,13 @@ class ShardStreams:
     _next: int = 0
     _given: int = 0
     _streams: int = 0  # open, but not returned yet
-    _groups: int = 0  # in ``_opened``
-    _ahead: ReadAhead = field(default_factory=ReadAhead)  # in groups
-    _group_shards: int = FIRST_SHARDS
 
     def __post_init__(self) -> None:
         self._places: Sequence[int] = range(len(self.turns))
         if self.run.shards.has_gaps:
             listed = self.run.shards.by_number
             self._places = [place for place in self._places if listed[self.turns[place]] is not None]
-        self._most_groups = max(1, GROUPS_AHEAD // self.run.context.crowd)
+        self._groups = GroupsAhead(self.run.context.crowd)
         self._small = self.run.small_shards()
         if not isinstance(self.run.node.read_ahead, int):
             self.run.ahead.opens_shards_with(self._open_ahead, lambda: self.has_more)
@@ -287,7 +280,7 @@ class ShardStreams:
         while self.has_more and not self._parts:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
-                if self._groups >= min(self._ahead.reads, self._most_groups):
+                if not self._groups.may_begin(shard):
                     return
                 self._opened.append(self._begun_group(self._small))
             elif self._may_open:
@@ -318,7 +311,7 @@ class ShardStreams:
         return number, shard
 
     def _begun_group(self, small: SmallShards) -> _Group:
-        shards = small.group(map(self._turn, range(self._next, len(self._places))), self._group_shards)
+        shards = small.group(map(self._turn, range(self._next, len(self._places))), self._groups.shards)
         self._next += len(shards)
         return self._group_of(shards, lambda is_wanted: small.read(shards, is_wanted))
 
@@ -331,31 +324,26 @@ class ShardStreams:
         self, shards: NumberedRefs, read: Callable[[Callable[[], bool]], Coroutine[Any, Any, GroupRows]]
     ) -> _Group:
         """Start a task that reads a group. Its argument shows whether the consumer waits for the group."""
-        self._groups += 1
         group = _Group(shards)
         group.rows = self.run.group.create_task(
             read(lambda: group.is_awaited and self.run.outlet.is_awaited()),
             name=f"read {len(shards)} shards from {safe_url(shards[0][1].url)}",
         )
+        self._groups.begun(group.rows)
         return group
 
     async def _rows_of(self, group: _Group) -> GroupRows:
         """Wait for a group. The number of groups that are read ahead adapts to the waits."""
         is_local = scheme_of(group.shards[0][1]) == LOCAL
-        most = min(self._most_groups, most_groups(is_local=is_local))
-        self._ahead.took(most, was_there=group.rows.done())
+        self._groups.needs(group.rows, is_local=is_local)
         if not group.rows.done():
-            self._open_ahead()
             group.is_awaited = True
             self.run.context.services.budget.poke()
             began = perf_counter()
-            await asyncio.wait([group.rows])
+            await self._groups.until_read(group.rows, self._open_ahead)
             self.run.counters.add(BYTES_WAIT, perf_counter() - began)
-        self._groups -= 1
         found = group.rows.result()
-        # If the group was much smaller, other limits than the number of shards ended it.
-        if found.read_s is not None and len(group.shards) * 2 > self._group_shards:
-            self._group_shards = next_size(self._group_shards, found.read_s, is_local=is_local)
+        self._groups.took(len(group.shards), found.read_s, is_local=is_local)
         return found
 
     def _parts_of(self, group: _Group, found: GroupRows) -> Iterator[ReadyStreams | ReadAlone]:

@@ -35,7 +35,6 @@ from aiostream_data.formats.small_streams import UnpackLimits
 from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import Chunk, ShardRef
-from aiostream_data.storage.read_hops import HOPS_AT_ONCE
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 
@@ -58,24 +57,6 @@ GROUP_SHARDS: Final = 512
 
 REQUESTS_OF_A_GROUP: Final = 64
 """Maximum number of shards of a group in a remote store. They are requested at once."""
-
-FIRST_SHARDS: Final = 4
-"""Number of shards of the first group, so that the first rows arrive early."""
-
-GROUPS_AHEAD: Final = 16
-"""Maximum number of groups of objects in a store that are read ahead."""
-
-LOCAL_GROUPS_AHEAD: Final = HOPS_AT_ONCE
-"""Maximum number of groups of local files that are read ahead: one for each thread that reads files.
-
-With more groups, the bytes would leave the processor's cache before they are used.
-"""
-
-QUICK_S: Final = 0.02
-"""Groups of local files grow while reading one takes less than this time, in seconds."""
-
-SLOW_S: Final = 0.1
-"""Groups of local files shrink if reading one takes more than this time, in seconds."""
 
 SHARDS_OF_A_FULL_GROUP: Final = 4
 """A shard is small if at least this number of shards of its size fit into a group."""
@@ -321,21 +302,3 @@ def room_nbytes(limits: UnpackLimits, kinds: ObjectKinds) -> int:
     """Return the maximum number of bytes that decompressing and splitting the shards of a group takes."""
     window = limits.window_nbytes if "zstd" in kinds.compressed.values() else DEFLATE_NBYTES
     return UNPACKING_SHARE * (limits.nbytes + limits.object_nbytes) + window
-
-
-def most_groups(*, is_local: bool) -> int:
-    """Return the maximum number of groups that are read ahead."""
-    return LOCAL_GROUPS_AHEAD if is_local else GROUPS_AHEAD
-
-
-def next_size(shards: int, read_s: float, *, is_local: bool) -> int:
-    """Return the maximum number of shards of the next groups, after a group of ``shards`` shards.
-
-    A group delivers its first row after its last shard was read. Local files are read one after another, so groups stay
-    small on slow file systems. Objects in a store are requested at the same time.
-    """
-    if not is_local:
-        return min(2 * shards, REQUESTS_OF_A_GROUP)
-    if read_s < QUICK_S:
-        return min(2 * shards, GROUP_SHARDS)
-    return shards if read_s < SLOW_S else max(FIRST_SHARDS, shards // 2)

@@ -29,6 +29,7 @@ _IN_ROWS = (
     "CROWD",
     "BEGIN_ROWS",
     "GROUPS_AHEAD",
+    "EARLY_GROUPS",
     "LOCAL_GROUPS_AHEAD",
     "MOST_SHARDS_AHEAD",
     "FREE",

@@ -1,0 +1,112 @@
+"""Choose the number of groups of small shards that are read ahead, and the number of shards of a group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiostream_data._engine.sources.small_shards import GROUP_SHARDS, LOCAL, REQUESTS_OF_A_GROUP, scheme_of
+from aiostream_data.rows.records import ShardRef
+from aiostream_data.storage.read_ahead import ReadAhead
+from aiostream_data.storage.read_hops import HOPS_AT_ONCE
+
+FIRST_SHARDS: Final = 4
+"""Number of shards of the first group, so that the first rows arrive early."""
+
+GROUPS_AHEAD: Final = 16
+"""Maximum number of groups of objects in a store that are being read."""
+
+EARLY_GROUPS: Final = 2
+"""Groups of objects that are being read or have arrived, as a multiple of the groups that may be read."""
+
+LOCAL_GROUPS_AHEAD: Final = HOPS_AT_ONCE
+"""Maximum number of groups of local files that are read ahead: one for each thread that reads files.
+
+With more groups, the bytes would leave the processor's cache before they are used.
+"""
+
+QUICK_S: Final = 0.02
+"""Groups of local files grow while reading one takes less than this time, in seconds."""
+
+SLOW_S: Final = 0.1
+"""Groups of local files shrink if reading one takes more than this time, in seconds."""
+
+
+@dataclass
+class GroupsAhead:
+    """Read-ahead of the groups of one source. For one event loop.
+
+    Attributes:
+        crowd: Number of sources that are read side by side.
+        shards: Maximum number of shards of the next group.
+    """
+
+    crowd: int = 1
+    shards: int = FIRST_SHARDS
+    _held: int = 0  # groups that are being read, or wait for their turn
+    _reading: int = 0
+    _one_was_read: asyncio.Event = field(default_factory=asyncio.Event)
+    _reads: ReadAhead = field(default_factory=ReadAhead)
+
+    def may_begin(self, first: ShardRef) -> bool:
+        """Return True if another group, which begins with the shard ``first``, may be read ahead.
+
+        Groups of objects that arrived before their turn do not count, up to a limit. Otherwise one late group would
+        stop all requests.
+        """
+        most = min(self._reads.reads, self._most(is_local=False))
+        if self._held < most:
+            return True
+        has_room = self._reading < most and self._held < EARLY_GROUPS * most and self.crowd == 1
+        return has_room and scheme_of(first) != LOCAL
+
+    def begun(self, rows: asyncio.Task[Any]) -> None:
+        """Count a group, which the task ``rows`` reads."""
+        self._held += 1
+        self._reading += 1
+        rows.add_done_callback(self._was_read)
+
+    async def until_read(self, rows: asyncio.Task[Any], open_more: Callable[[], None]) -> None:
+        """Wait until a group was read. Call ``open_more`` whenever any group was read."""
+        while not rows.done():
+            self._one_was_read.clear()
+            open_more()
+            await self._one_was_read.wait()
+
+    def needs(self, rows: asyncio.Task[Any], *, is_local: bool) -> None:
+        """Record that the merge needs a group now."""
+        self._reads.took(self._most(is_local=is_local), was_there=rows.done())
+
+    def took(self, shards: int, read_s: float | None, *, is_local: bool) -> None:
+        """Record that the merge took a group.
+
+        Args:
+            shards: Number of shards of the group.
+            read_s: Seconds that reading the group took; None for the rest of a group.
+        """
+        self._held -= 1
+        # If the group was much smaller, other limits than the number of shards ended it.
+        if read_s is not None and shards * 2 > self.shards:
+            self.shards = next_size(self.shards, read_s, is_local=is_local)
+
+    def _was_read(self, _: asyncio.Task[Any]) -> None:
+        self._reading -= 1
+        self._one_was_read.set()
+
+    def _most(self, *, is_local: bool) -> int:
+        return min(LOCAL_GROUPS_AHEAD if is_local else GROUPS_AHEAD, max(1, GROUPS_AHEAD // self.crowd))
+
+
+def next_size(shards: int, read_s: float, *, is_local: bool) -> int:
+    """Return the maximum number of shards of the next groups, after a group of ``shards`` shards.
+
+    A group delivers its first row after its last shard was read. Local files are read one after another, so groups stay
+    small on slow file systems. Objects in a store are requested at the same time.
+    """
+    if not is_local:
+        return min(2 * shards, REQUESTS_OF_A_GROUP)
+    if read_s < QUICK_S:
+        return min(2 * shards, GROUP_SHARDS)
+    return shards if read_s < SLOW_S else max(FIRST_SHARDS, shards // 2)

@@ -1,0 +1,128 @@
+"""The groups of small shards that are read ahead: those that arrived early do not stop the requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiostream_data._engine.sources.groups_ahead import EARLY_GROUPS, GroupsAhead
+from aiostream_data.rows.records import ShardRef
+
+REMOTE, LOCAL = ShardRef("s3://bucket/a", 1), ShardRef("/folder/a", 1)
+
+
+class Reads:
+    """Groups that are read until they are told that their bytes have arrived."""
+
+    def __init__(self, groups: GroupsAhead) -> None:
+        self._groups = groups
+        self._arrived: list[asyncio.Event] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def fill(self, first: ShardRef) -> int:
+        """Begin as many groups as possible. Return how many."""
+        began = 0
+        while self._groups.may_begin(first):
+            self.begin()
+            began += 1
+            assert began < 1000
+        return began
+
+    def begin(self) -> None:
+        async def read(arrived: asyncio.Event) -> None:
+            await arrived.wait()
+
+        event = asyncio.Event()
+        self._arrived.append(event)
+        self.tasks.append(asyncio.create_task(read(event)))
+        self._groups.begun(self.tasks[-1])
+
+    async def arrive(self, *places: int) -> None:
+        for place in places:
+            self._arrived[place].set()
+            await self.tasks[place]
+        await asyncio.sleep(0)  # the callbacks of the tasks
+
+    async def arrive_all(self) -> None:
+        await self.arrive(*range(len(self.tasks)))
+
+
+def run(case: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await case()
+
+    asyncio.run(main())
+
+
+def test_groups_that_arrived_behind_a_late_one_are_replaced_up_to_a_limit() -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        reads = Reads(groups)
+        most = reads.fill(REMOTE)
+        await reads.arrive(*range(1, most))
+        assert reads.fill(REMOTE) == most - 1
+        await reads.arrive(*range(most, 2 * most - 1))
+        assert reads.fill(REMOTE) == EARLY_GROUPS * most - (2 * most - 1)
+        await reads.arrive_all()
+
+    run(case)
+
+
+@pytest.mark.parametrize(("first", "crowd"), [(LOCAL, 1), (REMOTE, 4)])
+def test_all_groups_of_local_files_and_of_mixtures_count(first: ShardRef, crowd: int) -> None:
+    async def case() -> None:
+        reads = Reads(GroupsAhead(crowd))
+        most = reads.fill(first)
+        await reads.arrive(*range(1, most))
+        assert reads.fill(first) == 0
+        await reads.arrive_all()
+
+    run(case)
+
+
+def test_a_group_that_was_taken_makes_room_for_another() -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        reads = Reads(groups)
+        reads.fill(LOCAL)
+        await reads.arrive(0)
+        groups.needs(reads.tasks[0], is_local=True)
+        groups.took(4, 0.001, is_local=True)
+        assert reads.fill(LOCAL) == 1
+        await reads.arrive_all()
+
+    run(case)
+
+
+def test_late_groups_increase_the_number_of_groups() -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        reads = Reads(groups)
+        before = reads.fill(REMOTE)
+        groups.needs(reads.tasks[0], is_local=False)
+        assert reads.fill(REMOTE) == before
+        await reads.arrive_all()
+
+    run(case)
+
+
+def test_more_groups_are_opened_whenever_one_arrives_while_the_first_is_awaited() -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        reads = Reads(groups)
+        reads.fill(REMOTE)
+        opened: list[int] = []
+        waiting = asyncio.create_task(groups.until_read(reads.tasks[0], lambda: opened.append(reads.fill(REMOTE))))
+        await asyncio.sleep(0)
+        assert opened == [0]
+        await reads.arrive(1)
+        await asyncio.sleep(0)
+        assert opened == [0, 1]
+        assert not waiting.done()
+        await reads.arrive(0)
+        await waiting
+        await reads.arrive_all()
+
+    run(case)
