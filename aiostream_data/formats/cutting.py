@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.long_record import LONG_NBYTES, LongRecord, column_of
-from aiostream_data.rows.records import VarColumn, VarKind
+from aiostream_data.rows.columns import VarColumn, VarKind
 
 Bytes = NDArray[np.uint8]
 

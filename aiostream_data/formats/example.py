@@ -34,7 +34,8 @@ from aiostream_data.formats.features import (
     feature_kind,
     values_per_row,
 )
-from aiostream_data.rows.records import Column, Columns, VarColumn, records_chunk
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.records import Columns, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, Structure
 

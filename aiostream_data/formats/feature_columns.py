@@ -17,7 +17,7 @@ from aiostream_data.formats.features import (
     storage_dtype,
     values_per_row,
 )
-from aiostream_data.rows.records import Column, VarColumn
+from aiostream_data.rows.columns import Column, VarColumn
 
 Fail: TypeAlias = Callable[[int, str, str], NoReturn]
 """The function ``fail(row, expected, found)`` raises an error for the given row of a feature."""

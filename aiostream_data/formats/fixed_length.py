@@ -13,7 +13,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 MAX_FOOTER_NBYTES = 1 << 20
 """Maximum footer size in bytes.

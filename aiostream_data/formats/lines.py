@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut
-from aiostream_data.rows.records import VarColumn, VarKind
+from aiostream_data.rows.columns import VarColumn, VarKind
 
 NEWLINE: Final = 0x0A
 RETURN: Final = 0x0D

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.records import VarColumn, VarKind
+from aiostream_data.rows.columns import VarColumn, VarKind
 
 LONG_NBYTES = 256 << 10
 """Minimum size in bytes of an incomplete record that is collected in a separate buffer."""

@@ -22,7 +22,8 @@ from aiostream_data.formats.example import Describe, ExampleParser, join_records
 from aiostream_data.formats.example_writer import wrap_feature
 from aiostream_data.formats.feature_names import instead_of_feature_list, instead_of_message
 from aiostream_data.formats.features import Feature, FeatureSpec, FixedLen, FixedLenSequence, VarLen, checked_features
-from aiostream_data.rows.records import Column, Columns, VarColumn
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.records import Columns
 from aiostream_data.rows.structure import LEAF, Structure
 
 _FIRST_TAG, _SECOND_TAG = 0x0A, 0x12

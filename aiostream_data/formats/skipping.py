@@ -15,7 +15,7 @@ import numpy as np
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import KnowsEnd, Loss, Recovers, Report
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, RecordTail
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 REPORTED_AT_ONCE: Final = 1024
 """Number of losses after which the framer yields an empty column. The empty column lets the caller stop reading."""

@@ -11,7 +11,7 @@ from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, Loss, Recovers, Report
 from aiostream_data.formats.skipping import SkippingFramer
 from aiostream_data.formats.stream import RecordStream, StreamStep
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 
 class SkippingStream(RecordStream):

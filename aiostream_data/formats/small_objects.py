@@ -20,7 +20,7 @@ from aiostream_data.codecs.file_kinds import FIRST_PAIRS as KIND_PAIRS
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
 from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
-from aiostream_data.rows.records import VarColumn, concat_column
+from aiostream_data.rows.columns import VarColumn, concat_column
 
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]

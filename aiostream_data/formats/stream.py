@@ -24,7 +24,7 @@ from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
 from aiostream_data.formats.cutting import MOST_ROWS, RecordTail, no_records
 from aiostream_data.formats.text import TextFormat, first_line
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 PROBE_NBYTES = 64
 """Number of bytes at the start of an object that are inspected to detect its compression."""

@@ -16,7 +16,7 @@ from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, lines_of_objects, newlines
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.text_recovery import LineRecovery
-from aiostream_data.rows.records import VarColumn, VarKind
+from aiostream_data.rows.columns import VarColumn, VarKind
 from aiostream_data.safe_url import shorten
 
 _ASCII = bytes(range(128))

@@ -9,7 +9,7 @@ from aiostream_data import _native
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.cutting import Bytes
 from aiostream_data.formats.lines import Indices, LineRules, first_newline
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 WINDOW_NBYTES: Final = 64 << 10
 """Number of bytes of text checked per step, unless a single line is longer. If all lines are empty, the line index uses

@@ -15,7 +15,7 @@ from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.tfrecord_recovery import TFRecordRecovery
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 HEADER = struct.Struct("<QI")
 """Header of a record: the payload length and the checksum of this length."""

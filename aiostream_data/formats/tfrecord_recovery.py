@@ -27,7 +27,7 @@ from aiostream_data import _native
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.cutting import Bytes
 from aiostream_data.formats.range_checksums import crc32c_ranges, crc32c_words, masked
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 HEADER_NBYTES: Final = 12
 FOOTER_NBYTES: Final = 4

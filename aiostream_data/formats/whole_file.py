@@ -12,7 +12,7 @@ from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes
 from aiostream_data.formats.long_record import LongRecord, column_of
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,19 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.rows.columns import Column, VarColumn, column_element, column_elements, concat_column, gather_column
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.safe_url import safe_url
-
-VarKind = Literal["bytes", "str", "array"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,97 +63,6 @@ class ByteRange:
     @property
     def nbytes(self) -> int:
         return self.stop - self.start
-
-
-@dataclass(frozen=True, slots=True)
-class VarColumn:
-    """A column whose rows differ in length: row i is ``values[starts[i] : starts[i] + lengths[i]]``.
-
-    Attributes:
-        values: Array that contains all rows along its first axis. The dtype is uint8 for ``bytes`` and ``str`` rows.
-        starts: Start of each row in ``values``, int64. Rows can overlap, leave gaps and be out of order.
-        lengths: Length of each row, int64.
-        kind: Python type of a row: ``bytes``, ``str`` (decoded from UTF-8), or ``array`` (a slice of ``values``).
-    """
-
-    values: NDArray[Any]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    kind: VarKind = "bytes"
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @property
-    def nbytes(self) -> int:
-        row = self.values.itemsize * math.prod(self.values.shape[1:])
-        return int(self.lengths.sum()) * row + 16 * len(self.starts)
-
-    def slice(self, start: int, stop: int) -> VarColumn:
-        return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
-
-    def take(self, rows: NDArray[np.int64]) -> VarColumn:
-        """Return the rows at the indices ``rows``. The result and this column share the array of values."""
-        return VarColumn(self.values, self.starts[rows], self.lengths[rows], self.kind)
-
-    def compact(self) -> VarColumn:
-        """Return a copy of the rows with contiguous values."""
-        values, starts = _native.compact(self.values, self.starts, self.lengths)
-        return VarColumn(values, starts, self.lengths, self.kind)
-
-    def element(self, row: int) -> Any:
-        start = int(self.starts[row])
-        part = self.values[start : start + int(self.lengths[row])]
-        if self.kind == "array":
-            return part
-        data = self._as_one() or part.tobytes()
-        return data if self.kind == "bytes" else data.decode()
-
-    def elements(self) -> list[Any]:
-        if self.kind != "array" and (only := self._as_one()) is not None:
-            return [only if self.kind == "bytes" else only.decode()]
-        if self.kind == "bytes":
-            return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths)
-        starts = self.starts.tolist()
-        stops = (self.starts + self.lengths).tolist()
-        if self.kind == "array":
-            return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
-        view = np.ascontiguousarray(self.values).data
-        return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
-
-    def _as_one(self) -> bytes | None:
-        """If the column's only row is a complete ``bytes`` object, return this object to avoid a copy; else return
-        None."""
-        base: Any = self.values.base
-        while isinstance(base, np.ndarray):
-            base = base.base
-        if not isinstance(base, bytes) or len(self.starts) != 1 or self.values.dtype != np.uint8:
-            return None
-        whole = len(self.values) == len(base) == int(self.lengths[0])
-        return base if whole and int(self.starts[0]) == 0 else None
-
-
-Column: TypeAlias = NDArray[Any] | VarColumn
-
-_PYTHON_SCALARS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_), np.dtype(object))
-
-
-def column_elements(column: Column) -> list[Any]:
-    """Return the rows of a column as the Python objects that user functions receive.
-
-    int64, float64 and bool scalars become Python int, float and bool, which convert back to the same dtype. Scalars of
-    other dtypes become NumPy scalars. Rows that are arrays become views of the column's memory.
-    """
-    if isinstance(column, VarColumn):
-        return column.elements()
-    return column.tolist() if column.ndim == 1 and column.dtype in _PYTHON_SCALARS else list(column)
-
-
-def _column_element(column: Column, row: int) -> Any:
-    if isinstance(column, VarColumn):
-        return column.element(row)
-    value = column[row]
-    return value.item() if column.ndim == 1 and column.dtype in _PYTHON_SCALARS[:3] else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +101,7 @@ class Columns:
         return replace(self, leaves=leaves, ids=self.ids.take(rows), made_of=_taken(self.made_of, rows))
 
     def element(self, row: int) -> Any:
-        return self.structure.unflatten([_column_element(leaf, row) for leaf in self.leaves])
+        return self.structure.unflatten([column_element(leaf, row) for leaf in self.leaves])
 
     def elements(self) -> list[Any]:
         return self.structure.rows([column_elements(leaf) for leaf in self.leaves])
@@ -313,7 +221,7 @@ def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.i
         return Items(values, ids, None, made_of)
     sources: list[Columns] = [chunk for chunk in chunks if isinstance(chunk, Columns)]
     columns = zip(*(chunk.leaves for chunk in sources), strict=True)
-    leaves = tuple(_gather_column(column, which, rows) for column in columns)
+    leaves = tuple(gather_column(column, which, rows) for column in columns)
     return Columns(sources[0].structure, leaves, ids, None, made_of)
 
 
@@ -324,16 +232,6 @@ def _gathered_made_of(
         return None
     lists: list[list[MadeOf | None]] = [chunk.made_of or [None] * len(chunk) for chunk in chunks]
     return [lists[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)]
-
-
-def _gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Column:
-    variable = [column for column in columns if isinstance(column, VarColumn)]
-    if not variable:
-        return _native.take_rows_many([column for column in columns if not isinstance(column, VarColumn)], which, rows)
-    starts = _native.take_rows_many([column.starts for column in variable], which, rows)
-    lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
-    values, new_starts = _native.compact_many([column.values for column in variable], which, starts, lengths)
-    return VarColumn(values, new_starts, lengths, variable[0].kind)
 
 
 def concat(chunks: Sequence[Chunk]) -> Chunk:
@@ -349,17 +247,3 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
     sources = [chunk for chunk in chunks if isinstance(chunk, Columns)]
     leaves = tuple(concat_column(column) for column in zip(*(chunk.leaves for chunk in sources), strict=True))
     return Columns(sources[0].structure, leaves, ids, None, made_of)
-
-
-def concat_column(columns: Sequence[Column]) -> Column:
-    """Concatenate columns of equal layout into a new column."""
-    variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
-    if not variable:
-        return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])
-    shifts = np.cumsum([0] + [len(column.values) for column in variable[:-1]])
-    return VarColumn(
-        np.concatenate([column.values for column in variable]),
-        np.concatenate([column.starts + shift for column, shift in zip(variable, shifts, strict=True)]),
-        np.concatenate([column.lengths for column in variable]),
-        variable[0].kind,
-    )

@@ -20,7 +20,7 @@ from aiostream_data.codecs.compression import Compression, compressor
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format
 from aiostream_data.formats.stream import RecordStream
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 _COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zlib", "zstd")
 

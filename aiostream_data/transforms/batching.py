@@ -10,20 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
+from aiostream_data.rows.columns import Column, VarColumn, concat_column
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
-from aiostream_data.rows.records import (
-    Chunk,
-    Column,
-    Columns,
-    Items,
-    VarColumn,
-    concat,
-    concat_column,
-    gather,
-    same_layout,
-)
+from aiostream_data.rows.records import Chunk, Columns, Items, concat, gather, same_layout
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,

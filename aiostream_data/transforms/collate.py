@@ -25,8 +25,9 @@ from aiostream_data.rows.array_likes import (
     numbers_array,
     type_name,
 )
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.parts import Parts
-from aiostream_data.rows.records import Chunk, Column, Columns, Items, VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import StructureError, flatten, structure_of
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.records import Column, VarColumn
+from aiostream_data.rows.columns import Column, VarColumn
 
 Counts = NDArray[np.int64]
 

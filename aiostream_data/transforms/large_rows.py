@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 MIN_NBYTES = 4 << 10
 """Minimum mean row size in bytes for which one allocation per row is worthwhile."""

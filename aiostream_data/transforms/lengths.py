@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.rows.records import Chunk, Column, Columns, VarColumn
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
 from aiostream_data.transforms.collate import DescribeRow
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.rows.records import Chunk, Column, VarColumn
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable
 from aiostream_data.transforms.filling import as_pieces, fill_rows, joined
 from aiostream_data.transforms.lengths import leaves_of

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.parts import PaddedParts, Parts
-from aiostream_data.rows.records import Chunk, Column, Columns, VarColumn
+from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
 from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable, object_array, stack, stack_leaf
 from aiostream_data.transforms.filling import fill_rows, joined

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
-from aiostream_data.rows.records import VarColumn
 
 PIECE_NBYTES: Final = 4 << 10
 """Minimum mean size of a piece in bytes for building a leaf from pieces.

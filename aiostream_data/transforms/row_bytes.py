@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.ragged import RaggedArray
-from aiostream_data.rows.records import Chunk, Column, Columns, VarColumn
+from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.row_ids import RowIds
 
 Numbers = NDArray[np.int64]

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.rows.columns import Column, VarColumn, column_elements
 from aiostream_data.rows.lineage import Lineage, MadeOf
-from aiostream_data.rows.records import Chunk, Column, Columns, Items, VarColumn, column_elements, gather, same_layout
+from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
 from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.lineage import CutFrom, MadeOf, ids_of_split
 from aiostream_data.rows.ragged import RaggedArray
-from aiostream_data.rows.records import Chunk, Column, Columns, Items, VarColumn, concat
+from aiostream_data.rows.records import Chunk, Columns, Items, concat
 from aiostream_data.rows.row_ids import CUT, RowIds
 from aiostream_data.rows.structure import flatten
 from aiostream_data.transforms.collate import column_of, object_array

@@ -10,7 +10,8 @@ import numpy as np
 import aiostream_data as asd
 from aiostream_data._native import frame_tfrecords
 from aiostream_data.formats.example import ExampleParser
-from aiostream_data.rows.records import VarColumn, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from benchmarks.workload import FEATURES, Workload
 

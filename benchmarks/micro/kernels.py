@@ -17,7 +17,8 @@ import aiostream_data as asd
 from aiostream_data._native import example_py, framing, framing_py, gather, gather_py
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.rows.records import VarColumn, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.randomness import draws_below
 from benchmarks.workload import FEATURES, SHUFFLE_BUFFER, example_columns

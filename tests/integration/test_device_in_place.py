@@ -12,8 +12,9 @@ import pytest
 from aiostream_data import Dataset, Ragged, RaggedArray, TFRecordWriter, encode_example
 from aiostream_data.device import filling
 from aiostream_data.device.layout import fill
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.parts import PaddedParts, Parts
-from aiostream_data.rows.records import Columns, VarColumn
+from aiostream_data.rows.records import Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms import batching, collate, padding

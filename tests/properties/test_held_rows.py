@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import structure_of
 from aiostream_data.transforms.held_rows import HeldRows

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiostream_data.rows.records import Chunk, Columns, VarColumn
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import structure_of
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation

@@ -27,7 +27,7 @@ from aiostream_data.formats.stream import RecordStream
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 FORMATS: list[SplitsObjects] = [
     WholeFileFormat(),

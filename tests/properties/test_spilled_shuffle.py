@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.ragged import RaggedArray
-from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import CUT, RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
 from aiostream_data.testing.comparing import same

@@ -8,7 +8,8 @@ from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Decoder
-from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.collate import collate

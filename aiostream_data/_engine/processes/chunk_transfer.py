@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.parts import Parts
-from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import Structure, structure_of
 

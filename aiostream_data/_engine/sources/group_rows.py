@@ -19,7 +19,8 @@ from aiostream_data.formats.base import LEFT, SplitsObjects
 from aiostream_data.formats.small_objects import ObjectKinds, accepted, kinds_of_objects, split_objects
 from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.records import Chunk, ShardRef, VarColumn, concat, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, ShardRef, concat, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.storage.stores import LATE
 

@@ -15,7 +15,8 @@ from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.records import Chunk, Columns, ShardRef, VarColumn, same_layout
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, Columns, ShardRef, same_layout
 
 
 def alike(chunks: Iterable[Chunk], most_rows: int, small_nbytes: int) -> Iterator[list[Chunk]]:

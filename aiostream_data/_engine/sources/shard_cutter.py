@@ -29,7 +29,8 @@ from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.records import Chunk, VarColumn, concat, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, concat, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 
 SMALL_CHUNK_NBYTES = 64 << 10

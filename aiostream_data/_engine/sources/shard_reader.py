@@ -42,7 +42,8 @@ from aiostream_data.formats.cutting import no_records
 from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.records import ShardRef, VarColumn, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import ShardRef, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet

@@ -29,7 +29,8 @@ from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.records import ByteRange, Chunk, ShardRef, VarColumn, concat, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import ByteRange, Chunk, ShardRef, concat, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.merging import MergedRange, merged_ranges

@@ -10,7 +10,7 @@ from aiostream_data.errors import ExampleParseError
 from aiostream_data.formats.example import ExampleParser, join_records, parse_example
 from aiostream_data.formats.example_writer import encode_example
 from aiostream_data.formats.features import Feature, FixedLen, FixedLenSequence, Ragged, VarLen
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 
 
 def of_x(feature: bytes) -> bytes:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.ragged import RaggedArray
-from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
 from aiostream_data.transforms.batching import SHARED_NBYTES, BatchCut, Batcher, BatchOrder, FullBatch

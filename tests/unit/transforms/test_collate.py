@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.ragged import RaggedArray
-from aiostream_data.rows.records import Columns, Items, VarColumn
+from aiostream_data.rows.records import Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import flatten
 from aiostream_data.transforms.batching import Batcher, BatchOrder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.rows.records import VarColumn
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.transforms.large_rows import MIN_NBYTES, LargeRowSlots, are_large
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.lineage import Lineage
-from aiostream_data.rows.records import Columns, Items, VarColumn
+from aiostream_data.rows.records import Columns, Items
 from aiostream_data.rows.row_ids import CUT, NUMBERED, RowIds
 from aiostream_data.rows.structure import structure_of
 from aiostream_data.transforms.filling import fill_rows

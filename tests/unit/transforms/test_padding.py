@@ -9,7 +9,8 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.rows.records import Columns, Items, VarColumn
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
 from aiostream_data.transforms.padding import PaddingRule, pad_rows

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import PlanError
-from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
 from aiostream_data.transforms.randomness import key_of

@@ -30,8 +30,9 @@ from aiostream_data._engine.stages.caching.shared_caches import FilledElsewhere,
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.plan.base import gives_one_order, walk
 from aiostream_data.plan.operators import Cache, CacheToken
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.lineage import Lineage, rows_behind
-from aiostream_data.rows.records import Chunk, Columns, Items, VarColumn, lineage_of
+from aiostream_data.rows.records import Chunk, Columns, Items, lineage_of
 from aiostream_data.rows.row_ids import CACHED
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.copy_element import fresh

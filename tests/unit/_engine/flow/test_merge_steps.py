@@ -13,7 +13,8 @@ from aiostream_data._engine.flow.chunk_sizes import MAX_CHUNK_NBYTES
 from aiostream_data._engine.flow.merge import Merge, ReadyStreams, Stream
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.resume.merge_log import MergeLog
-from aiostream_data.rows.records import Chunk, Columns, VarColumn, records_chunk
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, Columns, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.interleave import InterleaveOrder
 
