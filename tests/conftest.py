@@ -37,8 +37,14 @@ def _garbage_is_looked_for_among_what_the_module_makes() -> None:
 
 @pytest.fixture(autouse=True)
 def small_shards_in_groups_or_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every other test read small shards alone, as large ones are: the shards of nearly all tests are small."""
-    if crc32(request.node.nodeid.encode()) % 2:
+    """Let every other test read small shards alone, as large ones are: the shards of nearly all tests are small.
+
+    Every other of the remaining tests reads small files of one record each into separate objects.
+    """
+    number = crc32(request.node.nodeid.encode())
+    if number % 4 == 0:
+        monkeypatch.setattr("aiostream_data._engine.sources.small_shards.SEPARATE_NBYTES", 0)
+    if number % 2:
         monkeypatch.setattr("aiostream_data._engine.sources.small_shards.GROUP_NBYTES", 0)
 
 

@@ -1,6 +1,7 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
 """Read many small files with one call, without the GIL; ``small_files_py`` is the pure-Python twin."""
 
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
@@ -99,32 +100,35 @@ cdef enum:
     AT_ONCE = 16
 
 
-def read_small_files(list paths, mtimes_ns, bounds, unsigned char[::1] target):
-    """Read every file whole to its place in ``target``. Return one number per file: 0, or why it was not read."""
-    check_files(paths, mtimes_ns, bounds, len(target))
-    cdef Py_ssize_t count = len(paths), i, k
+def read_small_files(list paths, mtimes_ns, places):
+    """Read every file whole into its own buffer. Return one number per file: 0, or why it was not read."""
+    check_files(paths, mtimes_ns, places)
+    cdef Py_ssize_t count = len(paths), i, j, k
     problems = np.zeros(count, np.int32)
     if not count:
         return problems
-    cdef const int64_t[::1] mtime = mtimes_ns, bound = bounds
+    cdef const int64_t[::1] mtime = mtimes_ns
     cdef int[::1] problem = problems
     cdef const char** path = <const char**>malloc(count * sizeof(char*))
+    cdef Py_buffer* place = <Py_buffer*>malloc(count * sizeof(Py_buffer))
+    cdef Py_ssize_t held = 0
     cdef int waiting[AT_ONCE]
     cdef Py_ssize_t number[AT_ONCE]
     cdef int waits = 0, file
-    cdef char* start = <char*>&target[0] if len(target) else NULL
-    if path == NULL:
-        raise MemoryError
     try:
+        if path == NULL or place == NULL:
+            raise MemoryError
         for i in range(count):
             path[i] = <const char*>paths[i]
+            PyObject_GetBuffer(places[i], &place[i], PyBUF_WRITABLE)
+            held += 1
         with nogil:
             for i in range(count):
-                file = small_open(path[i], bound[i + 1] - bound[i], mtime[i], &problem[i])
+                file = small_open(path[i], place[i].len, mtime[i], &problem[i])
                 if file < 0:
                     continue
-                if small_is_cached(file, bound[i + 1] - bound[i]):
-                    problem[i] = small_read(file, start + bound[i], bound[i + 1] - bound[i], mtime[i])
+                if small_is_cached(file, place[i].len):
+                    problem[i] = small_read(file, <char*>place[i].buf, place[i].len, mtime[i])
                     continue
                 # Load several files from the disk at once, and read them later.
                 small_will_need(file)
@@ -132,13 +136,15 @@ def read_small_files(list paths, mtimes_ns, bounds, unsigned char[::1] target):
                 waits += 1
                 if waits == AT_ONCE:
                     for k in range(waits):
-                        problem[number[k]] = small_read(
-                            waiting[k], start + bound[number[k]], bound[number[k] + 1] - bound[number[k]],
-                            mtime[number[k]])
+                        j = number[k]
+                        problem[j] = small_read(waiting[k], <char*>place[j].buf, place[j].len, mtime[j])
                     waits = 0
             for k in range(waits):
-                problem[number[k]] = small_read(
-                    waiting[k], start + bound[number[k]], bound[number[k] + 1] - bound[number[k]], mtime[number[k]])
+                j = number[k]
+                problem[j] = small_read(waiting[k], <char*>place[j].buf, place[j].len, mtime[j])
     finally:
+        for k in range(held):
+            PyBuffer_Release(&place[k])
+        free(place)
         free(path)
     return problems

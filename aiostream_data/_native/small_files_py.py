@@ -22,32 +22,27 @@ _OPEN_FLAGS: Final = (
 
 
 def read_small_files(
-    paths: Sequence[bytes], mtimes_ns: NDArray[np.int64], bounds: NDArray[np.int64], target: NDArray[np.uint8]
+    paths: Sequence[bytes], mtimes_ns: NDArray[np.int64], places: Sequence[memoryview]
 ) -> NDArray[np.int32]:
-    """Read every file whole to its place in ``target``, without raising an error about a file.
+    """Read every file whole into its own buffer, without raising an error about a file.
 
     Args:
         paths: Path of each file, without NUL bytes.
         mtimes_ns: Expected modification time of each file in nanoseconds, int64.
-        bounds: Place of each file in ``target``; int64, one more than files. File i belongs to
-            ``target[bounds[i]:bounds[i + 1]]``, and its expected size is the size of this place.
-        target: uint8, contiguous and writable.
+        places: Buffer of each file: contiguous writable bytes, as many as the file should have.
 
     Returns:
         int32 of shape (files,): 0 for a file that was read, ``CHANGED``, ``NOT_A_FILE``, or the ``errno`` of the
-        system call that failed. The place of a file that was not read contains undefined bytes.
+        system call that failed. The buffer of a file that was not read contains undefined bytes.
 
     Raises:
         ValueError: The arguments do not fit together.
+        BufferError: A buffer is not contiguous or not writable.
     """
-    view = target.data
-    check_files(paths, mtimes_ns, bounds, len(view))
-    places = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
-    found = [
-        _problem(path, mtime_ns, view[start:stop])
-        for path, mtime_ns, (start, stop) in zip(paths, mtimes_ns.tolist(), places, strict=True)
-    ]
-    return np.array(found, np.int32)
+    check_files(paths, mtimes_ns, places)
+    if any(not place.c_contiguous or place.readonly for place in places):
+        raise BufferError("a place must be a contiguous writable buffer")
+    return np.array(list(map(_problem, paths, mtimes_ns.tolist(), places)), np.int32)
 
 
 def _problem(path: bytes, mtime_ns: int, place: memoryview) -> int:
@@ -78,17 +73,18 @@ def _is_as_expected(status: os.stat_result, mtime_ns: int, nbytes: int) -> bool:
     return status.st_mtime_ns == mtime_ns and status.st_size == nbytes
 
 
-def check_files(paths: Sequence[bytes], mtimes_ns: NDArray[np.int64], bounds: NDArray[np.int64], nbytes: int) -> None:
-    """Check the arguments of :func:`read_small_files`, whose target has ``nbytes`` bytes.
+def check_files(paths: Sequence[bytes], mtimes_ns: NDArray[np.int64], places: Sequence[memoryview]) -> None:
+    """Check the arguments of :func:`read_small_files`, except the memory of the buffers.
 
     Raises:
         ValueError: The arguments do not fit together.
     """
-    for name, numbers, count in (("mtimes_ns", mtimes_ns, len(paths)), ("bounds", bounds, len(paths) + 1)):
-        if numbers.dtype != np.int64 or numbers.shape != (count,) or not numbers.flags.c_contiguous:
-            raise ValueError(f"{name} must be contiguous int64 of shape ({count},), got {numbers.dtype}{numbers.shape}")
-    if int(bounds[0]) < 0 or int(bounds[-1]) > nbytes or (np.diff(bounds) < 0).any():
-        raise ValueError(f"bounds must ascend from 0 to {nbytes} at most")
+    count = len(paths)
+    if mtimes_ns.dtype != np.int64 or mtimes_ns.shape != (count,) or not mtimes_ns.flags.c_contiguous:
+        found = f"{mtimes_ns.dtype}{mtimes_ns.shape}"
+        raise ValueError(f"mtimes_ns must be contiguous int64 of shape ({count},), got {found}")
+    if len(places) != count:
+        raise ValueError(f"each path needs one place, got {count} paths and {len(places)} places")
     for path in paths:
         if not isinstance(path, bytes) or b"\0" in path:
             raise ValueError(f"a path must be bytes without NUL, got {path!r}")

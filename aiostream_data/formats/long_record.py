@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.columns import VarColumn, VarKind
+from aiostream_data.rows.columns import SeparateBytes, VarColumn, VarKind
 
 LONG_NBYTES = 256 << 10
 """Minimum size in bytes of an incomplete record that is collected in a separate buffer."""
@@ -75,6 +75,8 @@ class LongRecord:
 
 def column_of(data: bytes, kind: VarKind = "bytes") -> VarColumn:
     """Build a column with a single row that contains ``data``, without a copy."""
+    if kind == "bytes":
+        return SeparateBytes([data])
     return VarColumn(np.frombuffer(data, np.uint8), np.zeros(1, np.int64), np.array([len(data)], np.int64), kind)
 
 
@@ -93,3 +95,11 @@ class ObjectBuffer:
         """Return the written bytes as an array, and release ``view``."""
         self.view.release()
         return np.frombuffer(self._memory.data(), np.uint8)
+
+
+def whole_bytes(values: NDArray[np.uint8]) -> bytes | None:
+    """Return the ``bytes`` object whose memory is ``values``. Return None if there is none, or if it is longer."""
+    base: object = values.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, bytes) and len(base) == len(values) else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes
-from aiostream_data.formats.long_record import LongRecord, column_of
+from aiostream_data.formats.long_record import LongRecord, column_of, whole_bytes
 from aiostream_data.rows.columns import VarColumn
 
 
@@ -110,7 +110,11 @@ class WholeFileFramer:
         """Yield all bytes of the object as one record."""
         if self._only is not None:
             values, self._only = self._only, None
-            yield VarColumn(values, np.zeros(1, np.int64), np.array([len(values)], np.int64))
+            data = whole_bytes(values)
+            if data is not None:
+                yield column_of(data)
+            else:
+                yield VarColumn(values, np.zeros(1, np.int64), np.array([len(values)], np.int64))
             return
         long, self._long = self._long or LongRecord(None), None
         yield column_of(long.data())

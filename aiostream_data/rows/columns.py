@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from itertools import chain
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 
 VarKind = Literal["bytes", "str", "array"]
+
+LONG_ROW_NBYTES: Final = 4 << 10
+"""Minimum mean size of rows in bytes for which one object per row costs less than copying the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,18 @@ class VarColumn:
         return len(self.starts)
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the items of all rows."""
+        return self.values.dtype
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        """Shape of one item of a row."""
+        return self.values.shape[1:]
+
+    @property
     def nbytes(self) -> int:
-        row = self.values.itemsize * math.prod(self.values.shape[1:])
+        row = self.dtype.itemsize * math.prod(self.item_shape)
         return int(self.lengths.sum()) * row + 16 * len(self.starts)
 
     def slice(self, start: int, stop: int) -> VarColumn:
@@ -56,12 +70,9 @@ class VarColumn:
         part = self.values[start : start + int(self.lengths[row])]
         if self.kind == "array":
             return part
-        data = self._as_one() or part.tobytes()
-        return data if self.kind == "bytes" else data.decode()
+        return part.tobytes() if self.kind == "bytes" else str(np.ascontiguousarray(part).data, "utf-8")
 
     def elements(self) -> list[Any]:
-        if self.kind != "array" and (only := self._as_one()) is not None:
-            return [only if self.kind == "bytes" else only.decode()]
         if self.kind == "bytes":
             return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths)
         starts = self.starts.tolist()
@@ -71,16 +82,62 @@ class VarColumn:
         view = np.ascontiguousarray(self.values).data
         return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
 
-    def _as_one(self) -> bytes | None:
-        """If the column's only row is a complete ``bytes`` object, return this object to avoid a copy; else return
-        None."""
-        base: Any = self.values.base
-        while isinstance(base, np.ndarray):
-            base = base.base
-        if not isinstance(base, bytes) or len(self.starts) != 1 or self.values.dtype != np.uint8:
-            return None
-        whole = len(self.values) == len(base) == int(self.lengths[0])
-        return base if whole and int(self.starts[0]) == 0 else None
+
+class SeparateBytes(VarColumn):
+    """A ``bytes`` column whose rows are separate ``bytes`` objects, so that large rows need no copy.
+
+    The column has the same methods and attributes as any other. Each access to ``values`` copies the rows, unless there
+    is only one.
+
+    Args:
+        rows: The rows. Nobody may change the list.
+    """
+
+    __slots__ = ("rows",)
+
+    rows: list[bytes]
+
+    def __init__(self, rows: list[bytes]) -> None:
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        for name, value in (("rows", rows), ("lengths", lengths), ("kind", "bytes")):
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SeparateBytes, (self.rows,)
+
+    @property
+    def values(self) -> NDArray[np.uint8]:
+        return np.frombuffer(b"".join(self.rows), np.uint8)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.uint8)
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def slice(self, start: int, stop: int) -> SeparateBytes:
+        return SeparateBytes(self.rows[start:stop])
+
+    def take(self, rows: NDArray[np.int64]) -> SeparateBytes:
+        return SeparateBytes([self.rows[row] for row in rows.tolist()])
+
+    def compact(self) -> VarColumn:
+        return VarColumn(self.values, self.starts, self.lengths)
+
+    def element(self, row: int) -> bytes:
+        return self.rows[row]
+
+    def elements(self) -> list[bytes]:
+        return self.rows
 
 
 Column: TypeAlias = NDArray[Any] | VarColumn
@@ -110,6 +167,8 @@ def gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: NDA
     variable = [column for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return _native.take_rows_many([column for column in columns if not isinstance(column, VarColumn)], which, rows)
+    if separate := _all_separate(variable):
+        return SeparateBytes([separate[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)])
     starts = _native.take_rows_many([column.starts for column in variable], which, rows)
     lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
     values, new_starts = _native.compact_many([column.values for column in variable], which, starts, lengths)
@@ -118,6 +177,8 @@ def gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: NDA
 
 def concat_column(columns: Sequence[Column]) -> Column:
     """Concatenate columns of equal layout into a new column."""
+    if separate := _all_separate(columns):
+        return SeparateBytes(list(chain.from_iterable(separate)))
     variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])
@@ -128,3 +189,9 @@ def concat_column(columns: Sequence[Column]) -> Column:
         np.concatenate([column.lengths for column in variable]),
         variable[0].kind,
     )
+
+
+def _all_separate(columns: Sequence[Column]) -> list[list[bytes]]:
+    """Return the rows of each column if all are :class:`SeparateBytes`; otherwise return an empty list."""
+    found = [column.rows for column in columns if isinstance(column, SeparateBytes)]
+    return found if len(found) == len(columns) else []

@@ -178,9 +178,10 @@ def largest_row_nbytes(chunk: Chunk) -> int:
         return max(map(object_nbytes, chunk.values), default=0)
     each = np.zeros(len(chunk), np.int64)
     for leaf in chunk.leaves:
-        values = leaf.values if isinstance(leaf, VarColumn) else leaf
-        width = values.itemsize * math.prod(values.shape[1:])
-        each += width * leaf.lengths if isinstance(leaf, VarColumn) else width
+        if isinstance(leaf, VarColumn):
+            each += leaf.lengths * (leaf.dtype.itemsize * math.prod(leaf.item_shape))
+        else:
+            each += leaf.itemsize * math.prod(leaf.shape[1:])
     return int(each.max(initial=0))
 
 
@@ -200,9 +201,7 @@ def same_layout(chunks: Sequence[Chunk]) -> bool:
 
 def _layout(chunk: Columns) -> tuple[Any, ...]:
     leaves = [
-        (leaf.kind, leaf.values.dtype, leaf.values.shape[1:])
-        if isinstance(leaf, VarColumn)
-        else (leaf.dtype, leaf.shape[1:])
+        (leaf.kind, leaf.dtype, leaf.item_shape) if isinstance(leaf, VarColumn) else (leaf.dtype, leaf.shape[1:])
         for leaf in chunk.leaves
     ]
     return (chunk.structure, *leaves)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
 
 from aiostream_data.rows.records import ShardRef
 
@@ -65,9 +61,9 @@ class ReadsMany(Protocol):
     """A store that reads many small objects with less work than one call for each."""
 
     async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+        self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
-        """Read objects whole, each to its place in ``buffer``. Return outcomes by the number of the object.
+        """Read objects whole, each into its own buffer. Return outcomes by the number of the object.
 
         The outcome is None for an object that was read, and :data:`.late_reads.LATE` for an object whose read was
         cancelled because it was late. The caller reads objects without an outcome with :meth:`Store.read_into`, which
@@ -75,15 +71,8 @@ class ReadsMany(Protocol):
 
         Args:
             shards: Objects of known size.
-            bounds: Object i belongs to ``buffer[bounds[i]:bounds[i + 1]]``; int64, one more than objects.
-            buffer: uint8, contiguous.
+            places: Buffer of each object, as long as the object; contiguous bytes.
         """
-
-
-def places_of(bounds: NDArray[np.int64], buffer: NDArray[np.uint8]) -> list[memoryview]:
-    """Return the place of each object in ``buffer``. The arguments are those of :meth:`ReadsMany.read_objects`."""
-    view, at = buffer.data, bounds.tolist()
-    return [view[start:stop] for start, stop in pairwise(at)]
 
 
 @runtime_checkable

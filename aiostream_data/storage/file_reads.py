@@ -133,10 +133,8 @@ class FileReader:
         """True if reads bypass the page cache."""
         return self._direct is not None
 
-    def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
-        """Read small files whole to ``buffer[bounds[i]:bounds[i + 1]]``. Return a mask of the files that were read.
+    def read_objects(self, shards: Sequence[ShardRef], places: Sequence[memoryview]) -> NDArray[np.bool_]:
+        """Read small files whole, each into its own buffer. Return a mask of the files that were read.
 
         Files that changed since the listing are left out, and so are files that cannot be read; :meth:`read` raises
         their errors.
@@ -144,7 +142,7 @@ class FileReader:
         wall, cpu = perf_counter(), thread_time()
         paths = [split_url(shard.url).path for shard in shards]
         mtimes_ns = np.array([self._mtime_of(*file) for file in zip(shards, paths, strict=True)], np.int64)
-        problems = _native.read_small_files(list(map(os.fsencode, paths)), mtimes_ns, bounds, buffer)
+        problems = _native.read_small_files(list(map(os.fsencode, paths)), mtimes_ns, places)
         self._count_wait(perf_counter() - wall - (thread_time() - cpu))
         was_read: NDArray[np.bool_] = problems == 0
         return was_read

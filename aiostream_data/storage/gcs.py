@@ -16,9 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import (
     CredentialsError,
@@ -29,7 +26,7 @@ from aiostream_data.errors import (
     StorageError,
 )
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.storage.base import RunBlocking, StoreOptions, places_of
+from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking_calls import run_detached
 from aiostream_data.storage.body import (
     check_range_answer,
@@ -136,7 +133,7 @@ class GcsStore:
             await self._renewal.trying(lambda: self._read_into(shard, start, buffer))
 
     async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+        self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
         """Read small objects whole with one burst of plain GET requests. See :class:`.ReadsMany`.
 
@@ -145,7 +142,6 @@ class GcsStore:
         plain = self._plain
         if plain is None:
             return {}
-        places = places_of(bounds, buffer)
         return await read_signed(self._route, plain.headers, partial(self._gets, plain, shards, places))
 
     def _gets(

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
 from aiostream_data.storage.base import ReadsMany, Store
@@ -62,10 +59,10 @@ class HedgingStore:
         self.hedging.answered(len(buffer), self.clock() - began)
 
     async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+        self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
         """Read many objects with one call, without second requests. See :class:`.ReadsMany`."""
-        return await self.inner.read_objects(shards, bounds, buffer) if isinstance(self.inner, ReadsMany) else {}
+        return await self.inner.read_objects(shards, places) if isinstance(self.inner, ReadsMany) else {}
 
     async def aclose(self) -> None:
         self._alarms.close()

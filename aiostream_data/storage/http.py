@@ -11,12 +11,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data.errors import CredentialsError, MissingExtraError, ObjectNotFoundError, PlanError, StorageError
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.storage.base import StoreOptions, places_of
+from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.body import (
     check_range_answer,
     check_version,
@@ -123,13 +120,13 @@ class HttpStore:
             await self._read_by_library(shard, start, buffer, reading)
 
     async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+        self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
         """Read small objects whole with one burst of plain GET requests. See :class:`.ReadsMany`."""
         if self._route.is_capped:
             return {}
         gets = {}
-        for number, (shard, into) in enumerate(zip(shards, places_of(bounds, buffer), strict=True)):
+        for number, (shard, into) in enumerate(zip(shards, places, strict=True)):
             target = target_of(shard.url)
             if into and target is not None and self._route.leads_to(target):
                 headers = self._plain_headers(shard, 0, into)

@@ -82,14 +82,12 @@ class LocalStore:
                 await self._hops.read(read.behind(done))
 
     async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+        self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
         """Read small files whole, on one worker thread. See :class:`.ReadsMany`."""
         if self._reader.is_direct:
             return {}
-        was_read: NDArray[np.bool_] = await run_to_end(
-            self._run_blocking, self._reader.read_objects, shards, bounds, buffer
-        )
+        was_read: NDArray[np.bool_] = await run_to_end(self._run_blocking, self._reader.read_objects, shards, places)
         return dict.fromkeys(np.flatnonzero(was_read).tolist())
 
     async def aclose(self) -> None:

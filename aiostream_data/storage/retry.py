@@ -16,9 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data.errors import (
     ChecksumError,
     PlanError,
@@ -31,7 +28,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import FindsMany, ReadsMany, Store, StoreOptions, places_of
+from aiostream_data.storage.base import FindsMany, ReadsMany, Store, StoreOptions
 from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.deadline import Deadline
 from aiostream_data.storage.object_size import check_sizes
@@ -218,7 +215,7 @@ class RetryingStore:
         self.counters.received_nbytes += len(buffer) if self.counts_kinds else 0
 
     async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+        self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
         """Read many objects with one call, without retries. See :class:`.ReadsMany`.
 
@@ -228,13 +225,12 @@ class RetryingStore:
             return {}
         outcomes: dict[int, Exception | None] = {}
         with self._deadline() as deadline:
-            outcomes = await self.inner.read_objects(shards, bounds, buffer)
-            await self._check_objects(outcomes, shards, bounds, buffer)
+            outcomes = await self.inner.read_objects(shards, places)
+            await self._check_objects(outcomes, shards, places)
         if deadline.passed:
             attempts = _Attempts(self, "GET")
             return {number: attempts.out_of_time(shard.url) for number, shard in enumerate(shards)}
-        starts = bounds.tolist()
-        sizes = [starts[number + 1] - starts[number] for number, outcome in outcomes.items() if outcome is None]
+        sizes = [len(places[number]) for number, outcome in outcomes.items() if outcome is None]
         self.reached = self.reached or bool(sizes)
         self.counters.requests += len(sizes)
         self.counters.nbytes += sum(sizes)
@@ -242,16 +238,11 @@ class RetryingStore:
         return outcomes
 
     async def _check_objects(
-        self,
-        outcomes: dict[int, Exception | None],
-        shards: Sequence[ShardRef],
-        bounds: NDArray[np.int64],
-        buffer: NDArray[np.uint8],
+        self, outcomes: dict[int, Exception | None], shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> None:
         """Remove the outcomes of objects with a wrong checksum."""
         if not self.is_remote:  # file systems report no checksums
             return
-        places = places_of(bounds, buffer)
         for number in [number for number, outcome in outcomes.items() if outcome is None]:
             try:
                 await self.check(shards[number], 0, places[number])

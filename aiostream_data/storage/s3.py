@@ -14,14 +14,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import MissingExtraError, NoMatchError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.aws_logs import redact_logs
-from aiostream_data.storage.base import RunBlocking, StoreOptions, places_of
+from aiostream_data.storage.base import RunBlocking, StoreOptions
 from aiostream_data.storage.blocking_calls import run_detached
 from aiostream_data.storage.body import check_range_answer, check_version, ends_there, fill_buffer, range_header
 from aiostream_data.storage.botocore_models import session_of
@@ -167,7 +164,7 @@ class S3Store:
             await self._renewal.trying(lambda: self._read_into(shard, start, buffer))
 
     async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
+        self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
         """Read small objects whole with one burst of plain GET requests. See :class:`.ReadsMany`.
 
@@ -176,7 +173,6 @@ class S3Store:
         plain = self._plain
         if plain is None:
             return {}
-        places = places_of(bounds, buffer)
         return await read_signed(self._route, plain.key, partial(self._gets, plain, shards, places))
 
     def _gets(

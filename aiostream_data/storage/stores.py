@@ -8,15 +8,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import AiostreamError, ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
 from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.rows.shard_table import joined_tables
-from aiostream_data.storage.base import FindsMany, ReadsMany, RunBlocking, Store, StoreOptions, places_of
+from aiostream_data.storage.base import FindsMany, ReadsMany, RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.capped_store import CappedStore
@@ -159,24 +156,22 @@ class StoreSet:
         with self._hiding(shard.url):
             await self._store_of(shard.url).read_into(shard, start, buffer)
 
-    async def read_objects(
-        self, shards: Sequence[ShardRef], bounds: NDArray[np.int64], buffer: NDArray[np.uint8]
-    ) -> list[Exception | None]:
+    async def read_objects(self, shards: Sequence[ShardRef], places: Sequence[memoryview]) -> list[Exception | None]:
         """Read objects of one store whole, and return the error of each object that failed.
 
-        Object i is read to ``buffer[bounds[i]:bounds[i + 1]]``. The result of an object that takes much longer than the
-        others is :data:`LATE`. The read of this object is cancelled.
+        Each object is read into its own buffer, which has the size of the object. The result of an object that takes
+        much longer than the others is :data:`LATE`. The read of this object is cancelled.
         """
         store = self._store_of(shards[0].url)
         outcomes: dict[int, Exception | None] = {}
         if isinstance(store, ReadsMany):
             with self._hiding(shards[0].url):
-                outcomes = await store.read_objects(shards, bounds, buffer)
+                outcomes = await store.read_objects(shards, places)
         if len(outcomes) == len(shards):
             return [outcomes[number] for number in range(len(shards))]
         reads = {
             number: partial(self.read_into, shards[number], 0, place)
-            for number, place in enumerate(places_of(bounds, buffer))
+            for number, place in enumerate(places)
             if number not in outcomes
         }
         outcomes |= await outcomes_of(reads)

@@ -25,7 +25,7 @@ from aiostream_data.rows.array_likes import (
     numbers_array,
     type_name,
 )
-from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, SeparateBytes, VarColumn
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
@@ -142,7 +142,8 @@ def column_of(values: list[Any]) -> Column | None:
     if kind is bool:
         return np.fromiter(values, np.bool_, len(values))
     if kind is bytes:
-        return _bytes_column(values)
+        are_long = sum(map(len, values)) >= LONG_ROW_NBYTES * len(values)
+        return SeparateBytes(values) if are_long else _bytes_column(values)
     if kind is str:
         return _str_column(values)
     if kind is np.ndarray or issubclass(kind, np.generic):

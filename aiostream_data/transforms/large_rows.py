@@ -11,23 +11,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.rows.columns import VarColumn
-
-MIN_NBYTES = 4 << 10
-"""Minimum mean row size in bytes for which one allocation per row is worthwhile."""
+from aiostream_data.rows.columns import LONG_ROW_NBYTES, SeparateBytes, VarColumn
 
 
 def are_large(rows: VarColumn) -> bool:
     """Return True if the store should use one allocation per row for rows like these."""
-    return len(rows) > 0 and rows.nbytes >= MIN_NBYTES * len(rows)
+    return len(rows) > 0 and rows.nbytes >= LONG_ROW_NBYTES * len(rows)
+
+
+class LargeBytesSlots:
+    """Store of a column of long ``bytes`` rows that implements :class:`~.slots.SlotStore`. Each row is copied at most
+    once."""
+
+    def __init__(self) -> None:
+        self._rows: list[bytes] = []
+        self._nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def fill(self, first: int, rows: VarColumn) -> None:
+        self._rows[first:] = rows.elements()
+        self._nbytes += int(rows.lengths.sum())
+
+    def exchange(self, slots: NDArray[np.int64], rows: VarColumn) -> SeparateBytes:
+        given = []
+        for slot, row in zip(slots.tolist(), rows.elements(), strict=True):
+            given.append(self._rows[slot])
+            self._rows[slot] = row
+        self._nbytes += int(rows.lengths.sum()) - sum(map(len, given))
+        return SeparateBytes(given)
+
+    def take(self, slots: NDArray[np.int64]) -> SeparateBytes:
+        return SeparateBytes([self._rows[slot] for slot in slots.tolist()])
 
 
 class LargeRowSlots:
-    """Store of a column of long rows that implements :class:`~.slots.SlotStore`."""
+    """Store of a column of long ``str`` or ``array`` rows that implements :class:`~.slots.SlotStore`."""
 
     def __init__(self, example: VarColumn) -> None:
         self._kind = example.kind
-        self._nothing = np.empty((0, *example.values.shape[1:]), example.values.dtype)
+        self._nothing = np.empty((0, *example.item_shape), example.dtype)
         self._rows: list[NDArray[Any]] = []
         self._nbytes = 0
 

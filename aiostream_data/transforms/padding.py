@@ -180,7 +180,7 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
     if column.kind != "array":
         _target(leaf, [()], describe, longest)
         return object_array(column.elements())
-    rest = column.values.shape[1:]
+    rest = column.item_shape
     target = _target(leaf, [(length, *rest) for length in column.lengths.tolist()], describe, longest)
     return _laid_out(column, target, leaf) if target[1:] == rest else _filled(column.elements(), target, leaf)
 

@@ -7,6 +7,7 @@ user code.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -110,21 +111,20 @@ def has_bytes(chunk: Chunk) -> bool:
 
 
 def _has_references(leaf: Column) -> bool:
-    dtype = leaf.values.dtype if isinstance(leaf, VarColumn) else leaf.dtype
-    return bool(dtype.hasobject) or dtype.kind == "T"
+    return bool(leaf.dtype.hasobject) or leaf.dtype.kind == "T"
 
 
 def _without_rows(leaf: Column) -> Column:
     if not isinstance(leaf, VarColumn):
         return np.empty((0, *leaf.shape[1:]), leaf.dtype)
     nothing = np.empty(0, np.int64)
-    return VarColumn(np.empty((0, *leaf.values.shape[1:]), leaf.values.dtype), nothing, nothing, leaf.kind)
+    return VarColumn(np.empty((0, *leaf.item_shape), leaf.dtype), nothing, nothing, leaf.kind)
 
 
 def _width(leaf: Column) -> int:
     """Return the size in bytes of one row of a dense column, or of one value of a variable-length column."""
-    array = leaf.values if isinstance(leaf, VarColumn) else leaf
-    return int(array.itemsize * np.prod(array.shape[1:], dtype=np.int64))
+    shape = leaf.item_shape if isinstance(leaf, VarColumn) else leaf.shape[1:]
+    return leaf.dtype.itemsize * math.prod(shape)
 
 
 def _raw(array: NDArray[Any]) -> Bytes:
@@ -145,8 +145,8 @@ def _dense_leaf(example: NDArray[Any], values: Bytes, starts: Numbers, width: in
 
 def _variable_leaf(example: VarColumn, values: Bytes, starts: Numbers, lengths: Numbers, width: int) -> VarColumn:
     found, _ = _native.compact(values, starts, lengths * width)
-    shape = (int(lengths.sum()), *example.values.shape[1:])
-    array = found.view(example.values.dtype).reshape(shape) if width else np.empty(shape, example.values.dtype)
+    shape = (int(lengths.sum()), *example.item_shape)
+    array = found.view(example.dtype).reshape(shape) if width else np.empty(shape, example.dtype)
     return VarColumn(array, np.cumsum(lengths) - lengths, np.ascontiguousarray(lengths), example.kind)
 
 

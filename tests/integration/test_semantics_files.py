@@ -198,8 +198,19 @@ def test_empty_files_give_no_elements(tmp_path: Path) -> None:
     assert [element["data"] for element in asd.Dataset.from_files(tmp_path / "empty")] == [b""]
 
 
-def test_a_large_file_becomes_a_bytes_object_without_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {name: bytes([number]) * (3 << 20) for number, name in enumerate(["a", "b"])}
+CHAINS: dict[str, Callable[[asd.Dataset[Any]], asd.Dataset[Any]]] = {
+    "alone": lambda dataset: dataset,
+    "shuffled": lambda dataset: dataset.shuffle(2),
+    "batched": lambda dataset: dataset.batch(1).unbatch(),
+}
+
+
+@pytest.mark.parametrize("nbytes", [100 << 10, 3 << 20])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_large_file_becomes_a_bytes_object_without_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int, chain: str
+) -> None:
+    files = {name: bytes([number]) * nbytes for number, name in enumerate(["a", "b"])}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     copied: list[int] = []
@@ -210,6 +221,6 @@ def test_a_large_file_becomes_a_bytes_object_without_a_copy(tmp_path: Path, monk
         return copy(values, starts, lengths)
 
     monkeypatch.setattr(_native, "byte_rows", counting)
-    given = [element["data"] for element in asd.Dataset.from_files(tmp_path / "*")]
-    assert given == list(files.values())
+    given = [element["data"] for element in CHAINS[chain](asd.Dataset.from_files(tmp_path / "*"))]
+    assert sorted(given) == list(files.values())
     assert copied == []

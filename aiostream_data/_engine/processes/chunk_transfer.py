@@ -9,14 +9,14 @@ message contains a placeholder for the joined array.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.columns import Column, SeparateBytes, VarColumn
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items
@@ -110,7 +110,7 @@ def handed(chunk: Chunk, nbytes: int) -> tuple[Handed, list[Parts]]:
     Return the converted chunk, and the parts to write to shared memory next to the message.
     """
     beside: list[Parts] = []
-    rows = _compact(chunk) if isinstance(chunk, Columns) else _leaf_by_leaf(chunk.values, beside)
+    rows = _compact(chunk, beside) if isinstance(chunk, Columns) else _leaf_by_leaf(chunk.values, beside)
     made_of = chunk.made_of
     return Handed(rows, chunk.ids, None if made_of is None else _runs_of(made_of) or made_of, nbytes), beside
 
@@ -124,7 +124,7 @@ def taken(sent: Handed, written: Sequence[NDArray[np.uint8]] = ()) -> Chunk:
     made_of: list[MadeOf | None] | None
     made_of, runs = (sent.made_of, None) if not isinstance(sent.made_of, IdsSideBySide) else _apart(sent.made_of)
     if isinstance(sent.rows, Columns):
-        return sent.rows.with_ids(sent.ids).with_made_of(made_of)
+        return _with_arrived(sent.rows, written).with_ids(sent.ids).with_made_of(made_of)
     values = sent.rows.elements() if isinstance(sent.rows, Leaves) else sent.rows
     if written:
         values = [_with_leaves(element, Arriving, lambda leaf: leaf.arrived(written)) for element in values]
@@ -136,11 +136,28 @@ def _apart(runs: IdsSideBySide) -> tuple[list[MadeOf | None], list[RowIds]]:
     return [runs.whole.slice(start, stop) for start, stop in pairwise(stops)], [runs.whole]
 
 
-def _compact(chunk: Columns) -> Columns:
-    leaves = tuple(
-        leaf.compact() if isinstance(leaf, VarColumn) and _is_sparse(leaf) else leaf for leaf in chunk.leaves
-    )
+def _compact(chunk: Columns, beside: list[Parts]) -> Columns:
+    leaves = tuple(_compact_leaf(leaf, beside) for leaf in chunk.leaves)
     return Columns(chunk.structure, leaves, RowIds.none())
+
+
+def _compact_leaf(leaf: Column, beside: list[Parts]) -> Column:
+    if isinstance(leaf, SeparateBytes) and len(leaf):
+        values: Any = _put_beside(Parts(tuple(np.frombuffer(row, np.uint8) for row in leaf.rows)), beside)
+        return VarColumn(values, leaf.starts, leaf.lengths)
+    return leaf.compact() if isinstance(leaf, VarColumn) and _is_sparse(leaf) else leaf
+
+
+def _with_arrived(rows: Columns, written: Sequence[NDArray[np.uint8]]) -> Columns:
+    if not written:
+        return rows
+    leaves = tuple(
+        replace(leaf, values=leaf.values.arrived(written))
+        if isinstance(leaf, VarColumn) and isinstance(leaf.values, Arriving)
+        else leaf
+        for leaf in rows.leaves
+    )
+    return replace(rows, leaves=leaves)
 
 
 def _is_sparse(column: VarColumn) -> bool:

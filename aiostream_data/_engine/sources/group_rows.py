@@ -13,10 +13,11 @@ from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.memory.budget import DECODED, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.group_bytes import GroupBytes, OneBlock
 from aiostream_data._engine.sources.shard_chunks import decode, own_nbytes
 from aiostream_data._engine.sources.shard_ranges import Content
 from aiostream_data.formats.base import LEFT, SplitsObjects
-from aiostream_data.formats.small_objects import ObjectKinds, accepted, kinds_of_objects, split_objects
+from aiostream_data.formats.small_objects import ObjectKinds, accepted, kinds_of_objects
 from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.columns import VarColumn
@@ -50,18 +51,16 @@ class FetchedGroup:
 
     Attributes:
         shards: Number and reference of each shard.
-        values: Bytes of all shards.
-        bounds: Shard i is ``values[bounds[i]:bounds[i + 1]]``; int64. A shard that was not requested takes no bytes.
+        content: Bytes of all shards.
         was_read: Mask of the shards that were read.
         failures: Error of each shard that failed; ``LATE`` if its read was cancelled as late.
         plain_suffixes: Suffixes of URLs for which other shards of the source show that nothing is compressed.
-        charge: Memory charge of ``values``.
+        charge: Memory charge of ``content``.
         read_s: Seconds that reading the shards took; None for the rest of a group.
     """
 
     shards: NumberedRefs
-    values: NDArray[np.uint8]
-    bounds: NDArray[np.int64]
+    content: GroupBytes
     was_read: NDArray[np.bool_]
     failures: Mapping[int, Exception]
     plain_suffixes: set[str]
@@ -71,7 +70,7 @@ class FetchedGroup:
     @property
     def nbytes(self) -> int:
         """Number of bytes of all shards."""
-        return int(self.bounds[-1] - self.bounds[0])
+        return int(self.content.sizes.sum())
 
     def behind(self, count: int) -> FetchedGroup:
         """Return the group without its first ``count`` shards."""
@@ -79,7 +78,7 @@ class FetchedGroup:
         return replace(
             self,
             shards=self.shards[count:],
-            bounds=self.bounds[count:],
+            content=self.content.behind(count),
             was_read=self.was_read[count:],
             failures=failures,
             read_s=None,
@@ -90,8 +89,7 @@ class FetchedGroup:
         failure = self.failures.get(place)
         if not self.was_read[place]:
             return ReadAlone(*self.shards[place], None if failure is LATE else failure, None)
-        start, stop = self.bounds[place : place + 2].tolist()
-        return ReadAlone(*self.shards[place], None, Content(self.values[start:stop], self.charge))
+        return ReadAlone(*self.shards[place], None, Content(self.content.of(place), self.charge))
 
 
 class SplitShards(NamedTuple):
@@ -126,34 +124,33 @@ class GroupSplitter:
         """Return the compression of all shards, and their rows. The rows are None if any shard is compressed."""
         urls = [shard.url for _, shard in group.shards]
         kinds = kinds_of_objects(
-            self.format, self.node.compression, urls, group.values, group.bounds, group.plain_suffixes, group.was_read
+            self.format, self.node.compression, urls, *group.content.starts(), group.plain_suffixes, group.was_read
         )
         if kinds.compressed:
             return kinds, None
-        return kinds, self._split(group, kinds, group.values, group.bounds, kinds.is_plain, group.charge)
+        return kinds, self._split(group, kinds, group.content, kinds.is_plain, group.charge)
 
     def split_compressed(self, group: FetchedGroup, kinds: ObjectKinds, limits: UnpackLimits) -> SplitShards:
         """Return the rows of the first shards of a group, as many as the limits allow, and at least of one shard."""
-        found = unpack(group.values, group.bounds, kinds, limits, self.blocks.lend)
+        found = unpack(*group.content.block(), kinds, limits, self.blocks.lend)
         charge = self.budget.charge(found.values.nbytes, DECODED)
         is_plain = found.is_ready & accepted(self.format, found.values, found.bounds)
-        return self._split(group, kinds, found.values, found.bounds, is_plain, charge)
+        return self._split(group, kinds, OneBlock(found.values, found.bounds), is_plain, charge)
 
     def _split(
         self,
         group: FetchedGroup,
         kinds: ObjectKinds,
-        values: NDArray[np.uint8],
-        bounds: NDArray[np.int64],
+        content: GroupBytes,
         is_plain: NDArray[np.bool_],
         charge: object,
     ) -> SplitShards:
-        """Split the uncompressed bytes ``values[bounds[i]:bounds[i + 1]]`` of the first shards of a group."""
-        found = split_objects(self.format, values, bounds, is_plain)
+        """Split the uncompressed bytes of the first shards of a group."""
+        found = content.records(self.format, is_plain)
         if found is None:
             return SplitShards(None, np.full(len(is_plain), LEFT, np.int64))
         parts = list(self._decoded(found.column, found.rows, group, kinds))
-        return SplitShards(self._leased(concat(parts), values, charge) if parts else None, found.rows)
+        return SplitShards(self._leased(concat(parts), content, charge) if parts else None, found.rows)
 
     def _decoded(
         self, column: VarColumn, rows: NDArray[np.int64], group: FetchedGroup, kinds: ObjectKinds
@@ -186,9 +183,9 @@ class GroupSplitter:
                 except Exception:  # noqa: BLE001 - the reader of this shard raises it
                     rows[place] = LEFT
 
-    def _leased(self, chunk: Chunk, values: NDArray[np.uint8], charge: object) -> Chunk:
-        """Return a chunk with a lease on the block of the group, if its rows refer to the block, and on its arrays."""
-        own = own_nbytes(chunk, values)
+    def _leased(self, chunk: Chunk, content: GroupBytes, charge: object) -> Chunk:
+        """Return a chunk with a lease on the bytes of the group, if its rows refer to them, and on its arrays."""
+        own = own_nbytes(chunk, content.are_in)
         if own is None:
             return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
         return chunk.with_lease((charge, self.budget.charge(own, DECODED)))

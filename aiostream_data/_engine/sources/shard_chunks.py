@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Chunk, Columns, ShardRef, same_layout
 
 
@@ -65,12 +65,22 @@ def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chu
     return chunk
 
 
-def own_nbytes(chunk: Chunk, values: NDArray[np.uint8]) -> int | None:
-    """Return the bytes of a chunk besides ``values``: ids, indices and arrays. None if no leaf refers to ``values``."""
+def refers_to(values: NDArray[np.uint8], leaf: Column) -> bool:
+    """Return True if the values of a leaf are part of the array ``values``."""
+    return isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, values)
+
+
+def own_nbytes(chunk: Chunk, is_shared: Callable[[Column], bool]) -> int | None:
+    """Return the bytes of a chunk besides shared memory: ids, indices and arrays. None if no leaf is shared.
+
+    Args:
+        is_shared: Returns True if the values of a leaf are shared memory.
+    """
     leaves = chunk.leaves if isinstance(chunk, Columns) else ()
-    shares = [isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, values) for leaf in leaves]
+    shares = list(map(is_shared, leaves))
     if not any(shares):
         return None
     return chunk.ids.nbytes + sum(
-        INDEX_NBYTES * len(leaf) if is_shared else leaf.nbytes for leaf, is_shared in zip(leaves, shares, strict=True)
+        INDEX_NBYTES * len(leaf) if shares_memory else leaf.nbytes
+        for leaf, shares_memory in zip(leaves, shares, strict=True)
     )

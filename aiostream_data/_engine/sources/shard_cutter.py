@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from aiostream_data._engine.memory.budget import DECODED, Alone, Budget, Charge
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.memory.decompressor_memory import SMALL_NBYTES, DecompressorMemory
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
-from aiostream_data._engine.sources.shard_chunks import alike, decode, own_nbytes
+from aiostream_data._engine.sources.shard_chunks import alike, decode, own_nbytes, refers_to
 from aiostream_data._engine.sources.shard_ranges import HEADROOM, RangeBlock, RecordLease
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
 from aiostream_data.errors import CorruptRecordError
@@ -163,7 +164,7 @@ class ShardCutter:
 
     def _leased(self, chunk: Chunk, column: VarColumn, block: RangeBlock | None) -> Chunk:
         """Return the chunk with memory leases on its own arrays and on the buffer that contains its rows."""
-        own = own_nbytes(chunk, column.values)
+        own = own_nbytes(chunk, partial(refers_to, column.values))
         if own is None:
             self._made += ROW_NBYTES * len(chunk)  # decoded arrays are charged but do not end the hop
             return chunk.with_lease(self._charged(chunk))

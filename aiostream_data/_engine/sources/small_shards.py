@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.memory.budget import RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES, BlockPlaces, ObjectPlaces
 from aiostream_data._engine.sources.group_rows import FetchedGroup, GroupSplitter, NumberedRefs, ReadAlone
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data.codecs.compression import DEFLATE_NBYTES
@@ -32,6 +33,7 @@ from aiostream_data.errors import PlanError, StorageError
 from aiostream_data.formats.base import LEFT
 from aiostream_data.formats.small_objects import ObjectKinds
 from aiostream_data.formats.small_streams import UnpackLimits
+from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import Chunk, ShardRef
@@ -214,28 +216,31 @@ class SmallShards:
         self, group: NumberedRefs, failures: dict[int, Exception], is_wanted: Callable[[], bool]
     ) -> FetchedGroup:
         """Read the small shards of a group."""
-        is_asked = np.array([shard.nbytes is not None and self.is_small(shard) for _, shard in group])
-        asked = np.flatnonzero(is_asked)
-        shards = [group[place][1] for place in asked.tolist()]
-        bounds = np.zeros(len(group) + 1, np.int64)
-        bounds[asked + 1] = [shard.nbytes or 0 for shard in shards]
-        bounds = np.cumsum(bounds)
-        nbytes = int(bounds[-1])
-        charge = await self.budget.admit(nbytes, is_wanted, RANGES)
-        values = self.blocks.lend(nbytes)
+        was_read = np.array([shard.nbytes is not None and self.is_small(shard) for _, shard in group])
+        asked = np.flatnonzero(was_read).tolist()
+        shards = [group[place][1] for place in asked]
+        sizes = [(shard.nbytes or 0) * is_asked for (_, shard), is_asked in zip(group, was_read.tolist(), strict=True)]
+        charge = await self.budget.admit(sum(sizes), is_wanted, RANGES)
+        memory = self._memory(sizes)
         began = perf_counter()
-        outcomes = await self.stores.read_objects(shards, bounds[[0, *(asked + 1)]], values) if shards else []
+        outcomes = await self.stores.read_objects(shards, [memory.places[place] for place in asked]) if shards else []
         read_s = perf_counter() - began
-        for place, failure in zip(asked.tolist(), outcomes, strict=True):
+        for place, failure in zip(asked, outcomes, strict=True):
             if failure is not None:
                 failures[place] = failure
-                is_asked[place] = False
+                was_read[place] = False
         self.counters.add(FETCH, read_s)
-        self.counters.add(FETCHES, int(is_asked.sum()))
-        self.counters.add(FETCHED, int(np.diff(bounds)[is_asked].sum()))
-        return FetchedGroup(
-            group, values, bounds, is_asked, failures, await self._plain_suffixes(shards), charge, read_s
-        )
+        self.counters.add(FETCHES, int(was_read.sum()))
+        self.counters.add(FETCHED, sum(compress(sizes, was_read)))
+        suffixes = await self._plain_suffixes(shards)
+        return FetchedGroup(group, memory.filled(), was_read, failures, suffixes, charge, read_s)
+
+    def _memory(self, sizes: Sequence[int]) -> BlockPlaces | ObjectPlaces:
+        """Return memory for shards of these sizes."""
+        nbytes = sum(sizes)
+        if isinstance(self.node.format, WholeFileFormat) and nbytes >= SEPARATE_NBYTES * len(sizes):
+            return ObjectPlaces(sizes)
+        return BlockPlaces(self.blocks.lend(nbytes), sizes)
 
     async def _plain_suffixes(self, shards: Sequence[ShardRef]) -> set[str]:
         """Return the suffixes of shards too short to show a compression, if other shards show that there is none."""
@@ -261,7 +266,8 @@ class SmallShards:
         if found is None:
             self.counters.work = "decompress"
             limits = self._limits(group, kinds)
-            room = await self.budget.room_for_step(room_nbytes(limits, kinds), is_wanted)
+            room_needed = room_nbytes(limits, kinds) + group.content.joining_nbytes
+            room = await self.budget.room_for_step(room_needed, is_wanted)
             found = await self.hop(self.splitter.split_compressed, group, kinds, limits)
             room.end()
         count = len(found.rows)
@@ -273,7 +279,7 @@ class SmallShards:
 
     def _limits(self, group: FetchedGroup, kinds: ObjectKinds) -> UnpackLimits:
         most = self._most_nbytes
-        nbytes = np.diff(group.bounds)
+        nbytes = group.content.sizes
         expected = int(nbytes.sum() + (COMPRESSION_RATIO - 1) * nbytes[list(kinds.compressed)].sum())
         return UnpackLimits(
             nbytes=min(most, expected),

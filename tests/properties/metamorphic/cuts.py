@@ -37,6 +37,8 @@ _IN_ROWS = (
 _IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "AMONG_MANY_NBYTES")
 _OF_GROUPS = "GROUP_NBYTES"
 """Bytes of a group of small shards, a quarter of which is the size of a small shard; 0 reads every shard alone."""
+_SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES")
+"""Mean sizes of small shards that are read into separate objects, and of bytes rows that stay separate objects."""
 _RATIO = "COMPRESSION_RATIO"
 """Estimated growth of a compressed shard: decides how many shards form a group, and how many are split at once."""
 _SMALL = "SMALL_ROWS"
@@ -74,6 +76,7 @@ def _sizes(random: Random) -> dict[str, int]:
     sizes = {name: random.choice([1, rows, rows, rows, 2 * rows, 5 * rows]) for name in _IN_ROWS}
     sizes |= {name: random.choice([nbytes, nbytes, 3 * nbytes]) for name in _IN_BYTES}
     sizes[_RATIO] = random.choice([1, 4, 30])
+    sizes |= {name: random.choice([0, 20, 200, 1 << 15]) for name in _SEPARATE}
     return sizes | {_OF_GROUPS: random.choice([0, 100, 400, 2_000, 1 << 20])}
 
 
@@ -85,7 +88,7 @@ def _constants() -> list[tuple[ModuleType, str]]:
     """Return where these constants are, in all modules that are loaded by now."""
     global _modules
     if len(sys.modules) != _modules:
-        known = {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, _RATIO, _SMALL}
+        known = {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, *_SEPARATE, _RATIO, _SMALL}
         modules = [module for name, module in list(sys.modules.items()) if name.startswith("aiostream_data.")]
         _found[:] = [(module, name) for module in modules for name in known & vars(module).keys()]
         _modules = len(sys.modules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,12 @@ class Objects:
         """Read all objects with the ordinary read once, so that connections are open, and then in a burst."""
         await stores.read_into(self.shards[-1], 0, memoryview(bytearray(10)))
         self.buffer[:] = 0
-        return await stores.read_objects(self.shards, self.bounds, self.buffer)
+        return await stores.read_objects(self.shards, self.places())
+
+    def places(self, buffer: np.ndarray | None = None) -> list[memoryview]:
+        """Return the part of a buffer for each object; by default of the own buffer."""
+        view = (self.buffer if buffer is None else buffer).data
+        return [view[start:stop] for start, stop in pairwise(self.bounds.tolist())]
 
     def was_read(self, number: int) -> bool:
         return self.buffer[self.bounds[number] : self.bounds[number + 1]].tobytes() == self.contents[number]
@@ -104,7 +110,7 @@ def test_an_object_with_a_fault_is_read_again(name: str, nbytes: int) -> None:
             await objects.read(stores)
             objects.server.set_rules(Rule(fault, key=f"bucket/{BAD:02}", times=1))
             objects.buffer[:] = 0
-            return await stores.read_objects(objects.shards, objects.bounds, objects.buffer)
+            return await stores.read_objects(objects.shards, objects.places())
 
         assert use(objects, case) == [None] * COUNT
         assert all(objects.was_read(number) for number in range(COUNT))
@@ -170,7 +176,7 @@ def test_bursts_at_the_same_time_share_the_connections(http_objects: Objects) ->
     async def case(stores: StoreSet, objects: Objects) -> Any:
         await objects.read(stores)
         buffers = [np.zeros_like(objects.buffer) for _ in range(6)]
-        reads = [stores.read_objects(objects.shards, objects.bounds, buffer) for buffer in buffers]
+        reads = [stores.read_objects(objects.shards, objects.places(buffer)) for buffer in buffers]
         outcomes = await asyncio.gather(*reads)
         return outcomes, [buffer.tobytes() == objects.buffer.tobytes() for buffer in buffers]
 
@@ -188,7 +194,7 @@ def test_a_cancelled_burst_writes_nothing_any_more(nbytes: int) -> None:
             await objects.read(stores)
             objects.server.set_rules(Rule(Fault(stall_at="middle", stall_s=0.3)))
             objects.buffer[:] = 0
-            reading = asyncio.ensure_future(stores.read_objects(objects.shards, objects.bounds, objects.buffer))
+            reading = asyncio.ensure_future(stores.read_objects(objects.shards, objects.places()))
             while not objects.buffer.any():
                 await asyncio.sleep(0.001)
             reading.cancel()
@@ -197,7 +203,7 @@ def test_a_cancelled_burst_writes_nothing_any_more(nbytes: int) -> None:
             objects.buffer[:] = 0
             objects.server.set_rules()
             other = np.zeros_like(objects.buffer)
-            outcomes = await stores.read_objects(objects.shards, objects.bounds, other)
+            outcomes = await stores.read_objects(objects.shards, objects.places(other))
             return outcomes, other.tobytes()
 
         outcomes, data = use(objects, case)
@@ -211,7 +217,7 @@ def test_closing_the_stores_ends_a_burst(http_objects: Objects) -> None:
         await objects.read(stores)
         objects.server.set_rules(Rule(Fault(stall_at="middle")))
         objects.buffer[:] = 0
-        reading = asyncio.ensure_future(stores.read_objects(objects.shards, objects.bounds, objects.buffer))
+        reading = asyncio.ensure_future(stores.read_objects(objects.shards, objects.places()))
         while not objects.buffer.any():
             await asyncio.sleep(0.001)
         await stores.aclose()
@@ -226,7 +232,7 @@ def test_a_deadline_ends_a_burst_of_a_silent_store(http_objects: Objects) -> Non
     async def case(stores: StoreSet, objects: Objects) -> Any:
         await objects.read(stores)
         objects.server.set_rules(Rule(Fault(stall_at="start")))
-        return await stores.read_objects(objects.shards, objects.bounds, objects.buffer)
+        return await stores.read_objects(objects.shards, objects.places())
 
     outcomes = use(http_objects, case, retry_total_s=0.5)
     assert {type(outcome).__name__ for outcome in outcomes} == {"StoreTimeoutError"}

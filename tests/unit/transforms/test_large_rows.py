@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from aiostream_data.rows.columns import VarColumn
-from aiostream_data.transforms.large_rows import MIN_NBYTES, LargeRowSlots, are_large
+from aiostream_data.rows.columns import LONG_ROW_NBYTES, VarColumn
+from aiostream_data.transforms.large_rows import LargeBytesSlots, LargeRowSlots, are_large
 
 
 def column(rows: list[bytes]) -> VarColumn:
@@ -14,18 +18,26 @@ def column(rows: list[bytes]) -> VarColumn:
     return VarColumn(np.frombuffer(b"".join(rows), np.uint8), np.cumsum(lengths) - lengths, lengths)
 
 
+def rows_store() -> LargeRowSlots:
+    return LargeRowSlots(column([b""]))
+
+
+STORES = pytest.mark.parametrize("store", [rows_store, LargeBytesSlots])
+
+
 def numbers(*values: int) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
 def test_only_long_rows_are_large() -> None:
-    assert are_large(column([bytes(MIN_NBYTES)] * 3))
-    assert not are_large(column([bytes(MIN_NBYTES // 2)] * 3))
+    assert are_large(column([bytes(LONG_ROW_NBYTES)] * 3))
+    assert not are_large(column([bytes(LONG_ROW_NBYTES // 2)] * 3))
     assert not are_large(column([]))
 
 
-def test_an_exchange_gives_what_the_slot_held_at_that_moment() -> None:
-    slots = LargeRowSlots(column([b""]))
+@STORES
+def test_an_exchange_gives_what_the_slot_held_at_that_moment(store: Callable[[], Any]) -> None:
+    slots = store()
     slots.fill(0, column([b"a", b"bb"]))
     slots.fill(2, column([b"ccc"]))
     given = slots.exchange(numbers(1, 1, 0), column([b"x", b"yy", b"zzz"]))
@@ -34,9 +46,10 @@ def test_an_exchange_gives_what_the_slot_held_at_that_moment() -> None:
     assert slots.take(numbers()).elements() == []
 
 
-def test_what_is_held_is_what_the_rows_need_and_shares_nothing() -> None:
+@STORES
+def test_what_is_held_is_what_the_rows_need_and_shares_nothing(store: Callable[[], Any]) -> None:
     rng = np.random.default_rng(1)
-    slots = LargeRowSlots(column([b""]))
+    slots = store()
     source = column([bytes([value]) * 1_000 for value in range(50)])
     slots.fill(0, source)
     assert slots.nbytes == 50_000

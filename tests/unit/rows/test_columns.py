@@ -1,0 +1,72 @@
+"""A column of separate bytes objects gives what a column with one array gives, without copies."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aiostream_data.rows.columns import SeparateBytes, VarColumn, concat_column
+from aiostream_data.rows.records import Columns, concat, gather, largest_row_nbytes, records_chunk
+from aiostream_data.rows.row_ids import RowIds
+
+ROWS = [b"abc", b"", b"x" * 1000, b"abc", b"de"]
+
+
+def in_one_array(rows: list[bytes]) -> VarColumn:
+    lengths = np.array([len(row) for row in rows], np.int64)
+    return VarColumn(np.frombuffer(b"".join(rows), np.uint8), np.cumsum(lengths) - lengths, lengths)
+
+
+def chunk(column: VarColumn, first: int = 0) -> Columns:
+    return records_chunk(
+        column, RowIds.of_source(np.zeros(len(column), np.int64), np.arange(first, first + len(column)))
+    )
+
+
+SAME: list[Callable[[VarColumn], Any]] = [
+    len,
+    VarColumn.elements,
+    lambda column: column.slice(1, 4).elements(),
+    lambda column: column.slice(2, 2).elements(),
+    lambda column: column.take(np.arange(len(column))[::-2]).elements(),
+    lambda column: column.compact().elements(),
+    lambda column: [column.element(row) for row in range(len(column))],
+    lambda column: (column.nbytes, column.kind, column.dtype, column.item_shape),
+    lambda column: (column.values.tobytes(), column.starts.tolist(), column.lengths.tolist()),
+    lambda column: pickle.loads(pickle.dumps(column)).elements(),
+    lambda column: largest_row_nbytes(chunk(column)),
+]
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[:1], []])
+@pytest.mark.parametrize("of", SAME)
+def test_every_method_gives_the_same(of: Callable[[VarColumn], Any], rows: list[bytes]) -> None:
+    assert of(SeparateBytes(rows)) == of(in_one_array(rows))
+
+
+def test_slices_and_selections_contain_the_same_objects() -> None:
+    column = SeparateBytes(ROWS)
+    assert column.elements() is ROWS
+    assert column.slice(2, 3).elements()[0] is ROWS[2]
+    assert column.take(np.array([2])).elements()[0] is ROWS[2]
+    both = concat([chunk(column), chunk(column.slice(2, 3), 5)])
+    assert [row is ROWS[2] for row in both.elements()] == [False, False, True, False, False, True]
+    picked = gather([chunk(column), chunk(column)], np.array([1, 0], np.int32), np.array([2, 0]))
+    assert picked.elements()[0] is ROWS[2]
+
+
+@pytest.mark.parametrize("first", [SeparateBytes, in_one_array])
+@pytest.mark.parametrize("second", [SeparateBytes, in_one_array])
+def test_columns_of_both_kinds_are_joined_and_gathered(first: Any, second: Any) -> None:
+    columns = [first(ROWS), second(ROWS[::-1])]
+    joined = concat_column(columns)
+    assert isinstance(joined, VarColumn)
+    assert joined.elements() == ROWS + ROWS[::-1]
+    which, rows = np.array([0, 1, 1, 0], np.int32), np.array([2, 0, 2, 4])
+    found = gather([chunk(column) for column in columns], which, rows)
+    assert isinstance(found, Columns)
+    assert found.elements() == [ROWS[2], ROWS[4], ROWS[2], ROWS[4]]
