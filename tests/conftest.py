@@ -39,7 +39,7 @@ def _garbage_is_looked_for_among_what_the_module_makes() -> None:
 def small_shards_in_groups_or_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every other test read small shards alone, as large ones are: the shards of nearly all tests are small.
 
-    Every other of the remaining tests reads small files of one record each into separate objects.
+    Half of the other tests read every file of one record, however small, into a ``bytes`` object of its own.
     """
     number = crc32(request.node.nodeid.encode())
     if number % 4 == 0:

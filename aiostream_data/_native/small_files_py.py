@@ -74,7 +74,7 @@ def _is_as_expected(status: os.stat_result, mtime_ns: int, nbytes: int) -> bool:
 
 
 def check_files(paths: Sequence[bytes], mtimes_ns: NDArray[np.int64], places: Sequence[memoryview]) -> None:
-    """Check the arguments of :func:`read_small_files`, except the memory of the buffers.
+    """Check the arguments of :func:`read_small_files`. This function does not check that the buffers are writable.
 
     Raises:
         ValueError: The arguments do not fit together.

@@ -86,8 +86,8 @@ class VarColumn:
 class SeparateBytes(VarColumn):
     """A ``bytes`` column whose rows are separate ``bytes`` objects, so that large rows need no copy.
 
-    The column has the same methods and attributes as any other. Each access to ``values`` copies the rows, unless there
-    is only one.
+    It has all methods and attributes of :class:`VarColumn`. Each access to ``values`` joins the rows, which copies them
+    unless there is only one row.
 
     Args:
         rows: The rows. Nobody may change the list.
@@ -157,6 +157,7 @@ def column_elements(column: Column) -> list[Any]:
 
 
 def column_element(column: Column, row: int) -> Any:
+    """Return one row of a column. See :func:`column_elements`."""
     if isinstance(column, VarColumn):
         return column.element(row)
     value = column[row]
@@ -164,6 +165,7 @@ def column_element(column: Column, row: int) -> Any:
 
 
 def gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Column:
+    """For each i, take row ``rows[i]`` of ``columns[which[i]]``. Return these rows as a new column."""
     variable = [column for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return _native.take_rows_many([column for column in columns if not isinstance(column, VarColumn)], which, rows)

@@ -6,6 +6,7 @@ compaction. For rows of many kilobytes, the allocation is cheap compared with co
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,68 +20,48 @@ def are_large(rows: VarColumn) -> bool:
     return len(rows) > 0 and rows.nbytes >= LONG_ROW_NBYTES * len(rows)
 
 
-class LargeBytesSlots:
-    """Store of a column of long ``bytes`` rows that implements :class:`~.slots.SlotStore`. Each row is copied at most
-    once."""
-
-    def __init__(self) -> None:
-        self._rows: list[bytes] = []
-        self._nbytes = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self._nbytes
-
-    def fill(self, first: int, rows: VarColumn) -> None:
-        self._rows[first:] = rows.elements()
-        self._nbytes += int(rows.lengths.sum())
-
-    def exchange(self, slots: NDArray[np.int64], rows: VarColumn) -> SeparateBytes:
-        given = []
-        for slot, row in zip(slots.tolist(), rows.elements(), strict=True):
-            given.append(self._rows[slot])
-            self._rows[slot] = row
-        self._nbytes += int(rows.lengths.sum()) - sum(map(len, given))
-        return SeparateBytes(given)
-
-    def take(self, slots: NDArray[np.int64]) -> SeparateBytes:
-        return SeparateBytes([self._rows[slot] for slot in slots.tolist()])
-
-
 class LargeRowSlots:
-    """Store of a column of long ``str`` or ``array`` rows that implements :class:`~.slots.SlotStore`."""
+    """Store of a column of long rows that implements :class:`~.slots.SlotStore`.
+
+    ``bytes`` rows are kept as ``bytes`` objects, so they are copied at most once.
+    """
 
     def __init__(self, example: VarColumn) -> None:
         self._kind = example.kind
         self._nothing = np.empty((0, *example.item_shape), example.dtype)
-        self._rows: list[NDArray[Any]] = []
-        self._nbytes = 0
+        self._item_nbytes = example.dtype.itemsize * math.prod(example.item_shape)
+        self._rows: list[Any] = []
+        self._items = 0
 
     @property
     def nbytes(self) -> int:
-        return self._nbytes
+        return self._items * self._item_nbytes
 
     def fill(self, first: int, rows: VarColumn) -> None:
-        self._rows[first:] = self._copies(rows)
+        self._rows[first:] = self._separate(rows)
+        self._items += int(rows.lengths.sum())
 
     def exchange(self, slots: NDArray[np.int64], rows: VarColumn) -> VarColumn:
         given = []
-        for slot, row in zip(slots.tolist(), self._copies(rows), strict=True):
+        for slot, row in zip(slots.tolist(), self._separate(rows), strict=True):
             given.append(self._rows[slot])
             self._rows[slot] = row
-        self._nbytes -= sum(row.nbytes for row in given)
+        self._items += int(rows.lengths.sum()) - sum(map(len, given))
         return self._joined(given)
 
     def take(self, slots: NDArray[np.int64]) -> VarColumn:
         return self._joined([self._rows[slot] for slot in slots.tolist()])
 
-    def _copies(self, rows: VarColumn) -> list[NDArray[Any]]:
+    def _separate(self, rows: VarColumn) -> list[Any]:
+        """Return the rows as objects that share no memory with each other or with the column."""
+        if self._kind == "bytes":
+            return rows.elements()
         starts, stops = rows.starts.tolist(), (rows.starts + rows.lengths).tolist()
-        copies = [rows.values[start:stop].copy() for start, stop in zip(starts, stops, strict=True)]
-        self._nbytes += sum(row.nbytes for row in copies)
-        return copies
+        return [rows.values[start:stop].copy() for start, stop in zip(starts, stops, strict=True)]
 
-    def _joined(self, rows: list[NDArray[Any]]) -> VarColumn:
+    def _joined(self, rows: list[Any]) -> VarColumn:
+        if self._kind == "bytes":
+            return SeparateBytes(rows)
         lengths = np.array([len(row) for row in rows], np.int64)
         values = np.concatenate(rows) if rows else self._nothing
         return VarColumn(values, np.cumsum(lengths) - lengths, lengths, self._kind)

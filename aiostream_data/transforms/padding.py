@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, VarColumn
 from aiostream_data.rows.parts import PaddedParts, Parts
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
@@ -19,12 +19,6 @@ from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
 """Padded shape with one entry per axis; an entry of None means the maximum over the batch."""
-
-LONG_NBYTES: Final = 4 << 10
-"""Minimum mean row size in bytes for which rows may be referenced instead of copied.
-
-Shorter rows are faster to copy.
-"""
 
 _TEXT: Final = (bytes, str)
 _FILLS: Final = {"f": "biuf", "c": "biufc"}
@@ -232,7 +226,7 @@ def _facts(arrays: Sequence[NDArray[Any]]) -> int:
 def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
     """Pad rows that differ only in their first axis."""
     fill = fill_value(leaf, rows.values)
-    if leaf.in_parts and rows.nbytes >= LONG_NBYTES * len(rows) and not rows.values.dtype.hasobject:
+    if leaf.in_parts and rows.nbytes >= LONG_ROW_NBYTES * len(rows) and not rows.values.dtype.hasobject:
         return PaddedParts(tuple(rows.elements()), target, fill)
     return fill_rows(rows, np.ones(len(rows), np.int64), target[0], fill)
 
@@ -251,7 +245,7 @@ def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafP
 
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
     """Return True if the rows are long enough to be referenced instead of copied."""
-    return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_NBYTES * len(arrays)
+    return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_ROW_NBYTES * len(arrays)
 
 
 def _target(

@@ -18,7 +18,7 @@ from aiostream_data.rows.columns import Column, VarColumn, column_elements
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
-from aiostream_data.transforms.large_rows import LargeBytesSlots, LargeRowSlots, are_large
+from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
 
 Slots = NDArray[np.int64]
 Rows = TypeVar("Rows")
@@ -267,6 +267,4 @@ def _owned_column_elements(column: Column) -> list[Any]:
 def _store_for(column: Column, max_slots: int) -> SlotStore[Any]:
     if not isinstance(column, VarColumn):
         return DenseSlots(column, max_slots)
-    if not are_large(column):
-        return VarSlots(column, max_slots)
-    return LargeBytesSlots() if column.kind == "bytes" else LargeRowSlots(column)
+    return LargeRowSlots(column) if are_large(column) else VarSlots(column, max_slots)

@@ -50,7 +50,7 @@ class GroupBytes(Protocol):
         """Split the shards for which ``is_plain`` is True into records. Return None if no shard could be split."""
 
     def are_in(self, leaf: Column) -> bool:
-        """Return True if a column of rows that were made from this group refers to the memory of the group."""
+        """Return True if a column that was made from this group uses the memory of the group."""
 
     def behind(self, count: int) -> GroupBytes:
         """Return the bytes without the first ``count`` shards."""
@@ -136,9 +136,12 @@ class SeparateObjects:
 
 
 def _joined(objects: Sequence[bytes]) -> Block:
-    bounds = np.zeros(len(objects) + 1, np.int64)
-    bounds[1:] = np.cumsum([len(each) for each in objects])
-    return np.frombuffer(b"".join(objects), np.uint8), bounds
+    return np.frombuffer(b"".join(objects), np.uint8), _bounds_of(list(map(len, objects)))
+
+
+def _bounds_of(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Return the bounds of shards of these sizes in one block."""
+    return np.cumsum([0, *sizes], dtype=np.int64)
 
 
 class BlockPlaces:
@@ -150,8 +153,7 @@ class BlockPlaces:
 
     def __init__(self, values: NDArray[np.uint8], sizes: Sequence[int]) -> None:
         self._values = values
-        self._bounds = np.zeros(len(sizes) + 1, np.int64)
-        self._bounds[1:] = np.cumsum(sizes)
+        self._bounds = _bounds_of(sizes)
         self.places = [values.data[start:stop] for start, stop in pairwise(self._bounds.tolist())]
 
     def filled(self) -> OneBlock:

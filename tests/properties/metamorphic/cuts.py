@@ -38,7 +38,7 @@ _IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "AMONG_MANY_NBYTES")
 _OF_GROUPS = "GROUP_NBYTES"
 """Bytes of a group of small shards, a quarter of which is the size of a small shard; 0 reads every shard alone."""
 _SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES")
-"""Mean sizes of small shards that are read into separate objects, and of bytes rows that stay separate objects."""
+"""Mean sizes in bytes from which files, and rows of type ``bytes``, get a ``bytes`` object each."""
 _RATIO = "COMPRESSION_RATIO"
 """Estimated growth of a compressed shard: decides how many shards form a group, and how many are split at once."""
 _SMALL = "SMALL_ROWS"

@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from aiostream_data._engine.processes.chunk_transfer import handed, taken
+from aiostream_data.rows.columns import SeparateBytes
 from aiostream_data.rows.parts import Parts
-from aiostream_data.rows.records import Items
+from aiostream_data.rows.records import Items, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.batching import Batcher, BatchOrder
 from aiostream_data.transforms.collate import LARGE_RESULT_NBYTES, collate_results
@@ -26,6 +27,19 @@ def there_and_back(elements: list[Any]) -> tuple[list[Any], int]:
     for parts, memory in zip(beside, written, strict=True):
         parts.write_to(memory)
     return [*taken(pickle.loads(pickle.dumps(sent)), written).elements()], len(beside)
+
+
+def test_separate_bytes_objects_are_joined_where_they_arrive() -> None:
+    rows = [b"abc", b"", b"x" * 100_000]
+    chunk = records_chunk(SeparateBytes(rows), RowIds.run(0, 0, 3))
+    sent, beside = handed(chunk, 0)
+    assert len(pickle.dumps(sent)) < 10_000
+    written = [np.empty(parts.nbytes, np.uint8) for parts in beside]
+    for parts, memory in zip(beside, written, strict=True):
+        parts.write_to(memory)
+    arrived = taken(pickle.loads(pickle.dumps(sent)), written)
+    assert arrived.elements() == rows
+    assert [memory.nbytes for memory in written] == [100_003]
 
 
 def images(count: int, dtype: str = "uint8", shape: tuple[int, ...] = (64, 256)) -> list[NDArray[Any]]:

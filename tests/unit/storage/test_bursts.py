@@ -46,7 +46,7 @@ class Objects:
         return await stores.read_objects(self.shards, self.places())
 
     def places(self, buffer: np.ndarray | None = None) -> list[memoryview]:
-        """Return the part of a buffer for each object; by default of the own buffer."""
+        """Return a view for each object, of ``buffer`` or, without an argument, of ``self.buffer``."""
         view = (self.buffer if buffer is None else buffer).data
         return [view[start:stop] for start, stop in pairwise(self.bounds.tolist())]
 
