@@ -16,6 +16,7 @@ import pytest
 from user_functions import fail_deeply
 
 import aiostream_data as asd
+from aiostream_data._engine.calls import loop_steps
 from aiostream_data.errors import CorruptRecordError, RecordError
 from aiostream_data.plan.base import walk
 from aiostream_data.plan.fingerprint import describe_plan, digest
@@ -93,6 +94,12 @@ FAILING: dict[str, tuple[Callable[[], asd.Dataset[Any]], list[str]]] = {
 def test_of_the_frames_below_the_consumer_only_the_users_are_left(
     build: Callable[[], asd.Dataset[Any]], frames: list[str]
 ) -> None:
+    assert frames_of(error_of(build())) == frames
+
+
+def test_timing_the_steps_of_a_coroutine_adds_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_steps, "EVERY_S", 0.0)
+    build, frames = FAILING["coroutine"]
     assert frames_of(error_of(build())) == frames
 
 

@@ -62,6 +62,9 @@ class _TimedSteps(Generator[Any, Any, Any]):
     def __await__(self) -> Generator[Any, Any, Any]:
         return self
 
+    def __next__(self) -> Any:
+        return self.send(None)  # the inherited method would add a frame of the standard library to tracebacks
+
     def send(self, value: Any) -> Any:
         began = perf_counter()
         try:
