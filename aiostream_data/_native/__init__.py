@@ -16,6 +16,12 @@ except ImportError:
     NativeBodyReceiver = None  # type: ignore[assignment,misc]
 
 try:
+    from aiostream_data._native.exchange import NativeExchange
+except ImportError:  # the event loop sends all requests
+    HAVE_NATIVE = False
+    NativeExchange = None  # type: ignore[assignment,misc]
+
+try:
     from aiostream_data._native.row_bytes import BytesMemory, byte_rows
 except ImportError:
     HAVE_NATIVE = False
@@ -91,6 +97,7 @@ __all__ = [
     "HAVE_NATIVE",
     "BytesMemory",
     "NativeBodyReceiver",
+    "NativeExchange",
     "byte_rows",
     "compact",
     "compact_many",

@@ -49,9 +49,10 @@ from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.token_request import TokenRequest
 from aiostream_data.storage.translate import bucket_alone, shorten, translate_status, translating
 from aiostream_data.storage.urls import has_magic, safe_url, shown_bucket, split_bucket, split_url
-from aiostream_data.storage.wire.burst import ObjectGet, read_signed
+from aiostream_data.storage.wire.burst import read_signed
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.library_read import LibraryRead
+from aiostream_data.storage.wire.object_get import ObjectGet
 from aiostream_data.storage.wire.plain_read import PlainDialect, range_of
 from aiostream_data.storage.wire.request import request_head
 from aiostream_data.storage.wire.route import Route, take_route_options
@@ -212,7 +213,7 @@ class GcsStore:
             self.checksums.tell(url, version, told_by_gcs(headers))
 
     async def aclose(self) -> None:
-        self._route.client.close()
+        self._route.close()
         file_system, self._file_system = self._file_system, None
         if file_system is not None:
             await file_system.session.close()

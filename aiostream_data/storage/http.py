@@ -28,9 +28,10 @@ from aiostream_data.storage.redirects import redirect_guard
 from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import shorten, translate_error, translate_status, translating
 from aiostream_data.storage.urls import safe_url
-from aiostream_data.storage.wire.burst import ObjectGet, read_burst
+from aiostream_data.storage.wire.burst import read_burst
 from aiostream_data.storage.wire.client import DETAIL_NBYTES, Refused, RequestTarget
 from aiostream_data.storage.wire.library_read import LibraryRead
+from aiostream_data.storage.wire.object_get import ObjectGet
 from aiostream_data.storage.wire.plain_read import PlainDialect, range_of
 from aiostream_data.storage.wire.request import request_head
 from aiostream_data.storage.wire.route import Route, take_route_options
@@ -151,7 +152,7 @@ class HttpStore:
                 self.counters.received_nbytes += len(buffer)
 
     async def aclose(self) -> None:
-        self._route.client.close()
+        self._route.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()

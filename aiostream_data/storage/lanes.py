@@ -80,10 +80,16 @@ class Lane:
         if is_awaited:
             self._wake()
 
-    def may_continue(self) -> bool:
-        """Return True if another request may be sent in place of a request that has ended, without :meth:`leave`."""
+    def excess(self, own_waiting: int = 0) -> int:
+        """Return the number of requests in flight after which no other request may be sent.
+
+        Args:
+            own_waiting: Number of waiting requests of the caller. If others wait, too, one request must give way.
+        """
         with self._lock:
-            return self.in_flight <= self.limit and self.aimd.quiet_until <= time.monotonic()
+            if self.aimd.quiet_until > time.monotonic():
+                return self.in_flight
+            return max(self.in_flight - self.limit, int(len(self._line) > own_waiting))
 
     def answered(self, first_byte_s: float, body_s: float = 0.0, nbytes: int = 0) -> None:
         """Record an answer.

@@ -47,8 +47,9 @@ from aiostream_data.storage.s3_plain import (
 )
 from aiostream_data.storage.translate import bucket_alone, translating
 from aiostream_data.storage.urls import has_magic, path_of, safe_url, shown_bucket, split_bucket, split_url
-from aiostream_data.storage.wire.burst import ObjectGet, read_signed
+from aiostream_data.storage.wire.burst import read_signed
 from aiostream_data.storage.wire.library_read import LibraryRead
+from aiostream_data.storage.wire.object_get import ObjectGet
 from aiostream_data.storage.wire.plain_read import range_of
 from aiostream_data.storage.wire.route import Route, take_route_options
 from aiostream_data.storage.wire.sigv4 import AwsKey
@@ -264,7 +265,7 @@ class S3Store:
                 body.close()  # no effect on a body read to its end: its connection is back in the pool
 
     async def aclose(self) -> None:
-        self._route.client.close()
+        self._route.close()
         clients = [*self._retired, *([] if self._client is None else [self._client])]
         self._client, self._retired = None, []
         for client in clients:

@@ -104,7 +104,7 @@ class WireOptions:
     first_byte_s: float = 30.0
     idle_s: float = 30.0
     total_s: float = 600.0
-    connections: int = 64
+    connections: int = 256
     caps: Caps = field(default_factory=Caps)
 
 
@@ -231,26 +231,26 @@ class WireClient:
             raise
         finally:
             if not is_stale:
-                self.count(connection, was_used=was_used, is_object=not answer.is_error, bodiless=bodiless)
+                received = 0 if answer.is_error else connection.received
+                self.count(received, was_used=was_used, bodiless=bodiless)
             pool.give_back(connection)
         if answer.is_error:
             raise answer.refusal(connection)
         return Took(connection.first_byte_s, connection.body_s)
 
-    def count(self, connection: Connection, *, was_used: bool, is_object: bool, bodiless: bool = False) -> None:
+    def count(self, received_nbytes: int, *, was_used: bool, bodiless: bool = False) -> None:
         """Count an ended request.
 
         Args:
+            received_nbytes: Number of received bytes of an object; 0 if the response contained no object data.
             was_used: True if the connection had sent earlier requests.
-            is_object: True if the body of the response contained object data.
             bodiless: True for a HEAD request.
         """
         counters = self.counters
         counters.sent("HEAD" if bodiless else "GET")
         counters.connections_reused += was_used
         counters.connections_opened += not was_used
-        if is_object:
-            counters.received_nbytes += connection.received
+        counters.received_nbytes += received_nbytes
 
     def pool_of(self, target: RequestTarget) -> Pool:
         """Return the connection pool of a server."""

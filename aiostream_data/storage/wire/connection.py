@@ -159,6 +159,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    # -- use by another thread
+
+    def lend(self) -> int:
+        """Let another thread use the socket, and return its file descriptor. Call :meth:`take_back` afterwards."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+        file: int = self._transport.get_extra_info("socket").fileno()
+        return file
+
+    def take_back(self, *, is_usable: bool) -> None:
+        """End the use by another thread. If the last response was not received completely, close the connection."""
+        assert self._transport is not None
+        self.idle_since = self._loop.time()
+        if is_usable and not self._transport.is_closing():
+            self._transport.resume_reading()
+        else:
+            self.abort()
+
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -8,11 +8,13 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Container, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
+from aiostream_data._native import HAVE_NATIVE
 from aiostream_data.errors import PlanError, StorageError, StoreBusyError, StoreTimeoutError, StoreUnreachableError
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
@@ -22,9 +24,14 @@ from aiostream_data.storage.lanes import Lane, lane_key, lane_of
 from aiostream_data.storage.meters import meter_of
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
+from aiostream_data.storage.wire.burst_queue import BurstQueue
 from aiostream_data.storage.wire.client import Refused, RequestTarget, Unusual, WireClient, WireOptions
 from aiostream_data.storage.wire.library_read import LibraryRead
+from aiostream_data.storage.wire.loop_sender import LoopSender
+from aiostream_data.storage.wire.object_get import ConnectionLeft, GetSender
 from aiostream_data.storage.wire.plain_read import PlainDialect, read_plain, refused, translating_wire
+from aiostream_data.storage.wire.pool import Pool
+from aiostream_data.storage.wire.thread_sender import SenderThread, ThreadSender
 from aiostream_data.storage.wire.tls import client_context
 
 WAITED_S: Final = 0.001
@@ -77,6 +84,8 @@ class Route:
         self._caps = options.caps
         self._unusual: Counter[tuple[str, int]] = Counter()
         self._proxied: dict[tuple[str, int, bool], bool] = {}
+        self._sender_thread: SenderThread | None = None
+        self._queues: dict[tuple[Lane, Pool], BurstQueue] = {}
 
     @property
     def is_capped(self) -> bool:
@@ -236,6 +245,30 @@ class Route:
     def lane(self, url: str) -> Lane:
         """Return the lane (request limiter) of a URL's host."""
         return lane_of(url, self._endpoint)
+
+    def queue(self, lane: Lane, target: RequestTarget) -> BurstQueue:
+        """Return the queue of the bursts that are limited by ``lane`` and read from one server."""
+        key = lane, self.client.pool_of(target)
+        found = self._queues.get(key)
+        if found is None:
+            found = self._queues[key] = BurstQueue(*key, partial(self._sender, target), self.waited)
+        return found
+
+    def _sender(self, target: RequestTarget, left: ConnectionLeft) -> GetSender:
+        if target.is_tls or not HAVE_NATIVE:
+            return LoopSender(self.client.patience, left)
+        if self._sender_thread is None:
+            self._sender_thread = SenderThread(self.client.patience)
+        return ThreadSender(self._sender_thread, left)
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        for queue in self._queues.values():
+            queue.close()
+        if self._sender_thread is not None:
+            self._sender_thread.close()
+            self._sender_thread = None
+        self.client.close()
 
     def metered(self, url: str, nbytes: int) -> AbstractAsyncContextManager[None] | None:
         """Return a context manager that applies the user's limits to a request for ``nbytes``; None without limits."""

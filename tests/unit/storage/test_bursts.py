@@ -14,8 +14,9 @@ from aiostream_data.errors import ObjectNotFoundError, StorageError, StoreBusyEr
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import late_reads
 from aiostream_data.storage.stores import LATE, StoreSet
-from aiostream_data.storage.wire import burst
-from aiostream_data.storage.wire.burst import ObjectGet, read_signed
+from aiostream_data.storage.wire import burst, route
+from aiostream_data.storage.wire.burst import read_signed
+from aiostream_data.storage.wire.object_get import ObjectGet
 from aiostream_data.storage.wire.route import Route, take_route_options
 from aiostream_data.testing.fault_catalogue import BREAKS, LIES, ODDITIES, REFUSALS, STALLS
 from aiostream_data.testing.fault_server import FaultServer, fault_server
@@ -52,6 +53,13 @@ class Objects:
 
     def was_read(self, number: int) -> bool:
         return self.buffer[self.bounds[number] : self.bounds[number + 1]].tobytes() == self.contents[number]
+
+
+@pytest.fixture(params=["thread", "loop"], autouse=True)
+def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send requests from the native thread, or from the event loop as with TLS."""
+    if request.param == "loop":
+        monkeypatch.setattr(route, "HAVE_NATIVE", False)
 
 
 @pytest.fixture(params=["s3", "gcs", "http"])

@@ -1,0 +1,147 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False
+"""Send GET requests and receive their responses on a thread without the GIL. The C code is in ``exchange.h``.
+
+There is no pure-Python twin: without this kernel, the event loop sends the requests (``wire/loop_exchange.py``).
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.errno cimport errno
+
+cdef extern from "exchange.h":
+    enum:
+        MOST_CONNECTIONS
+
+    ctypedef struct Request:
+        Request *next
+        int number, problem, connection
+        char *head
+        size_t filled, head_nbytes
+        double sent_s, first_s, heard_s
+
+    ctypedef struct Exchange:
+        pass
+
+    Exchange *exchange_new(double first_byte_s, double idle_s, double total_s)
+    void exchange_free(Exchange *all)
+    void exchange_run(Exchange *all) nogil
+    void exchange_stop(Exchange *all)
+    int exchange_done_file(const Exchange *all)
+    int exchange_open_queue(Exchange *all)
+    void exchange_close_queue(Exchange *all, int queue)
+    int exchange_put(
+        Exchange *all, int queue, const char *text, size_t text_nbytes, char *into, size_t nbytes
+    )
+    int exchange_waiting(Exchange *all, int queue)
+    void exchange_retire(Exchange *all, int queue, int count)
+    int exchange_add(Exchange *all, int queue, int file)
+    int exchange_cancel(Exchange *all, int number) nogil
+    Request *exchange_take(Exchange *all, int *left, int *is_usable, int *left_count)
+    void request_free(Request *request)
+    long long head_length(const char *head, size_t nbytes)
+
+
+cdef class _Lent:
+    """A request and the buffer of its body, which must exist until the request has ended."""
+
+    cdef bytes text
+    cdef Py_buffer into
+
+    def __cinit__(self, bytes text, into):
+        PyObject_GetBuffer(into, &self.into, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        self.text = text
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.into)
+
+
+cdef class NativeExchange:
+    """Sender of requests; see :class:`.wire.thread_exchange.ThreadExchange`."""
+
+    cdef Exchange *_all
+    cdef dict _lent
+
+    def __cinit__(self, double first_byte_s, double idle_s, double total_s):
+        self._all = exchange_new(first_byte_s, idle_s, total_s)
+        if self._all == NULL:
+            raise OSError(errno, "cannot open pipes")
+        self._lent = {}
+
+    def __dealloc__(self):
+        if self._all != NULL:
+            exchange_free(self._all)
+
+    @property
+    def done_file(self):
+        return exchange_done_file(self._all)
+
+    def run(self):
+        with nogil:
+            exchange_run(self._all)
+
+    def stop(self):
+        exchange_stop(self._all)
+
+    def open_queue(self):
+        cdef int queue = exchange_open_queue(self._all)
+        if queue < 0:
+            raise MemoryError
+        return queue
+
+    def close_queue(self, int queue):
+        exchange_close_queue(self._all, queue)
+
+    def put(self, int queue, bytes text, into):
+        cdef _Lent lent = _Lent(text, into)
+        cdef int number = exchange_put(
+            self._all, queue, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), <char *>lent.into.buf, lent.into.len
+        )
+        if number < 0:
+            raise MemoryError
+        self._lent[number] = lent
+        return number
+
+    def waiting(self, int queue):
+        return exchange_waiting(self._all, queue)
+
+    def retire(self, int queue, int count):
+        exchange_retire(self._all, queue, count)
+
+    def add(self, int queue, int file):
+        return exchange_add(self._all, queue, file)
+
+    def cancel(self, int number):
+        cdef int connection
+        if number not in self._lent:
+            return -1
+        with nogil:
+            connection = exchange_cancel(self._all, number)
+        del self._lent[number]
+        return connection
+
+    def take(self):
+        cdef int left_count = 0
+        cdef int *left = <int *>PyMem_Malloc(2 * MOST_CONNECTIONS * sizeof(int))
+        if left == NULL:
+            raise MemoryError
+        cdef Request *each = exchange_take(self._all, left, left + MOST_CONNECTIONS, &left_count)
+        cdef Request *next
+        ended = []
+        while each != NULL:
+            next = each.next
+            del self._lent[each.number]
+            head = None if each.head == NULL else PyBytes_FromStringAndSize(each.head, each.head_nbytes)
+            first_byte_s = each.first_s - each.sent_s if each.first_s > 0 else 0.0
+            body_s = each.heard_s - each.first_s
+            ended.append((each.number, each.connection, each.problem, head, first_byte_s, body_s, each.filled))
+            request_free(each)
+            each = next
+        gone = [(left[place], left[MOST_CONNECTIONS + place] != 0) for place in range(left_count)]
+        PyMem_Free(left)
+        return ended, gone
+
+
+def accepted_length(bytes head):
+    """Return the body length of a complete response head, or -1 if the strict parser must judge the head."""
+    return head_length(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
