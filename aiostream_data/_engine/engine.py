@@ -16,7 +16,7 @@ from time import thread_time
 from typing import Any, ClassVar
 
 from aiostream_data._engine.at_exit import has_stopped, stop_at_exit
-from aiostream_data._engine.consumer.bridge import Bridge, Parcel
+from aiostream_data._engine.consumer.bridge import Bridge
 from aiostream_data._engine.diagnosis.watchdog import LOGGER, Alarm, Watchdog
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.engine_state import EngineState
@@ -27,8 +27,7 @@ from aiostream_data._engine.flow.context import RunContext, value_of
 from aiostream_data._engine.flow.one_time_event import Announced
 from aiostream_data._engine.flow.recall import in_epochs
 from aiostream_data._engine.flow.root_cause import for_consumer, raise_as_it_is, root_error
-from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.memory.budget import Charge
+from aiostream_data._engine.parcels import parcel_of
 from aiostream_data._engine.prepare import prepare
 from aiostream_data._engine.processes.process_manager import Hosting
 from aiostream_data._engine.resources import Resources
@@ -40,12 +39,10 @@ from aiostream_data._engine.running import open_plan
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data._engine.stages.prefetch import waiting_elements
 from aiostream_data.errors import ForkedPipelineError, LoaderClosedError, StageTimeoutError
-from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.subprocess import own_nbytes, places_of
 from aiostream_data.plan.unshare import unshared
-from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.state_fields import naming
 
 
@@ -375,7 +372,7 @@ class Engine:
             fetched = await in_epochs(rows, self.plan, context)
         except BaseExceptionGroup as failures:  # stages recall the parts of a row concurrently
             raise_as_it_is(root_error(failures) or failures)
-        await self.bridge.put(await _parcel(fetched, self.resources.pool))
+        await self.bridge.put(await parcel_of(fetched, self.resources.pool))
 
     async def _give_all(self, context: RunContext) -> None:
         pool = self.resources.pool
@@ -387,7 +384,7 @@ class Engine:
                 async for chunk in receiver:
                     rows += len(chunk)
                     self.loop_cpu_s = thread_time()
-                    await self.bridge.put(await _parcel(chunk, pool))
+                    await self.bridge.put(await parcel_of(chunk, pool))
                     del chunk
                     self.resources.look_after_memory()
             except InputFailed:
@@ -441,14 +438,6 @@ def _weakly(question: Callable[[], bool]) -> Callable[[], bool]:
         return ask is None or ask()
 
     return asked
-
-
-async def _parcel(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
-    if isinstance(chunk, Items):
-        nbytes = chunk.lease.nbytes if isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
-        return Parcel(chunk.values, chunk.ids, chunk.made_of or chunk.ids, nbytes, chunk.lease, chunk.runs)
-    elements = value_of(await pool.submit(chunk.elements))
-    return Parcel(elements, chunk.ids, chunk.made_of or chunk.ids, chunk.nbytes, chunk.lease)
 
 
 def _warn_stuck() -> None:

@@ -1,9 +1,10 @@
-/* GET requests over keep-alive sockets, on one thread without the GIL.
+/* GET requests over keep-alive sockets, on worker threads without the GIL.
 
    Requests wait in queues. Each connection belongs to a queue, and sends the next request of its queue when it has
-   received a response. Every function except `exchange_run` may be called by any other thread.
+   received a response. One worker serves each connection. Other threads may call every function except
+   `exchange_run`.
 
-   The thread owns a connection while `is_busy` is set, so it calls send() and recv() without the lock. */
+   The worker owns a connection while `is_busy` is set, so it calls send() and recv() without the lock. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,8 @@
 #define MSG_NOSIGNAL 0 /* macOS: SO_NOSIGPIPE is set on the sockets of asyncio */
 #endif
 
-enum { HEAD_NBYTES = 8 << 10, BODY_STEP = 1 << 20, MOST_FIELDS = 256, MOST_CONNECTIONS = 1024 };
+enum { HEAD_NBYTES = 8 << 10, BODY_STEP = 1 << 20, MOST_FIELDS = 256 };
+enum { MOST_CONNECTIONS = 1024 };
 enum { WAITING, RUNNING, ENDED }; /* states of a request */
 enum { CLOSED = -1, SILENT = -2, UNUSUAL = -3 }; /* problems; others are values of errno */
 
@@ -39,7 +41,7 @@ typedef struct Request {
 } Request;
 
 typedef struct {
-    int number, file, queue, is_busy, is_cancelled, in_body, is_usable;
+    int number, file, queue, worker, is_busy, is_cancelled, in_body, is_usable;
     Request *request; /* NULL after the connection has left */
     size_t head_filled;
     char head[HEAD_NBYTES];
@@ -50,11 +52,19 @@ typedef struct {
     int waiting, retiring, is_open;
 } Queue;
 
+/* One thread. `was_woken`: a byte is in the pipe. */
+typedef struct {
+    int wake[2], was_woken;
+    struct pollfd files[MOST_CONNECTIONS + 1];
+    int numbers[MOST_CONNECTIONS];
+} Worker;
+
 typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t was_busy;
-    int is_stopped, was_woken, has_told; /* bytes are in the pipes `wake` and `done` */
-    int wake[2], done[2];
+    int is_stopped, done[2], has_told; /* `has_told`: a byte is in the pipe */
+    Worker *workers;
+    int worker_count;
     double first_byte_s, idle_s, total_s;
     Request **requests; /* by number */
     int request_count, first_free; /* numbers below `first_free` are in use */
@@ -63,8 +73,6 @@ typedef struct {
     Request *first_ended, *last_ended;
     Connection *connections[MOST_CONNECTIONS];
     int connection_count; /* numbers from here on are free */
-    struct pollfd files[MOST_CONNECTIONS + 1];
-    int numbers[MOST_CONNECTIONS];
 } Exchange;
 
 static double exchange_clock(void) {
@@ -301,33 +309,39 @@ static double deadline_of(const Exchange *all, const Request *request) {
     return heard_s < total_s ? heard_s : total_s;
 }
 
-/* Fill the list of files to wait for. Return their number, and set the time until the first timeout. */
-static int exchange_collect(Exchange *all, double *first_deadline_s) {
+static int is_served(const Connection *connection, int worker) {
+    return connection != NULL && connection->worker == worker && connection->request != NULL &&
+           !connection->is_cancelled;
+}
+
+/* Fill the list of files that a worker waits for. Return their number, and set the time of the first timeout. */
+static int exchange_collect(Exchange *all, int worker, double *first_deadline_s) {
+    Worker *own = &all->workers[worker];
     int count = 0;
     *first_deadline_s = -1;
     for (int number = 0; number < all->connection_count; number++) {
         Connection *connection = all->connections[number];
-        if (connection == NULL || connection->request == NULL || connection->is_cancelled) continue;
+        if (!is_served(connection, worker)) continue;
         Request *request = connection->request;
         double deadline_s = deadline_of(all, request);
         if (*first_deadline_s < 0 || deadline_s < *first_deadline_s) *first_deadline_s = deadline_s;
-        all->numbers[count] = number;
-        all->files[count].fd = connection->file;
-        all->files[count].events = request->sent < request->text_nbytes ? POLLOUT : POLLIN;
-        all->files[count++].revents = 0;
+        own->numbers[count] = number;
+        own->files[count].fd = connection->file;
+        own->files[count].events = request->sent < request->text_nbytes ? POLLOUT : POLLIN;
+        own->files[count++].revents = 0;
     }
-    all->files[count].fd = all->wake[0];
-    all->files[count].events = POLLIN;
-    all->files[count].revents = 0;
+    own->files[count].fd = own->wake[0];
+    own->files[count].events = POLLIN;
+    own->files[count].revents = 0;
     return count;
 }
 
-/* Fail the requests that have timed out. Return 1 if there were any. */
-static int exchange_expire(Exchange *all, double now) {
+/* Fail the requests of a worker that have timed out. Return 1 if there were any. */
+static int exchange_expire(Exchange *all, int worker, double now) {
     int has_ended = 0;
     for (int number = 0; number < all->connection_count; number++) {
         Connection *connection = all->connections[number];
-        if (connection == NULL || connection->request == NULL || connection->is_cancelled) continue;
+        if (!is_served(connection, worker)) continue;
         if (deadline_of(all, connection->request) > now) continue;
         request_ends(all, connection->request, SILENT);
         connection->request = NULL;
@@ -343,26 +357,27 @@ static int wait_ms_until(double deadline_s) {
     return wait_s <= 0 ? 0 : wait_s > 3600 ? 3600000 : (int)(wait_s * 1e3) + 1;
 }
 
-static void exchange_run(Exchange *all) {
+static void exchange_run(Exchange *all, int worker) {
+    Worker *own = &all->workers[worker];
     pthread_mutex_lock(&all->lock);
     while (!all->is_stopped) {
         double deadline_s;
-        int count = exchange_collect(all, &deadline_s), has_ended = 0;
+        int count = exchange_collect(all, worker, &deadline_s), has_ended = 0;
         pthread_mutex_unlock(&all->lock);
-        int ready = poll(all->files, (nfds_t)(count + 1), wait_ms_until(deadline_s));
+        int ready = poll(own->files, (nfds_t)(count + 1), wait_ms_until(deadline_s));
         pthread_mutex_lock(&all->lock);
-        if (ready > 0 && all->files[count].revents) {
-            exchange_drain(all->wake[0]);
-            all->was_woken = 0;
+        if (ready > 0 && own->files[count].revents) {
+            exchange_drain(own->wake[0]);
+            own->was_woken = 0;
         }
         for (int place = 0; ready > 0 && place < count; place++) {
-            if (!all->files[place].revents) continue;
+            if (!own->files[place].revents) continue;
             /* The number may belong to a newer connection by now. A step that comes too early does no harm. */
-            Connection *connection = all->connections[all->numbers[place]];
-            if (connection != NULL) has_ended |= connection_step(all, connection);
+            Connection *connection = all->connections[own->numbers[place]];
+            if (is_served(connection, worker)) has_ended |= connection_step(all, connection);
         }
         double now = exchange_clock();
-        if (deadline_s >= 0 && deadline_s <= now) has_ended |= exchange_expire(all, now);
+        if (deadline_s >= 0 && deadline_s <= now) has_ended |= exchange_expire(all, worker, now);
         if (has_ended) exchange_ring(all->done[1], &all->has_told);
     }
     pthread_mutex_unlock(&all->lock);
@@ -375,13 +390,17 @@ static void request_free(Request *request) {
     free(request);
 }
 
+static void exchange_close(const int *ends) {
+    for (int end = 0; end < 2; end++)
+        if (ends[end] >= 0) close(ends[end]);
+}
+
 static void exchange_free(Exchange *all) {
     for (int number = 0; number < all->request_count; number++) request_free(all->requests[number]);
     for (int number = 0; number < all->connection_count; number++) free(all->connections[number]);
-    for (int end = 0; end < 2; end++) {
-        if (all->wake[end] >= 0) close(all->wake[end]);
-        if (all->done[end] >= 0) close(all->done[end]);
-    }
+    exchange_close(all->done);
+    for (int worker = 0; worker < all->worker_count; worker++) exchange_close(all->workers[worker].wake);
+    free(all->workers);
     pthread_cond_destroy(&all->was_busy);
     pthread_mutex_destroy(&all->lock);
     free(all->requests);
@@ -389,17 +408,23 @@ static void exchange_free(Exchange *all) {
     free(all);
 }
 
-/* Return a new exchange, or NULL and set errno. */
-static Exchange *exchange_new(double first_byte_s, double idle_s, double total_s) {
+/* Return a new exchange, or NULL and set errno. Call `exchange_run` once on a thread for each worker. */
+static Exchange *exchange_new(int workers, double first_byte_s, double idle_s, double total_s) {
     Exchange *all = calloc(1, sizeof *all);
     if (all == NULL) return NULL;
-    all->wake[0] = all->wake[1] = all->done[0] = all->done[1] = -1;
     all->first_byte_s = first_byte_s;
     all->idle_s = idle_s;
     all->total_s = total_s;
+    all->done[0] = all->done[1] = -1;
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->was_busy, NULL);
-    if (exchange_pipe(all->wake) == 0 && exchange_pipe(all->done) == 0) return all;
+    all->workers = calloc((size_t)workers, sizeof *all->workers);
+    int is_open = all->workers != NULL && exchange_pipe(all->done) == 0;
+    while (is_open && all->worker_count < workers) {
+        is_open = exchange_pipe(all->workers[all->worker_count].wake) == 0;
+        all->worker_count += is_open;
+    }
+    if (is_open) return all;
     int problem = errno;
     exchange_free(all);
     errno = problem;
@@ -409,7 +434,8 @@ static Exchange *exchange_new(double first_byte_s, double idle_s, double total_s
 static void exchange_stop(Exchange *all) {
     pthread_mutex_lock(&all->lock);
     all->is_stopped = 1;
-    exchange_ring(all->wake[1], &all->was_woken);
+    for (int worker = 0; worker < all->worker_count; worker++)
+        exchange_ring(all->workers[worker].wake[1], &all->workers[worker].was_woken);
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -517,8 +543,10 @@ static int exchange_add(Exchange *all, int queue, int file) {
         connection->number = number;
         connection->file = file;
         connection->queue = queue;
+        connection->worker = number % all->worker_count;
         connection_assign(connection, request);
-        exchange_ring(all->wake[1], &all->was_woken);
+        Worker *worker = &all->workers[connection->worker];
+        exchange_ring(worker->wake[1], &worker->was_woken);
     }
     pthread_mutex_unlock(&all->lock);
     if (request != NULL) return number;

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Send GET requests and receive their responses on a thread without the GIL. The C code is in ``exchange.h``.
+"""Send GET requests and receive their responses on threads without the GIL. The C code is in ``exchange.h``.
 
 There is no pure-Python twin: without this kernel, the event loop sends the requests (``wire/loop_exchange.py``).
 """
@@ -23,9 +23,9 @@ cdef extern from "exchange.h":
     ctypedef struct Exchange:
         pass
 
-    Exchange *exchange_new(double first_byte_s, double idle_s, double total_s)
+    Exchange *exchange_new(int workers, double first_byte_s, double idle_s, double total_s)
     void exchange_free(Exchange *all)
-    void exchange_run(Exchange *all) nogil
+    void exchange_run(Exchange *all, int worker) nogil
     void exchange_stop(Exchange *all)
     int exchange_done_file(const Exchange *all)
     int exchange_open_queue(Exchange *all)
@@ -62,8 +62,8 @@ cdef class NativeExchange:
     cdef Exchange *_all
     cdef dict _lent
 
-    def __cinit__(self, double first_byte_s, double idle_s, double total_s):
-        self._all = exchange_new(first_byte_s, idle_s, total_s)
+    def __cinit__(self, int workers, double first_byte_s, double idle_s, double total_s):
+        self._all = exchange_new(workers, first_byte_s, idle_s, total_s)
         if self._all == NULL:
             raise OSError(errno, "cannot open pipes")
         self._lent = {}
@@ -76,9 +76,9 @@ cdef class NativeExchange:
     def done_file(self):
         return exchange_done_file(self._all)
 
-    def run(self):
+    def run(self, int worker):
         with nogil:
-            exchange_run(self._all)
+            exchange_run(self._all, worker)
 
     def stop(self):
         exchange_stop(self._all)

@@ -30,6 +30,10 @@ class GroupBytes(Protocol):
     """Bytes of consecutive shards."""
 
     @property
+    def is_split(self) -> bool:
+        """True if :meth:`records` only wraps objects, which needs no worker thread."""
+
+    @property
     def sizes(self) -> NDArray[np.int64]:
         """Number of bytes of each shard; 0 for a shard that was not requested."""
 
@@ -64,6 +68,7 @@ class OneBlock:
         bounds: Shard i is ``values[bounds[i]:bounds[i + 1]]``; int64.
     """
 
+    is_split = False
     joining_nbytes = 0
 
     def __init__(self, values: NDArray[np.uint8], bounds: NDArray[np.int64]) -> None:
@@ -99,6 +104,8 @@ class SeparateObjects:
     Args:
         objects: The bytes of each shard.
     """
+
+    is_split = True
 
     def __init__(self, objects: Sequence[bytes]) -> None:
         self._objects = objects

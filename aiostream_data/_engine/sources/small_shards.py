@@ -44,7 +44,10 @@ LOCAL: Final = "file"
 """URL scheme of local files."""
 
 GROUP_NBYTES: Final = 4 << 20
-"""Maximum bytes of a group."""
+"""Maximum bytes of a group on this machine."""
+
+REMOTE_GROUP_SHARE: Final = 2
+"""A group in a remote store may take this multiple of the bytes. Its shards arrive side by side."""
 
 GROUP_SHARE: Final = 64
 """A group may take this fraction (1/64) of the memory limit."""
@@ -143,8 +146,10 @@ class SmallShards:
         """Take the first shards that form one group of at most ``most`` shards; the first of them is small."""
         chosen = [next(shards)]
         first = chosen[0][1]
-        most = min(most, GROUP_SHARDS if scheme_of(first) == LOCAL else REQUESTS_OF_A_GROUP)
-        most_nbytes = min(self._most_nbytes, self.budget.limit // (CROWD_SHARE * self.crowd))
+        is_local = scheme_of(first) == LOCAL
+        most = min(most, GROUP_SHARDS if is_local else REQUESTS_OF_A_GROUP)
+        most_nbytes = self._most_nbytes * (1 if is_local else REMOTE_GROUP_SHARE)
+        most_nbytes = min(most_nbytes, self.budget.limit // (CROWD_SHARE * self.crowd))
         nbytes = self._expected_nbytes(first)
         for number, shard in islice(shards, most - 1):
             expected = self._expected_nbytes(shard)
@@ -260,9 +265,12 @@ class SmallShards:
         """Split shards that were read. If some are compressed, split only as many as fit into a group."""
         group = rest.fetched
         assert group is not None, "the shards were not read"
-        room = await self.budget.room_for_step(2 * group.nbytes, is_wanted)
-        kinds, found = await self.hop(self.splitter.split_unless_compressed, group)
-        room.end()
+        if group.content.is_split and not self.node.decoders:
+            kinds, found = self.splitter.split_unless_compressed(group)
+        else:
+            room = await self.budget.room_for_step(2 * group.nbytes, is_wanted)
+            kinds, found = await self.hop(self.splitter.split_unless_compressed, group)
+            room.end()
         if found is None:
             self.counters.work = "decompress"
             limits = self._limits(group, kinds)

@@ -31,7 +31,7 @@ from aiostream_data.storage.wire.loop_sender import LoopSender
 from aiostream_data.storage.wire.object_get import ConnectionLeft, GetSender
 from aiostream_data.storage.wire.plain_read import PlainDialect, read_plain, refused, translating_wire
 from aiostream_data.storage.wire.pool import Pool
-from aiostream_data.storage.wire.thread_sender import SenderThread, ThreadSender
+from aiostream_data.storage.wire.thread_sender import SenderThreads, ThreadSender
 from aiostream_data.storage.wire.tls import client_context
 
 WAITED_S: Final = 0.001
@@ -84,7 +84,7 @@ class Route:
         self._caps = options.caps
         self._unusual: Counter[tuple[str, int]] = Counter()
         self._proxied: dict[tuple[str, int, bool], bool] = {}
-        self._sender_thread: SenderThread | None = None
+        self._sender_threads: SenderThreads | None = None
         self._queues: dict[tuple[Lane, Pool], BurstQueue] = {}
 
     @property
@@ -257,17 +257,17 @@ class Route:
     def _sender(self, target: RequestTarget, left: ConnectionLeft) -> GetSender:
         if target.is_tls or not HAVE_NATIVE:
             return LoopSender(self.client.patience, left)
-        if self._sender_thread is None:
-            self._sender_thread = SenderThread(self.client.patience)
-        return ThreadSender(self._sender_thread, left)
+        if self._sender_threads is None:
+            self._sender_threads = SenderThreads(self.client.patience)
+        return ThreadSender(self._sender_threads, left)
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
         for queue in self._queues.values():
             queue.close()
-        if self._sender_thread is not None:
-            self._sender_thread.close()
-            self._sender_thread = None
+        if self._sender_threads is not None:
+            self._sender_threads.close()
+            self._sender_threads = None
         self.client.close()
 
     def metered(self, url: str, nbytes: int) -> AbstractAsyncContextManager[None] | None:

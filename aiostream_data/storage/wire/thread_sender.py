@@ -1,6 +1,6 @@
-"""Send requests for objects on a thread without the GIL, which wakes the event loop once for many responses.
+"""Send requests for objects on threads without the GIL, which wake the event loop once for many responses.
 
-The native thread sends the requests and receives heads and bodies (``_native/exchange.h``). It accepts only ordinary
+The native threads send the requests and receive heads and bodies (``_native/exchange.h``). They accept only ordinary
 responses to complete objects. The event loop then checks their heads with the strict parser, and judges all others.
 """
 
@@ -18,6 +18,11 @@ from aiostream_data.storage.wire.connection import Connection
 from aiostream_data.storage.wire.exchange import BrokenAnswer, ReadPatience, SilentAnswer
 from aiostream_data.storage.wire.object_get import ConnectionLeft, GetEnded, GetResult, ObjectGet
 
+RECEIVING_THREADS: Final = 2
+"""Number of threads that receive the objects of a store.
+
+One thread copies two to three gigabytes per second from the kernel."""
+
 _WHY: Final = {
     -1: "the server closed the connection",
     -2: "the server sent no data in time",
@@ -28,23 +33,28 @@ _WHY: Final = {
 _SILENT: Final = -2
 
 
-class SenderThread:
-    """Thread that serves the connections of one HTTP client. Use it on one event loop, and close it after use."""
+class SenderThreads:
+    """Threads that serve the connections of one HTTP client. Use them on one event loop, and close them after use."""
 
     def __init__(self, patience: ReadPatience) -> None:
-        self.native = NativeExchange(*patience)
+        self.native = NativeExchange(RECEIVING_THREADS, *patience)
         self.by_request: dict[int, ThreadSender] = {}
         self.by_connection: dict[int, ThreadSender] = {}
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self.native.run, name="aiostream-send", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self.native.run, args=(worker,), name=f"aiostream-send-{worker}", daemon=True)
+            for worker in range(RECEIVING_THREADS)
+        ]
+        for thread in self._threads:
+            thread.start()
         self._loop.add_reader(self.native.done_file, self._take)
 
     def close(self) -> None:
-        """Stop the thread. All requests must have ended or be cancelled."""
+        """Stop the threads. All requests must have ended or be cancelled."""
         self._loop.remove_reader(self.native.done_file)
         self.native.stop()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _take(self) -> None:
         ended, left = self.native.take()
@@ -56,18 +66,18 @@ class SenderThread:
 
 
 class ThreadSender:
-    """Sender whose connections are served by a native thread. See :class:`.GetSender`.
+    """Sender whose connections are served by native threads. See :class:`.GetSender`.
 
     Args:
-        thread: Thread of the HTTP client.
+        threads: Threads of the HTTP client.
         left: Function that receives the connections that leave.
     """
 
-    def __init__(self, thread: SenderThread, left: ConnectionLeft) -> None:
-        self._thread = thread
-        self._native = thread.native
+    def __init__(self, threads: SenderThreads, left: ConnectionLeft) -> None:
+        self._threads = threads
+        self._native = threads.native
         self._left = left
-        self._queue = thread.native.open_queue()
+        self._queue = threads.native.open_queue()
         self._gets: dict[int, tuple[ObjectGet, GetEnded]] = {}
         self._connections: dict[int, Connection] = {}
 
@@ -85,7 +95,7 @@ class ThreadSender:
     def put(self, get: ObjectGet, ended: GetEnded) -> int:
         number = self._native.put(self._queue, get.request, get.buffer)
         self._gets[number] = get, ended
-        self._thread.by_request[number] = self
+        self._threads.by_request[number] = self
         return number
 
     def add(self, connection: Connection) -> bool:
@@ -95,7 +105,7 @@ class ThreadSender:
             connection.take_back(is_usable=True)
             return False
         self._connections[number] = connection
-        self._thread.by_connection[number] = self
+        self._threads.by_connection[number] = self
         return True
 
     def retire(self, count: int) -> None:
@@ -104,10 +114,10 @@ class ThreadSender:
     def cancel(self, number: int) -> None:
         if self._gets.pop(number, None) is None:
             return
-        del self._thread.by_request[number]
+        del self._threads.by_request[number]
         connection = self._native.cancel(number)
         if connection >= 0:
-            del self._thread.by_connection[connection]
+            del self._threads.by_connection[connection]
             self.has_left(connection, is_usable=False)
 
     def has_ended(
@@ -138,7 +148,7 @@ class ThreadSender:
         ended(GetResult(_failure(get, problem, head, received), was_used, first_byte_s, body_s))
 
     def has_left(self, number: int, *, is_usable: bool) -> None:
-        """Take a connection back from the thread."""
+        """Take a connection back from its thread."""
         connection = self._connections.pop(number)
         connection.take_back(is_usable=is_usable)
         self._left(connection)

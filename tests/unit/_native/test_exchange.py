@@ -65,15 +65,17 @@ class Running:
 
 @contextmanager
 def running(first_byte_s: float = 30.0, idle_s: float = 30.0, total_s: float = 600.0) -> Iterator[Running]:
-    native = _native.NativeExchange(first_byte_s, idle_s, total_s)
-    thread = threading.Thread(target=native.run)
-    thread.start()
+    native = _native.NativeExchange(2, first_byte_s, idle_s, total_s)
+    threads = [threading.Thread(target=native.run, args=(worker,)) for worker in range(2)]
+    for thread in threads:
+        thread.start()
     try:
         yield Running(native, native.open_queue())
     finally:
         native.stop()
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+        for thread in threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
 
 
 @contextmanager
@@ -305,7 +307,7 @@ def answer_all(server: socket.socket, nbytes: int) -> None:
 
 
 def test_a_sender_without_a_thread_can_be_deleted_with_requests() -> None:
-    native = _native.NativeExchange(1.0, 1.0, 1.0)
+    native = _native.NativeExchange(1, 1.0, 1.0, 1.0)
     queue = native.open_queue()
     for _ in range(100):
         native.put(queue, b"GET", memoryview(bytearray(10)))
