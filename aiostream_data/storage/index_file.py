@@ -31,6 +31,7 @@ MAX_NBYTES = 256 << 20
 FORMAT = "aiostream-data-index"
 VERSION = 1
 _MOST = (1 << 63) - 1
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[:/]")
 
 
@@ -214,4 +215,4 @@ def _host(path: str) -> str:
 
 
 def _is_printable(text: str) -> bool:
-    return not any(ord(character) < 32 or ord(character) == 127 for character in text)
+    return _CONTROL.search(text) is None
