@@ -25,7 +25,7 @@ from aiostream_data.storage.wire.answer_head import (
 )
 from aiostream_data.storage.wire.chunked import read_chunks
 from aiostream_data.storage.wire.exchange import BodyPlan, BrokenAnswer, Decide, Ended, ReadPatience, SilentAnswer
-from aiostream_data.storage.wire.large_bodies import LARGE_NBYTES, LargeBodies
+from aiostream_data.storage.wire.large_bodies import LARGE_NBYTES, LargeBodies, ReceivedBody
 
 HEAD_NBYTES: Final = 8 << 10
 """Initial size in bytes of the buffer for the response head.
@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, large_bodies: LargeBodies | None = None) -> None:
         self._large_bodies = large_bodies
-        self._apart: int | None = None  # number of the body that is received on another thread
+        self._apart: ReceivedBody | None = None  # received on another thread
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(HEAD_NBYTES)
@@ -152,9 +152,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._apart is not None and self._large_bodies is not None:
+        if self._apart is not None:
             self._note_progress()
-            self._large_bodies.cancel(self._apart)
+            self._apart.cancel()
             self._apart = None
         if self._transport is not None:
             self._transport.abort()
@@ -311,8 +311,8 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(BrokenAnswer(problem, self._filled, fresh=False))
 
     def _note_progress(self) -> None:
-        if self._apart is not None and self._large_bodies is not None:
-            nbytes, self._heard_at = self._large_bodies.progress(self._apart)
+        if self._apart is not None:
+            nbytes, self._heard_at = self._apart.progress()
             self._filled = self._before_apart + nbytes
 
     def _look_for_end(self) -> None:

@@ -16,12 +16,8 @@ from aiostream_data.storage.wire.answer_head import parse_head
 from aiostream_data.storage.wire.client import Refused
 from aiostream_data.storage.wire.connection import Connection
 from aiostream_data.storage.wire.exchange import BrokenAnswer, ReadPatience, SilentAnswer
+from aiostream_data.storage.wire.large_bodies import RECEIVING_THREADS
 from aiostream_data.storage.wire.object_get import ConnectionLeft, GetEnded, GetResult, ObjectGet
-
-RECEIVING_THREADS: Final = 2
-"""Number of threads that receive the objects of a store.
-
-One thread copies two to three gigabytes per second from the kernel."""
 
 _WHY: Final = {
     -1: "the server closed the connection",
