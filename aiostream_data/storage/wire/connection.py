@@ -170,6 +170,8 @@ class Connection(asyncio.BufferedProtocol):
         plan = self._plan
         if plan is None:
             return self._room_for_head()
+        if plan.sink is not None:
+            return plan.sink.room()
         if self._skip < plan.skip:
             return self._room_for_nothing(plan.skip - self._skip)
         if self._filled < len(plan.into):
@@ -187,6 +189,8 @@ class Connection(asyncio.BufferedProtocol):
         if plan is None:
             self._head_filled += nbytes
             self._read_head(self._head_filled - nbytes)
+        elif plan.sink is not None:
+            self._feed(plan, nbytes)
         elif self._skip < plan.skip:
             self._skip += nbytes
         elif self._filled < len(plan.into):
@@ -259,6 +263,10 @@ class Connection(asyncio.BufferedProtocol):
                 f"the answer has {head.length} bytes instead of the expected {plan.skip + len(plan.into)}"
             )
         self._plan = plan
+        if plan.sink is not None:
+            plan.sink.room()[: len(rest)] = rest
+            self._feed(plan, len(rest))
+            return
         self._skip = min(len(rest), plan.skip)
         body = rest[self._skip : self._skip + len(plan.into)]
         plan.into[: len(body)] = body
@@ -271,6 +279,14 @@ class Connection(asyncio.BufferedProtocol):
             and not plan.partial
         ):
             self._receive_apart(self._large_bodies, plan.into[self._filled :])
+
+    def _feed(self, plan: BodyPlan, nbytes: int) -> None:
+        assert plan.sink is not None
+        self._filled += nbytes
+        try:
+            plan.sink.took(nbytes)
+        except ValueError as error:
+            self._fail(error)
 
     def _receive_apart(self, large_bodies: LargeBodies, into: memoryview) -> None:
         """Let another thread receive the rest of the body."""
@@ -301,11 +317,14 @@ class Connection(asyncio.BufferedProtocol):
         plan, head = self._plan, self._answer
         if plan is None or head is None:
             return
-        if self._skip < plan.skip or self._filled < len(plan.into):
+        if plan.sink is not None:
+            if plan.sink.is_complete:
+                self._usable = self._usable and not plan.sink.beyond
+                self._succeed()
+        elif self._skip < plan.skip or self._filled < len(plan.into):
             if plan.partial and head.framing == "chunked":
                 self._look_for_last_chunk(bytes(plan.into[: self._filled]))
-            return
-        if not plan.whole:
+        elif not plan.whole:
             self._usable = False  # the rest of the body stays unread
             self._succeed()
         elif head.framing == "length":

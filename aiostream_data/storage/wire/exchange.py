@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from aiostream_data.storage.wire.answer_head import AnswerHead
 
@@ -26,6 +26,24 @@ class SilentAnswer(BrokenAnswer):
     """The response timed out."""
 
 
+class BodySink(Protocol):
+    """Destination of a chunked body of unknown size, which finds the end of the body itself."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the whole body has arrived."""
+
+    @property
+    def beyond(self) -> int:
+        """Number of bytes that arrived after the end of the body."""
+
+    def room(self) -> memoryview:
+        """Return a buffer for the next bytes: at least one byte, and room for a response head before the first byte."""
+
+    def took(self, nbytes: int) -> None:
+        """Accept ``nbytes`` bytes at the beginning of the last :meth:`room`. An exception fails the request."""
+
+
 class BodyPlan(NamedTuple):
     """Instructions for storing one response body in a buffer.
 
@@ -35,12 +53,14 @@ class BodyPlan(NamedTuple):
         whole: If True, the body must end exactly at the end of ``into``. If ``whole`` is False, the connection closes
             when ``into`` is full.
         partial: If True, the body may end before ``into`` is full. A chunked body is stored with its chunk framing.
+        sink: Destination of a chunked body instead of ``into``, or None.
     """
 
     into: memoryview
     skip: int = 0
     whole: bool = True
     partial: bool = False
+    sink: BodySink | None = None
 
 
 Decide = Callable[[AnswerHead], BodyPlan]
