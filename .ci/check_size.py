@@ -19,6 +19,7 @@ LONGER: Final = {
     "aiostream_data/formats/stream.py": "compression, blocks and records of one stream are not separated yet",
     "aiostream_data/loading/loader.py": "the public class: most lines are docstrings of its methods",
     "aiostream_data/plan/advice.py": "one rule for each kind of advice",
+    "aiostream_data/storage/wire/connection.py": "head, body and end of one response share one state",
     "tests/integration/test_changed_shards.py": "one table of changes and one set of plans for all cases",
     "tests/integration/test_deadlines.py": "one family of slow servers for all stores",
     "tests/integration/test_elements_of_other_libraries.py": "one case for each kind of element",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from typing import Final, overload
 
 from aiostream_data.rows.records import ShardRef
@@ -86,6 +86,16 @@ class _Writer:
         if stop > _MOST_SHORT and self._stops.typecode == "I":
             self._stops = array("Q", self._stops)
         self._stops.append(stop)
+
+    def extend(self, texts: Sequence[str]) -> None:
+        joined = "".join(texts)
+        encoded = _encoded(joined)
+        if len(encoded) != len(joined) or len(self._block) + len(encoded) > _MOST_SHORT:
+            for text in texts:
+                self.add(text)
+            return
+        self._stops.extend(islice(accumulate(map(len, texts), initial=len(self._block)), 1, None))
+        self._block += encoded
 
     def texts(self) -> Texts:
         return Texts(self._prefix, bytes(self._block), self._stops[:], 0, len(self._stops))
@@ -190,6 +200,12 @@ class ShardTableWriter:
         self._urls.add(name)
         self._sizes.append(_UNKNOWN if nbytes is None else nbytes)
         self._versions.add(version)
+
+    def extend(self, names: Sequence[str], sizes: Sequence[int], versions: Sequence[str]) -> None:
+        """Append shards of known size, in a fraction of the time of :meth:`add` for each."""
+        self._urls.extend(names)
+        self._sizes.extend(sizes)
+        self._versions.extend(versions)
 
     def table(self) -> ShardTable:
         """Return the collected shards."""

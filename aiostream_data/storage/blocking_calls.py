@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from aiostream_data.storage.base import RunBlocking
+
+T = TypeVar("T")
+
+QUICK_NBYTES: Final = 32 << 10
+"""Bodies below this size, such as pages of 100 keys, are parsed in less than a millisecond."""
+
+
+async def parse_body(
+    run_blocking: RunBlocking, parse: Callable[[str, bytes | bytearray], T], url: str, body: bytes | bytearray
+) -> T:
+    """Return ``parse(url, body)``. A worker thread parses a large body, which takes milliseconds."""
+    if len(body) < QUICK_NBYTES:
+        return parse(url, body)
+    parsed: T = await run_detached(run_blocking, parse, url, body)
+    return parsed
 
 
 async def run_to_end(run_blocking: RunBlocking, function: Callable[..., Any], *args: Any) -> Any:

@@ -27,7 +27,7 @@ from aiostream_data.errors import (
 )
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking_calls import run_detached
+from aiostream_data.storage.blocking_calls import parse_body, run_detached
 from aiostream_data.storage.body import (
     check_range_answer,
     check_version,
@@ -39,7 +39,7 @@ from aiostream_data.storage.body import (
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_gcs
 from aiostream_data.storage.deadline import left_s
 from aiostream_data.storage.gcs_errors import HOW_TO_SIGN_IN, translate_gcs_error
-from aiostream_data.storage.gcs_listing import entry_of, page_of, parse_json
+from aiostream_data.storage.gcs_listing import entry_of, parse_json, parse_page
 from aiostream_data.storage.gcs_plain import GcsPlain
 from aiostream_data.storage.key_search import KeySearch, Page, PageRequest
 from aiostream_data.storage.patterns import hint_of
@@ -111,7 +111,8 @@ class GcsStore:
         with translating(url, translate_gcs_error):
             self.counters.sent("HEAD")
             async with self._route.asking(url):
-                entry = await self._get_json(url, _object_path(bucket, key), {"fields": _FIELDS})
+                text = await self._get_text(url, _object_path(bucket, key), {"fields": _FIELDS})
+                entry = parse_json(url, text)
         found = entry_of(url, entry)
         return ShardRef(url, found.nbytes, found.version)
 
@@ -246,12 +247,12 @@ class GcsStore:
             params["pageToken"] = asked.token
         self.counters.sent("LIST")
         async with self._route.listing(f"gs://{bucket}/{asked.prefix}"):
-            return page_of(pattern, await self._get_json(pattern, f"b/{quote(bucket, safe='')}/o", params))
+            text = await self._get_text(pattern, f"b/{quote(bucket, safe='')}/o", params)
+        return await parse_body(self._run_blocking, parse_page, pattern, text)
 
-    async def _get_json(self, url: str, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+    async def _get_text(self, url: str, path: str, params: Mapping[str, str]) -> bytes:
         async with self._get(url, f"storage/v1/{path}", params, {}) as answer:
-            text = await read_at_most(answer.content, _PAGE_LIMIT_NBYTES)
-        return parse_json(url, text)
+            return await read_at_most(answer.content, _PAGE_LIMIT_NBYTES)
 
     @asynccontextmanager
     async def _get(

@@ -73,8 +73,7 @@ class FoundKeys(Sequence[ListedKey]):
     def of(cls, entries: Iterable[ListedKey]) -> FoundKeys:
         """Pack object keys."""
         writer = ShardTableWriter()
-        for entry in entries:
-            writer.add(*entry)
+        _add(writer, entries)
         return cls(writer.table())
 
     def __len__(self) -> int:
@@ -187,9 +186,8 @@ class _Search:
             request = request._replace(token=page.token)
 
     def _take(self, entries: Iterable[ListedKey]) -> None:
-        for entry in entries:
-            if self._matches(entry.key) and not entry.key.endswith("/"):
-                self.found.add(*entry)
+        matches = self._matches
+        _add(self.found, [entry for entry in entries if matches(entry.key) and not entry.key.endswith("/")])
 
     async def _page(self, request: PageRequest) -> Page:
         known = self._pages.get(request)
@@ -198,6 +196,12 @@ class _Search:
                 known = await self._list_page(request)
             self._pages[request] = known._replace(entries=FoundKeys.of(known.entries))
         return known
+
+
+def _add(writer: ShardTableWriter, entries: Iterable[ListedKey]) -> None:
+    columns = list(zip(*entries, strict=True))
+    if columns:
+        writer.extend(*columns)
 
 
 def _is_again(before: Page, page: Page) -> bool:

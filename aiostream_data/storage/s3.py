@@ -19,7 +19,7 @@ from aiostream_data.errors import MissingExtraError, NoMatchError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.aws_logs import redact_logs
 from aiostream_data.storage.base import RunBlocking, StoreOptions
-from aiostream_data.storage.blocking_calls import run_detached
+from aiostream_data.storage.blocking_calls import parse_body, run_detached
 from aiostream_data.storage.body import check_range_answer, check_version, ends_there, fill_buffer, range_header
 from aiostream_data.storage.botocore_models import session_of
 from aiostream_data.storage.checksums import Checksums, take_verify, told_by_s3
@@ -36,6 +36,8 @@ from aiostream_data.storage.s3_errors import (
     translate_s3_error,
 )
 from aiostream_data.storage.s3_listing import check_listings_of, page_of
+from aiostream_data.storage.s3_page import parse_page
+from aiostream_data.storage.s3_page_requests import fetch_page
 from aiostream_data.storage.s3_plain import (
     DIALECT,
     BucketAddress,
@@ -43,6 +45,7 @@ from aiostream_data.storage.s3_plain import (
     S3Plain,
     is_plain,
     is_plain_bucket,
+    sends_plain,
     target_of,
 )
 from aiostream_data.storage.translate import bucket_alone, translating
@@ -335,6 +338,14 @@ class S3Store:
         return False
 
     async def _list_page(self, pattern: str, bucket: str, asked: PageRequest) -> Page:
+        await self._open()
+        if self._plain is not None and sends_plain(self._added["list_objects_v2"]):
+            body = await fetch_page(self._route, self._plain, bucket, asked, pattern)
+            if body is not None:
+                return await parse_body(self._run_blocking, parse_page, pattern, body)
+        return await self._list_by_library(pattern, bucket, asked)
+
+    async def _list_by_library(self, pattern: str, bucket: str, asked: PageRequest) -> Page:
         client = await self._open()
         request = self._asked("list_objects_v2", Bucket=bucket, Prefix=asked.prefix, MaxKeys=asked.most)
         if asked.folded:

@@ -1,4 +1,4 @@
-"""Parse and validate one page of an S3 listing.
+"""Check pages of S3 listings, and convert pages that botocore has parsed.
 
 botocore accepts any XML as a listing, and converts XML without known elements to an empty listing. So the raw body is
 checked before botocore parses the body.
@@ -34,18 +34,27 @@ def check_listing_body(body: bytes) -> None:
     Raises:
         NotAListing: The body has a different root element, a document type, or a size that is not a number.
     """
-    root = _root_of(body)
-    if root != "ListBucketResult":
-        code = _CODE.search(body) if root == "Error" else None
-        told = f" with code {code[1].decode()}" if code is not None else ""
-        raise NotAListing(f"the answer is not a listing: its root element is <{shorten(root)}>{told}")
+    check_root(body)
     for size in _SIZE.finditer(body):
         if _WRITTEN.fullmatch(size[1]) is None:
             shown = bytes(size[1][:_SHOWN_NBYTES]).decode("latin-1")
             raise NotAListing(f"the store reported an invalid object size: {shorten(repr(shown))} bytes")
 
 
-def _root_of(body: bytes) -> str:
+def check_root(body: bytes | bytearray) -> None:
+    """Check that a body is well-formed XML with the root element of a listing, without a document type.
+
+    Raises:
+        NotAListing: The body is something else. The error message describes the body.
+    """
+    root = _root_of(body)
+    if root != "ListBucketResult":
+        code = _CODE.search(body) if root == "Error" else None
+        told = f" with code {code[1].decode()}" if code is not None else ""
+        raise NotAListing(f"the answer is not a listing: its root element is <{shorten(root)}>{told}")
+
+
+def _root_of(body: bytes | bytearray) -> str:
     """Return the name of the XML root element, without its namespace.
 
     Raises:
@@ -73,8 +82,8 @@ def _root_of(body: bytes) -> str:
     return roots[0]
 
 
-def _is_no_xml(body: bytes) -> str:
-    return f"the answer is not an XML listing: it begins with {shorten(repr(body[:_SHOWN_NBYTES]))}"
+def _is_no_xml(body: bytes | bytearray) -> str:
+    return f"the answer is not an XML listing: it begins with {shorten(repr(bytes(body[:_SHOWN_NBYTES])))}"
 
 
 def check_listings_of(client: Any) -> None:

@@ -112,10 +112,16 @@ class S3Plain:
         headers = {**(range_headers or WHOLE), **sent}
         if shard.version:
             headers["if-match"] = shard.version
-        key = await self.key()
-        if bucket.signer is None or key is None:
-            return headers
-        return {**headers, **bucket.signer.headers(key, target.host_header, target.path, extra=sent)}
+        return {**headers, **await self._signature(bucket, target.path, "", sent)}
+
+    async def listing_headers(self, bucket: BucketAddress, path: str, query: str) -> dict[str, str]:
+        """Return the signed headers of a request for a page of a listing.
+
+        Args:
+            path: Percent-encoded path in the request line.
+            query: Query in the request line; see :meth:`.Signer.headers`.
+        """
+        return {**WHOLE, **self._sent, **await self._signature(bucket, path, query, self._sent)}
 
     def requests(self, bucket: BucketAddress, key: AwsKey | None, *, asks_checksums: bool) -> ObjectRequests:
         """Return a builder of requests for complete objects of a bucket, which is valid for the current second.
@@ -136,6 +142,14 @@ class S3Plain:
             return None
         frozen = await credentials.get_frozen_credentials()
         return AwsKey(frozen.access_key, frozen.secret_key, frozen.token)
+
+    async def _signature(
+        self, bucket: BucketAddress, path: str, query: str, sent: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        key = await self.key()
+        if bucket.signer is None or key is None:
+            return {}
+        return bucket.signer.headers(key, bucket.target.host_header, path, query, extra=sent)
 
     async def _find(self, name: str) -> BucketAddress:
         url = await self._client.generate_presigned_url("get_object", Params={"Bucket": name, "Key": "k"}, ExpiresIn=60)
@@ -196,9 +210,14 @@ def is_plain(options: StoreOptions, sent: Mapping[str, Any]) -> bool:
         and set(config) <= _PLAIN_CONFIG
         and config.get("signature_version", "s3v4") == "s3v4"
         and not {"use_accelerate_endpoint", "use_dualstack_endpoint"} & set(config.get("s3", {}))
-        and set(sent) <= set(_SENT)
+        and sends_plain(sent)
         and not options.get("session")
     )
+
+
+def sends_plain(sent: Mapping[str, Any]) -> bool:
+    """Return True if plain GET requests support all additional arguments of a request."""
+    return set(sent) <= set(_SENT)
 
 
 def is_plain_bucket(name: str) -> bool:

@@ -63,7 +63,7 @@ SIGNALS = frozenset(
         ),
         *("EndOfStream", "ForeignEntryError", "InputFailed", "NoNumpyFormError", "NotAListing", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
-        *("_Misfit", "_StaleConnection"),
+        *("OversizedBody", "_Misfit", "_StaleConnection"),
     }
 )
 """Classes that one part of the package raises for another, which catches them all."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from aiostream_data.storage.caps import Caps
-from aiostream_data.storage.counters import StorageCounters
+from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.wire.answer_head import AnswerHead
 from aiostream_data.storage.wire.chunked import read_chunks
 from aiostream_data.storage.wire.connection import Connection
@@ -135,6 +135,8 @@ class WireClient:
         headers: Mapping[str, str],
         accept: Callable[[AnswerHead], BodyPlan],
         known: Container[int] = (),
+        *,
+        kind: Kind = "GET",
     ) -> Took:
         """Send a GET and wait until the body of a 200 or 206 response is in the buffer that ``accept`` returned.
 
@@ -143,6 +145,8 @@ class WireClient:
             headers: Request headers except Host.
             accept: Checks the head of a 200 or 206 response and returns the destination of its body.
             known: Redirect statuses to raise as :class:`Refused` instead of :class:`Unusual`.
+            kind: Kind of request that stores bill: ``GET`` for object data, ``LIST`` for a page of a listing. For a
+                ``LIST``, ``accept`` also decides about chunked bodies.
 
         Returns:
             Durations of the response.
@@ -155,7 +159,7 @@ class WireClient:
             OSError, TimeoutError: Connecting failed.
             Exception: ``accept`` raised it.
         """
-        return await self._ask(target, "GET", headers, accept, known)
+        return await self._ask(target, kind, headers, accept, known)
 
     async def head(self, target: RequestTarget, headers: Mapping[str, str]) -> AnswerHead:
         """Send a HEAD request and return the head of its successful response.
@@ -175,18 +179,17 @@ class WireClient:
     async def _ask(
         self,
         target: RequestTarget,
-        method: str,
+        kind: Kind,
         headers: Mapping[str, str],
         accept: Callable[[AnswerHead], BodyPlan],
         known: Container[int] = (),
     ) -> Took:
-        request = request_head(method, target.host_header, target.path, headers)
+        request = request_head("HEAD" if kind == "HEAD" else "GET", target.host_header, target.path, headers)
         pool = self.pool_of(target)
-        bodiless = method == "HEAD"
         try:
-            return await self._ask_over(pool, request, accept, known, fresh=False, bodiless=bodiless)
+            return await self._ask_over(pool, request, AnswerCheck(accept, known, kind=kind), fresh=False)
         except _StaleConnection:
-            return await self._ask_over(pool, request, accept, known, fresh=True, bodiless=bodiless)
+            return await self._ask_over(pool, request, AnswerCheck(accept, known, kind=kind), fresh=True)
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context, which all connections share."""
@@ -208,22 +211,12 @@ class WireClient:
         """Number of connections that are open or being opened."""
         return sum(pool.connections for pool in self._pools.values())
 
-    async def _ask_over(
-        self,
-        pool: Pool,
-        request: bytes,
-        accept: Callable[[AnswerHead], BodyPlan],
-        known: Container[int],
-        *,
-        fresh: bool,
-        bodiless: bool,
-    ) -> Took:
+    async def _ask_over(self, pool: Pool, request: bytes, answer: AnswerCheck, *, fresh: bool) -> Took:
         connection = await pool.take(fresh=fresh)
         was_used = connection.requests > 0
         is_stale = False
-        answer = AnswerCheck(accept, known, bodiless=bodiless)
         try:
-            await connection.get(request, answer.decide, self.patience, bodiless=bodiless)
+            await connection.get(request, answer.decide, self.patience, bodiless=answer.kind == "HEAD")
         except BrokenAnswer as error:
             if error.fresh and was_used and not fresh and not isinstance(error, SilentAnswer):
                 is_stale = True  # the server never received the request
@@ -231,23 +224,23 @@ class WireClient:
             raise
         finally:
             if not is_stale:
-                received = 0 if answer.is_error else connection.received
-                self.count(received, was_used=was_used, bodiless=bodiless)
+                is_object = answer.kind == "GET" and not answer.is_error
+                self.count(connection.received if is_object else 0, was_used=was_used, kind=answer.kind)
             pool.give_back(connection)
         if answer.is_error:
             raise answer.refusal(connection)
         return Took(connection.first_byte_s, connection.body_s)
 
-    def count(self, received_nbytes: int, *, was_used: bool, bodiless: bool = False) -> None:
+    def count(self, received_nbytes: int, *, was_used: bool, kind: Kind = "GET") -> None:
         """Count an ended request.
 
         Args:
             received_nbytes: Number of received bytes of an object; 0 if the response contained no object data.
             was_used: True if the connection had sent earlier requests.
-            bodiless: True for a HEAD request.
+            kind: Kind of request.
         """
         counters = self.counters
-        counters.sent("HEAD" if bodiless else "GET")
+        counters.sent(kind)
         counters.connections_reused += was_used
         counters.connections_opened += not was_used
         counters.received_nbytes += received_nbytes
@@ -270,17 +263,18 @@ class AnswerCheck:
     """Check of the response head to one request.
 
     Attributes:
+        kind: Kind of request.
         is_error: True if the response has an error status, so that its body is an error message.
     """
 
-    __slots__ = ("_accept", "_bodiless", "_detail", "_known")
+    __slots__ = ("_accept", "_detail", "_known", "kind")
 
     def __init__(
-        self, accept: Callable[[AnswerHead], BodyPlan], known: Container[int] = (), *, bodiless: bool = False
+        self, accept: Callable[[AnswerHead], BodyPlan], known: Container[int] = (), *, kind: Kind = "GET"
     ) -> None:
+        self.kind: Kind = kind
         self._accept = accept
         self._known = known
-        self._bodiless = bodiless
         self._detail: BodyPlan | None = None
 
     def decide(self, head: AnswerHead) -> BodyPlan:
@@ -293,12 +287,12 @@ class AnswerCheck:
         if head.headers.get("content-encoding", "identity") != "identity":
             raise Unusual
         if head.status in (200, 206):
-            if head.framing == "chunked" and not self._bodiless:
+            if head.framing == "chunked" and self.kind == "GET":
                 raise Unusual
             return self._accept(head)
         if 300 <= head.status < 400 and head.status not in self._known:
             raise Unusual
-        self._detail = _plan_of_detail(None if self._bodiless else head)
+        self._detail = _plan_of_detail(None if self.kind == "HEAD" else head)
         return self._detail
 
     @property

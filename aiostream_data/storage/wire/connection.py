@@ -24,7 +24,15 @@ from aiostream_data.storage.wire.answer_head import (
     parse_head,
 )
 from aiostream_data.storage.wire.chunked import read_chunks
-from aiostream_data.storage.wire.exchange import BodyPlan, BrokenAnswer, Decide, Ended, ReadPatience, SilentAnswer
+from aiostream_data.storage.wire.exchange import (
+    BodyPlan,
+    BrokenAnswer,
+    Decide,
+    Ended,
+    ReadPatience,
+    SilentAnswer,
+    settle_request,
+)
 from aiostream_data.storage.wire.large_bodies import LARGE_NBYTES, LargeBodies, ReceivedBody
 
 HEAD_NBYTES: Final = 8 << 10
@@ -97,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
             Exception: ``decide`` raised it.
         """
         waiter = self._loop.create_future()
-        self.start(request, decide, patience, partial(_resolve, waiter), bodiless=bodiless)
+        self.start(request, decide, patience, partial(settle_request, waiter), bodiless=bodiless)
         try:
             await waiter
         except BaseException:
@@ -165,8 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let another thread use the socket, and return its file descriptor. Call :meth:`take_back` afterwards."""
         assert self._transport is not None
         self._transport.pause_reading()
-        file: int = self._transport.get_extra_info("socket").fileno()
-        return file
+        return int(self._transport.get_extra_info("socket").fileno())
 
     def take_back(self, *, is_usable: bool) -> None:
         """End the use by another thread. If the last response was not received completely, close the connection."""
@@ -188,6 +195,8 @@ class Connection(asyncio.BufferedProtocol):
         plan = self._plan
         if plan is None:
             return self._room_for_head()
+        if plan.sink is not None:
+            return plan.sink.room()
         if self._skip < plan.skip:
             return self._room_for_nothing(plan.skip - self._skip)
         if self._filled < len(plan.into):
@@ -205,6 +214,8 @@ class Connection(asyncio.BufferedProtocol):
         if plan is None:
             self._head_filled += nbytes
             self._read_head(self._head_filled - nbytes)
+        elif plan.sink is not None:
+            self._feed(plan, nbytes)
         elif self._skip < plan.skip:
             self._skip += nbytes
         elif self._filled < len(plan.into):
@@ -277,6 +288,10 @@ class Connection(asyncio.BufferedProtocol):
                 f"the answer has {head.length} bytes instead of the expected {plan.skip + len(plan.into)}"
             )
         self._plan = plan
+        if plan.sink is not None:
+            plan.sink.room()[: len(rest)] = rest
+            self._feed(plan, len(rest))
+            return
         self._skip = min(len(rest), plan.skip)
         body = rest[self._skip : self._skip + len(plan.into)]
         plan.into[: len(body)] = body
@@ -289,6 +304,14 @@ class Connection(asyncio.BufferedProtocol):
             and not plan.partial
         ):
             self._receive_apart(self._large_bodies, plan.into[self._filled :])
+
+    def _feed(self, plan: BodyPlan, nbytes: int) -> None:
+        assert plan.sink is not None
+        self._filled += nbytes
+        try:
+            plan.sink.took(nbytes)
+        except ValueError as error:
+            self._fail(error)
 
     def _receive_apart(self, large_bodies: LargeBodies, into: memoryview) -> None:
         """Let another thread receive the rest of the body."""
@@ -319,11 +342,14 @@ class Connection(asyncio.BufferedProtocol):
         plan, head = self._plan, self._answer
         if plan is None or head is None:
             return
-        if self._skip < plan.skip or self._filled < len(plan.into):
+        if plan.sink is not None:
+            if plan.sink.is_complete:
+                self._usable = self._usable and not plan.sink.beyond
+                self._succeed()
+        elif self._skip < plan.skip or self._filled < len(plan.into):
             if plan.partial and head.framing == "chunked":
                 self._look_for_last_chunk(bytes(plan.into[: self._filled]))
-            return
-        if not plan.whole:
+        elif not plan.whole:
             self._usable = False  # the rest of the body stays unread
             self._succeed()
         elif head.framing == "length":
@@ -376,23 +402,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._ended is None:
             return
         self._note_progress()
-        patience, heard = self._patience, self._head_filled > 0
-        silent_s = patience.idle_s if heard else patience.first_byte_s
-        left_s = min(self._heard_at + silent_s, self._began_at + patience.total_s) - self._loop.time()
+        has_begun = self._head_filled > 0
+        expires_at, why = self._patience.expiry(self._began_at, self._heard_at, has_begun=has_begun)
+        left_s = expires_at - self._loop.time()
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._look)
-            return
-        if self._began_at + patience.total_s <= self._heard_at + silent_s:
-            why = f"the answer was not complete within {patience.total_s:g} s (total_timeout)"
         else:
-            why = f"the server sent no data for {silent_s:g} s ({'read' if heard else 'first_byte'}_timeout)"
-        self._fail(SilentAnswer(why, self._filled, fresh=not heard))
-
-
-def _resolve(waiter: asyncio.Future[None], error: BaseException | None) -> None:
-    if waiter.done():
-        return
-    if error is None:
-        waiter.set_result(None)
-    else:
-        waiter.set_exception(error)
+            self._fail(SilentAnswer(why, self._filled, fresh=not has_begun))

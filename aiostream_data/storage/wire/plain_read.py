@@ -13,6 +13,7 @@ from aiostream_data.storage.retry_after import with_retry_after
 from aiostream_data.storage.translate import translate_error
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.answer_head import AnswerHead, MalformedAnswer
+from aiostream_data.storage.wire.chunked import OversizedBody
 from aiostream_data.storage.wire.client import Refused, RequestTarget, Took, Unusual, WireClient
 from aiostream_data.storage.wire.exchange import BodyPlan, BrokenAnswer, SilentAnswer
 
@@ -121,7 +122,7 @@ def translating_wire(url: str) -> Iterator[None]:
     """Translate connection errors raised in the ``with`` block into errors of this package."""
     try:
         yield
-    except (Unusual, Refused, StorageError):
+    except (Unusual, Refused, StorageError, OversizedBody):
         raise
     except (OSError, ValueError) as error:
         raise _translated(url, error) from error

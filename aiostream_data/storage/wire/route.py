@@ -19,7 +19,7 @@ from aiostream_data.errors import PlanError, StorageError, StoreBusyError, Store
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.caps import take_cap_options
-from aiostream_data.storage.counters import StorageCounters
+from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.lanes import Lane, lane_key, lane_of
 from aiostream_data.storage.meters import meter_of
 from aiostream_data.storage.urls import safe_url
@@ -33,13 +33,14 @@ from aiostream_data.storage.wire.plain_read import PlainDialect, read_plain, ref
 from aiostream_data.storage.wire.pool import Pool
 from aiostream_data.storage.wire.thread_sender import SenderThreads, ThreadSender
 from aiostream_data.storage.wire.tls import client_context
+from aiostream_data.storage.wire.whole_body import WholeBody
 
 WAITED_S: Final = 0.001
 """Delays of at least this many seconds count as waits for a request limit. Shorter delays are overhead."""
 
 UNUSUAL: Final = 3
-"""Number of consecutive unusual or malformed responses after which the HTTP library sends all requests to the server.
-"""
+"""Number of consecutive unusual or malformed responses after which the HTTP library sends all requests of the same kind
+to the server."""
 
 Reader: TypeAlias = Literal["auto", "plain", "library"]
 """HTTP client of a store: ``auto``, ``plain`` (built-in GET requests) or ``library`` (aiohttp, s3fs or gcsfs).
@@ -82,7 +83,7 @@ class Route:
         self.library_reads = 0
         self._endpoint = endpoint
         self._caps = options.caps
-        self._unusual: Counter[tuple[str, int]] = Counter()
+        self._unusual: Counter[tuple[str, int, Kind]] = Counter()
         self._proxied: dict[tuple[str, int, bool], bool] = {}
         self._sender_threads: SenderThreads | None = None
         self._queues: dict[tuple[Lane, Pool], BurstQueue] = {}
@@ -92,9 +93,9 @@ class Route:
         """True if the user limits the rate of requests or bytes, or the number of connections."""
         return bool(self._caps)
 
-    def leads_to(self, target: RequestTarget) -> bool:
-        """Return True if the plain client should send requests to this server."""
-        if self.reader == "library" or self._unusual[target.host, target.port] >= UNUSUAL:
+    def leads_to(self, target: RequestTarget, kind: Kind = "GET") -> bool:
+        """Return True if the plain client should send requests of this kind to this server."""
+        if self.reader == "library" or self._unusual[target.host, target.port, kind] >= UNUSUAL:
             return False
         server = (target.host, target.port, target.is_tls)
         if server not in self._proxied:  # cached: reading the proxy settings is slower than signing a request
@@ -131,9 +132,42 @@ class Route:
                 self._note(target, error)
                 raise
         if self._unusual:
-            self._unusual.pop((target.host, target.port), None)
+            self._unusual.pop((target.host, target.port, "GET"), None)
         self.plain_reads += 1
         return True
+
+    async def fetch(
+        self, target: RequestTarget, headers: Mapping[str, str], dialect: PlainDialect, url: str, most_nbytes: int
+    ) -> bytes | bytearray | None:
+        """Request a page of a listing with a plain GET request, in a block of :meth:`listing`.
+
+        Return the body of the response, or None if the HTTP library must send the request instead.
+
+        Args:
+            target: Server, path and query of the page.
+            headers: Request headers.
+            dialect: Rules for the responses of the store.
+            url: URL or pattern of the listing, for error messages.
+            most_nbytes: Maximum size of the body.
+
+        Raises:
+            StorageError: The server is unreachable, refuses the request, or sends an invalid response.
+            OversizedBody: The body is too large.
+        """
+        body = WholeBody(most_nbytes)
+        try:
+            with translating_wire(url):
+                await self.client.get(target, headers, body.accept, dialect.redirects, kind="LIST")
+        except Unusual:
+            self.note_unusual(target, "LIST")
+            return None
+        except Refused as answer:
+            raise refused(dialect, url, answer) from None
+        except StoreUnreachableError as error:
+            self._note(target, error, "LIST")
+            raise
+        self._unusual.pop((target.host, target.port, "LIST"), None)
+        return body.content()
 
     async def describe(
         self,
@@ -177,17 +211,17 @@ class Route:
         self.counters.first_byte_s += first_byte_s
         self.counters.body_s += body_s
 
-    def _note(self, target: RequestTarget, error: StoreUnreachableError) -> None:
+    def _note(self, target: RequestTarget, error: StoreUnreachableError, kind: Kind = "GET") -> None:
         """Count a malformed response.
 
         After several malformed responses, the less strict HTTP library handles the server.
         """
         if isinstance(error.__cause__, MalformedAnswer):
-            self.note_unusual(target)
+            self.note_unusual(target, kind)
 
-    def note_unusual(self, target: RequestTarget) -> None:
-        """Count a response that the plain client cannot handle."""
-        self._unusual[target.host, target.port] += 1
+    def note_unusual(self, target: RequestTarget, kind: Kind = "GET") -> None:
+        """Count a response to a request of this kind that the plain client cannot handle."""
+        self._unusual[target.host, target.port, kind] += 1
 
     @asynccontextmanager
     async def by_library(self, url: str, nbytes: int) -> AsyncIterator[LibraryRead]:

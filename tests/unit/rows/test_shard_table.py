@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.rows.shard_table import ShardTable, Texts, joined_tables, shared_prefix, sizes_of, urls_of
+from aiostream_data.rows.shard_table import (
+    ShardTable,
+    ShardTableWriter,
+    Texts,
+    joined_tables,
+    shared_prefix,
+    sizes_of,
+    urls_of,
+)
 
 NAMES = st.text(st.characters(), max_size=6)  # with surrogates, as in names of files that are not UTF-8
 SHARDS = st.lists(
@@ -35,6 +43,23 @@ def test_a_table_equals_the_list_of_its_shards(shards: list[ShardRef], prefix: s
         assert table[place] == shards[place]
     with pytest.raises(IndexError):
         table[len(shards)]
+
+
+@given(st.lists(SHARDS, max_size=3))
+def test_shards_that_are_appended_at_once_are_the_same_as_one_by_one(parts: list[list[ShardRef]]) -> None:
+    writer = ShardTableWriter()
+    for part in parts:
+        sizes = [shard.nbytes or 0 for shard in part]
+        writer.extend([shard.url for shard in part], sizes, [shard.version for shard in part])
+    assert writer.table() == [ShardRef(shard.url, shard.nbytes or 0, shard.version) for part in parts for shard in part]
+
+
+def test_a_table_above_four_gigabytes_of_names_has_larger_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiostream_data.rows.shard_table._MOST_SHORT", 5)
+    writer = ShardTableWriter()
+    for names in (["abc", "d"], ["ef", "g"], ["h"]):
+        writer.extend(names, [0] * len(names), [""] * len(names))
+    assert list(writer.table().urls) == ["abc", "d", "ef", "g", "h"]
 
 
 @given(SHARDS)
