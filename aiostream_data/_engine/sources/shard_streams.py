@@ -37,7 +37,7 @@ from aiostream_data._engine.sources.small_shards import (
 )
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.failing.policies import Handling
-from aiostream_data.formats.base import LEFT, SplitsObjects
+from aiostream_data.formats.base import LEFT, splits_objects
 from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ShardRef
@@ -81,7 +81,7 @@ class SourceRun:
     def small_shards(self) -> SmallShards | None:
         """Return the reader of groups of small shards, or None if shards of this source are not read in groups."""
         format, services = self.node.format, self.context.services
-        if not isinstance(format, SplitsObjects):
+        if not splits_objects(format):
             return None
         splitter = GroupSplitter(self.node, format, services.budget, services.blocks, self.namespace.base, self.offsets)
         small = SmallShards(
