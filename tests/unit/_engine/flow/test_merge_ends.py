@@ -63,7 +63,7 @@ class Outlet:
         self.values += chunk.values
         self._look(len(self.values))
 
-    async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
+    async def send_work(self, work: Callable[..., Chunk], *args: Any, is_quick: bool = False) -> None:
         await self.send(work(*args))
 
 

@@ -56,7 +56,7 @@ class Outlet:
         self.chunks.append(chunk)
         self._look(sum(map(len, self.chunks)))
 
-    async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
+    async def send_work(self, work: Callable[..., Chunk], *args: Any, is_quick: bool = False) -> None:
         await self.send(work(*args))
 
 
