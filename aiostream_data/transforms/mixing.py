@@ -138,6 +138,13 @@ class MixOrder:
         """Return the inputs of the next rows, as far as they are chosen, at most of ``rows`` rows."""
         return self._block.which[self._followed : self._followed + rows]
 
+    def running_low(self, rows: int) -> NDArray[np.bool_]:
+        """Return a mask of the inputs that have emitted half of their chunk, or run out of rows in the next ``rows``.
+
+        Inputs that have not loaded a chunk do not count.
+        """
+        return self.stock.is_low(self._block.shares * (rows / self._block.unit))
+
     def advance(self, max_rows: int) -> MixStep:
         """Return the next step: at most ``max_rows`` rows from loaded chunks, within one block of choices.
 

@@ -50,11 +50,15 @@ class Inlet:
         """True if :meth:`receive` would return without waiting."""
         return self._receiver.ready
 
-    def begin(self) -> None:
-        """Start the run that sends to this inlet, unless it has started. Without this call, it starts at once."""
+    def ask(self) -> None:
+        """Ask for the next chunk without waiting for it. Start the run that sends to this inlet, if it has not started.
+
+        A run of a small mixture starts at once, and works ahead without being asked.
+        """
         begin, self._receiver.begin = self._receiver.begin, None
         if begin is not None:
             begin()
+        self._receiver.ask()
 
     @property
     def waits(self) -> ChannelWaits:
@@ -153,8 +157,13 @@ class Outlet:
         return await self.budget.admit(nbytes, self.is_awaited)
 
     async def until_wanted(self) -> None:
-        """Wait until the stage may start to produce rows; see :meth:`.channel.Sender.until_wanted`."""
+        """Wait until the stage may produce rows; see :meth:`.channel.Sender.until_wanted`."""
         await self._sender.until_wanted()
+
+    async def until_it_may_receive(self) -> None:
+        """Wait until the stage may receive another chunk: its rows are wanted, and fit into the memory budget."""
+        await self._sender.until_wanted()
+        await self.within_budget()
 
     async def refill(self) -> None:
         """Recompute the rows that the tail (the steps after the stage) buffered when the state was saved."""

@@ -59,6 +59,9 @@ class Outlet:
     async def send_work(self, work: Callable[..., Chunk], *args: Any, is_quick: bool = False) -> None:
         await self.send(work(*args))
 
+    async def until_wanted(self) -> None:
+        pass
+
 
 def large_rows(source: int, rows: int) -> tuple[Chunk, np.ndarray[Any, Any]]:
     values = np.repeat(np.arange(10 * source, 10 * source + rows, dtype=np.uint8), ROW_NBYTES)
