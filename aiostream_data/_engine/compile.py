@@ -132,6 +132,14 @@ def _run_alike(node: op.Call, lower: op.Call) -> bool:
     return how == (lower.executor, lower.concurrency, lower.ordered, lower.timeout_s)
 
 
+def stage_node(node: Node) -> Node:
+    """Return the last node up to ``node`` that runs as a stage, and not as a step."""
+    while type(node) in STEPS:
+        assert isinstance(node, Operator)
+        node = node.input
+    return node
+
+
 def steps_after(node: Node, context: RunContext) -> tuple[Node, list[Step]]:
     """Return the node that runs as a stage, and the steps that follow this stage up to ``node``, in stream order."""
     steps: list[Step] = []

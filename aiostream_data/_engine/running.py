@@ -16,29 +16,26 @@ How a run ends:
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
-from aiostream_data._engine.compile import STEPS, build, fused_below, steps_after
+from aiostream_data._engine.compile import STEPS, build, fused_below, stage_node, steps_after
 from aiostream_data._engine.failures.carried_error import CarriedError
-from aiostream_data._engine.flow.channel import (
-    Receiver,
-    ReceiverClosed,
-    Sender,
-    StreamAborted,
-    open_channel,
-    open_stepped_channel,
-)
+from aiostream_data._engine.flow.channel import Receiver, Sender, open_channel
 from aiostream_data._engine.flow.context import CROWD, RunContext
+from aiostream_data._engine.flow.demand_channel import OnDemand, OneByOne, Patient, open_demand_channel
+from aiostream_data._engine.flow.forwarding import forward
 from aiostream_data._engine.flow.fused_steps import Step, Tail
 from aiostream_data._engine.flow.inputs import reads_inlets
-from aiostream_data._engine.flow.root_cause import raise_as_it_is, root_error
+from aiostream_data._engine.flow.relay import Relay
+from aiostream_data._engine.flow.root_cause import root_error
+from aiostream_data._engine.flow.row_sink import RowSink
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.flow.stage_runs import StageRuns
+from aiostream_data._engine.flow.stage_tasks import Launch, StageTasks, Work
 from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.position import POSITION, Position, State
@@ -63,39 +60,58 @@ async def open_plan(context: RunContext, node: Node, state: State = None) -> Asy
         BaseException: The first error of the run, without the errors that this error caused in other stages.
         ReceiverClosed: The ``async with`` block raised ReceiverClosed. The caller must not treat the run as complete.
     """
-    left_whole = False
-    try:
-        async with asyncio.TaskGroup() as group:
-            running: list[asyncio.Task[None]] = []
-
-            def launch(work: Work, name: str) -> None:
-                running.append(group.create_task(work(), name=name))
-
-            with _start(node, context, launch, state) as receiver:
-                try:
-                    yield receiver
-                    left_whole = True
-                finally:
-                    context.drained.release()
-                    for task in running:
-                        task.cancel()
-    except BaseExceptionGroup as failures:
-        root = root_error(failures)
-        if root is None or isinstance(root, StreamAborted):  # caused by the cancellation above
-            if left_whole:
-                return
-            raise ReceiverClosed from failures
-        raise_as_it_is(root)
+    async with StageTasks(context.drained) as launch:
+        with _start(node, context, launch, state) as receiver:
+            yield receiver
 
 
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Coroutine function without arguments that runs one stage."""
+async def play(
+    context: RunContext, node: Node, state: State, outlet: RowSink, begun: Callable[[Position], None]
+) -> int:
+    """Run the plan ``node``, and send its rows through ``outlet``. Return the number of rows.
 
-Launch: TypeAlias = Callable[[Work, str], None]
-"""Function that starts the task of a stage, given its coroutine function and its name."""
+    The last stage of the plan runs in the calling task, so a plan of one stage needs no task of its own.
+
+    Args:
+        begun: Function that receives the run's position before the run sends a row.
+
+    Raises:
+        InputFailed: A stage of the plan failed, after all rows before the failure were sent.
+        StreamAborted: The run was cut short.
+    """
+    if channel_items(stage_node(node)) > CHANNEL_ITEMS:  # prefetch(): its stage works ahead in its own task
+        async with open_plan(context, node, state) as receiver:
+            begun(position_of(receiver))
+            receiver.wanted_for(outlet.is_awaited)
+            return await forward(receiver, outlet)
+    relay = Relay(outlet)
+    async with StageTasks(context.drained) as launch:
+        position, work, _ = _prepare(node, context, launch, state, relay)
+        begun(position)
+        await work()
+    return relay.rows_at_the_end()
 
 
-def _start(node: Node, context: RunContext, launch: Launch, state: State) -> Receiver[Chunk]:
+def _start(
+    node: Node, context: RunContext, launch: Launch, state: State, *, is_on_demand: bool = False
+) -> Receiver[Chunk]:
+    sender, receiver = _channel_after(node, context, is_on_demand)
+    receiver.on_wait = context.services.budget.look_soon
+    receiver.position, work, name = _prepare(node, context, launch, state, sender)
+    launch(work, name)
+    return receiver
+
+
+class _LastStage(NamedTuple):
+    """Last stage of a plan, which was not launched: its position, its work, and its name."""
+
+    position: Position
+    work: Work
+    name: str
+
+
+def _prepare(node: Node, context: RunContext, launch: Launch, state: State, sender: Sender[Chunk]) -> _LastStage:
+    """Launch all stages of a plan except the last one, which will send through ``sender``."""
     node, steps = steps_after(node, context)
     for step in reversed(steps):
         if state is None:  # the remaining steps start from the beginning
@@ -114,39 +130,35 @@ def _start(node: Node, context: RunContext, launch: Launch, state: State) -> Rec
     beside = stage.inputs_side_by_side
     is_large_mixture = 1 < beside >= CROWD and not context.services.workers.one_at_a_time
     start_input = _start_later if is_large_mixture else _start
+    crowd = context.beside(beside)
     receivers = [
-        start_input(child, context.beside(beside) if number < beside else context, launch, its)
+        start_input(child, crowd if number < beside else context, launch, its)
         for number, (child, its) in enumerate(zip(children, states, strict=False))
     ]
     stage.inputs = [position_of(receiver) for receiver in receivers]
     if not children:
         context.drained.begin()
     services = context.services
-    sender, receiver = _channel_after(node, context)
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
     for before in receivers:
         before.wanted_for(outlet.is_awaited)
-    receiver.on_wait = services.budget.look_soon
-    inlets = [Inlet(before, context.counters(lowest), outlet.within_budget) for before in receivers]
-    receiver.position = _joined_positions(stage, steps)
-    launch(partial(supervise, stage, inlets, outlet, node.label, None if children else context), node.label)
-    return receiver
+    inlets = [Inlet(before, context.counters(lowest), outlet.until_it_may_receive) for before in receivers]
+    work = partial(supervise, stage, inlets, outlet, node.label, None if children else context)
+    return _LastStage(_joined_positions(stage, steps), work, node.label)
 
 
-def _channel_after(node: Node, context: RunContext) -> tuple[Sender[Chunk], Receiver[Chunk]]:
+def _channel_after(node: Node, context: RunContext, is_on_demand: bool) -> tuple[Sender[Chunk], Receiver[Chunk]]:
     services = context.services
     if services.workers.one_at_a_time:
-        return open_stepped_channel()
-    items = channel_items(node)
-    if context.is_crowded and items == CHANNEL_ITEMS:
-        sender, receiver = open_channel(1, services.budget.channel_nbytes)
-        sender.is_patient = True
-        return sender, receiver
-    return open_channel(items, services.budget.channel_nbytes)
+        return open_demand_channel(OneByOne)
+    items, nbytes = channel_items(stage_node(node)), services.budget.channel_nbytes
+    if items > CHANNEL_ITEMS or not context.is_crowded:
+        return open_channel(items, nbytes)
+    return open_demand_channel(OnDemand if is_on_demand else Patient, nbytes)
 
 
 def _start_later(node: Node, context: RunContext, launch: Launch, state: State) -> Receiver[Chunk]:
-    """Build the stages of an input. Their tasks start when the receiver's ``begin`` is called."""
+    """Build the stages of an input. Their tasks start when the receiver's ``begin`` is called, and work on demand."""
     waiting: list[tuple[Work, str]] = []
     has_begun = False
 
@@ -162,7 +174,7 @@ def _start_later(node: Node, context: RunContext, launch: Launch, state: State) 
         for work, name in waiting:
             launch(work, name)
 
-    receiver = _start(node, context, launch_later, state)
+    receiver = _start(node, context, launch_later, state, is_on_demand=True)
     receiver.begin = begin
     return receiver
 
@@ -250,6 +262,12 @@ class PlanRunner:
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
         """Run a plan; see :func:`open_plan`."""
         return open_plan(context, node, state)
+
+    def play(
+        self, context: RunContext, node: Node, state: State, outlet: RowSink, begun: Callable[[Position], None]
+    ) -> Awaitable[int]:
+        """Run a plan in the calling task; see :func:`play`."""
+        return play(context, node, state, outlet, begun)
 
     def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
         """Recompute rows; see :func:`recall`."""

@@ -5,9 +5,14 @@ rows due from this input minus the number of rows emitted from this input. An in
 its lag is too small. The rule chooses the eligible input whose lag would be the first to become too large. With k
 inputs and constant shares, all lags stay between -(1 - 1/(2k-2)) and 1 - 1/(2k-2). See Tijdeman, The chairman
 assignment problem, Discrete Mathematics 32, 1980.
+
+The time per row grows with the logarithm of the number of inputs: between two rows of an input, its lag grows by its
+share per row. So the row from which on the input is eligible, and its deadline, are known in advance.
 """
 
 from __future__ import annotations
+
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,22 +34,27 @@ def deal_rows(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) ->
         return np.full(count, inputs[0], np.int32)
     least = unit // (2 * len(inputs) - 2)
     share: list[int] = shares.tolist()
-    lag: list[int] = lags.tolist()
+    start: list[int] = lags.tolist()  # lag, less the share of each row so far: it changes only for the chosen input
 
-    def deadline(number: int, now: int) -> int:
-        return now + (unit - least - lag[number]) // share[number]
+    def eligible_from(number: int) -> int:
+        return -((start[number] - least) // share[number]) - 1
 
-    deadlines = {number: deadline(number, 0) for number in inputs}
+    waiting: list[tuple[int, int]] = []  # (row from which on the input is eligible, input)
+    ready: list[tuple[int, int]] = []  # (deadline, input)
+    for number in inputs:
+        heappush(waiting, (eligible_from(number), number))
     which = np.empty(count, np.int32)
     for row in range(count):
-        for number in inputs:
-            lag[number] += share[number]
-        ready = [number for number in inputs if lag[number] >= least]
-        chosen = min(ready, key=deadlines.__getitem__)  # the lowest input number on a tie
+        while waiting and waiting[0][0] <= row:
+            _, number = heappop(waiting)
+            heappush(ready, ((unit - least - start[number]) // share[number], number))
+        if not ready:
+            raise ValueError("the lags do not sum to 0")
+        _, chosen = heappop(ready)  # the lowest input number on a tie
         which[row] = chosen
-        lag[chosen] -= unit
-        deadlines[chosen] = deadline(chosen, row + 1)
-    lags[:] = lag
+        start[chosen] -= unit
+        heappush(waiting, (eligible_from(chosen), chosen))
+    lags[:] = [first + each * count for first, each in zip(start, share, strict=True)]
     return which
 
 

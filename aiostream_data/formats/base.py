@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,3 +178,11 @@ class SplitsObjects(Format, Protocol):
         The column contains the same records as one framer per object would yield. It refers to ``values``, or to a copy
         if the bytes were re-encoded.
         """
+
+
+def splits_objects(format: Format) -> TypeGuard[SplitsObjects]:
+    """Return True if a format can split many uncompressed objects at once.
+
+    ``isinstance()`` of a protocol looks up every attribute of the class, which takes as long as reading a small shard.
+    """
+    return hasattr(format, "split_objects") and hasattr(format, "split_proves_format")

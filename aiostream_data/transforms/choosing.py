@@ -104,6 +104,13 @@ class ChooseOrder:
         """Return the inputs of the next rows, as far as their choices are known, at most of ``rows`` rows."""
         return self._choices[self._followed : self._followed + rows]
 
+    def running_low(self, rows: int) -> NDArray[np.bool_]:
+        """Return a mask of the inputs that have emitted half of their chunk, or run out of rows in the next ``rows``.
+
+        Choices that have not arrived do not count, nor do inputs that have not loaded a chunk.
+        """
+        return self.stock.is_low(np.bincount(self.upcoming(rows), minlength=self.inputs))
+
     def advance(self, max_rows: int) -> ChooseStep:
         """Return the next step, which has at most ``max_rows`` rows from loaded chunks.
 

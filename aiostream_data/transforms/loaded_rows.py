@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +32,14 @@ class Stock:
     def rows_left(self, slot: int) -> int:
         """Return the number of rows in the input's current chunk that have not been emitted yet."""
         return int(self._stop_row[slot] - self._next_row[slot])
+
+    def is_low(self, due: NDArray[np.floating[Any]] | NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return a mask of the inputs that have emitted half of their chunk, or have at most ``due`` rows left.
+
+        Inputs that have not loaded a chunk are not low.
+        """
+        left = self._stop_row - self._next_row
+        return (self._stop_row > 0) & ((2 * left <= self._stop_row) | (left <= due))
 
     def load(self, slot: int, rows: int) -> None:
         """Set the number of rows in the next chunk of ``slot``.

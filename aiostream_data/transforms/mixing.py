@@ -5,13 +5,15 @@ row numbers, so chunk boundaries of the inputs never change it. The order comput
 block of a nonrandom mixture keeps the row count of each input within one row of its share. A random block draws each
 choice independently. When the weights change or an input is exhausted, the remaining choices of the block are
 discarded. The lag of each input (rows due minus rows emitted) carries over to the next block, so no input gains or
-loses rows. A step never crosses a block boundary. The state after any row of a step therefore follows from the state
-before the step and the step's choices.
+loses rows. A step never crosses a block boundary. The state after any row therefore follows from the state before its
+block and the block's choices. All steps of a block share this state, so a step costs the same with any number of
+inputs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,19 +30,17 @@ BLOCK_ROWS = 16384
 """Number of rows in one block; the inputs for all rows of a block are chosen together."""
 
 
-class MixPlace(NamedTuple):
-    """State of a mixture before a step, with the choices of the step.
-
-    The state after each row of the step follows from this state and the choices.
+class MixBlock(NamedTuple):
+    """State of a mixture before a block, with the choices of the block.
 
     Attributes:
-        row: Number of the first row in the step.
-        given: int64, number of rows emitted so far from each input.
-        lags: int64, rows due minus rows emitted for each input, multiplied by ``unit``.
-        shares: int64, rows due from each input per row of the step, multiplied by ``unit``.
+        row: Number of the first row in the block.
+        given: int64, number of rows emitted from each input before the block.
+        lags: int64, rows due minus rows emitted for each input before the block, multiplied by ``unit``.
+        shares: int64, rows due from each input per row of the block, multiplied by ``unit``.
         unit: Number of share units that correspond to one row.
         dropped: Exhausted inputs that the mixture has dropped.
-        which: int32, number of the input of each row in the step.
+        which: int32, number of the input of each row in the block.
     """
 
     row: int
@@ -50,6 +50,18 @@ class MixPlace(NamedTuple):
     unit: int
     dropped: tuple[int, ...]
     which: NDArray[np.int32]
+
+
+class MixPlace(NamedTuple):
+    """State of a mixture before a step: its block, and the number of the block's rows before the step."""
+
+    block: MixBlock
+    rows: int
+
+    @property
+    def row(self) -> int:
+        """Number of the first row in the step."""
+        return self.block.row + self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +90,13 @@ class MixOrder:
         self.stop = stop
         self.stock = Stock(len(schedule.names))
         self._random_key = random_key
-        self._dropped = [False] * self.stock.inputs
-        self._first_row = 0  # number of the block's first row
-        self._choices = np.empty(0, np.int32)
+        self._block = self._empty_block(0, self.stock.given, np.zeros(self.stock.inputs, np.int64), 1, ())
         self._followed = 0
-        self._shares = np.zeros(self.stock.inputs, np.int64)
-        self._lags = np.zeros(self.stock.inputs, np.int64)  # rows due minus rows emitted before the block, in units
-        self._unit = 1  # units per row
 
     @property
     def row(self) -> int:
         """Number of the next row to emit."""
-        return self._first_row + self._followed
+        return self._block.row + self._followed
 
     def set_weights(self, weights: Vector, from_row: int | None = None) -> int:
         """Replace the weights from a row number on, overriding the schedule.
@@ -129,7 +136,14 @@ class MixOrder:
 
     def upcoming(self, rows: int) -> NDArray[np.int32]:
         """Return the inputs of the next rows, as far as they are chosen, at most of ``rows`` rows."""
-        return self._choices[self._followed : self._followed + rows]
+        return self._block.which[self._followed : self._followed + rows]
+
+    def running_low(self, rows: int) -> NDArray[np.bool_]:
+        """Return a mask of the inputs that have emitted half of their chunk, or run out of rows in the next ``rows``.
+
+        Inputs that have not loaded a chunk do not count.
+        """
+        return self.stock.is_low(self._block.shares * (rows / self._block.unit))
 
     def advance(self, max_rows: int) -> MixStep:
         """Return the next step: at most ``max_rows`` rows from loaded chunks, within one block of choices.
@@ -139,15 +153,14 @@ class MixOrder:
         Raises:
             PlanError: A user-defined weight function returned invalid weights.
         """
-        if self._followed == len(self._choices) and not self._next_block():
-            return MixStep(self._choices, np.empty(0, np.int64), FINISHED, self._place())
+        if self._followed == len(self._block.which) and not self._next_block():
+            return MixStep(self._block.which, np.empty(0, np.int64), FINISHED, self._place())
         place = self._place()
-        choices = self._choices[self._followed : self._followed + max(0, max_rows)]
+        choices = self.upcoming(max(0, max_rows))
         rows = self.stock.follow(choices)
         self._followed += len(rows)
         waiting = NOTHING if len(rows) == len(choices) else self._without_rows(int(choices[len(rows)]))
-        which = choices[: len(rows)]
-        return MixStep(which, rows, waiting, place._replace(which=which))
+        return MixStep(choices[: len(rows)], rows, waiting, place)
 
     def _without_rows(self, slot: int) -> WaitingStream:
         """Decide how to continue when the next row is due from input ``slot`` but no row of this input is loaded."""
@@ -155,51 +168,55 @@ class MixOrder:
             return WaitingStream.rows(slot)
         if self.stop == "first":
             return FINISHED
-        self._close_block()
-        self._dropped[slot] = True
+        self._close_block(slot)
         return NOTHING
 
     def _next_block(self) -> bool:
         """Choose the inputs of the next block of rows. Return False if all inputs are exhausted or have weight 0."""
         self._close_block()
-        span = self.schedule.at(self.row)
-        weights = tuple(0.0 if gone else weight for weight, gone in zip(span.weights, self._dropped, strict=True))
+        last = self._block
+        span = self.schedule.at(last.row)
+        dropped = set(last.dropped)
+        weights = tuple(0.0 if number in dropped else weight for number, weight in enumerate(span.weights))
         if not any(weights):
             return False
-        shares = shares_of(weights)
-        count = BLOCK_ROWS if span.until is None else min(BLOCK_ROWS, span.until - self.row)
-        self._lags = np.array(_carried_over(self._lags.tolist(), self._unit, shares), np.int64)
-        self._shares, self._unit = np.array(shares, np.int64), sum(shares)
-        self._choices = self._chosen(count)
+        shares, unit = _shares_of(weights)
+        count = BLOCK_ROWS if span.until is None else min(BLOCK_ROWS, span.until - last.row)
+        lags = np.array(_carried_over(last.lags.tolist(), last.unit, shares.tolist()), np.int64)
+        which = self._chosen(last.row, shares, unit, lags, count)
+        self._block = last._replace(lags=lags, shares=shares, unit=unit, which=which)
         return True
 
-    def _chosen(self, count: int) -> NDArray[np.int32]:
+    def _chosen(
+        self, row: int, shares: NDArray[np.int64], unit: int, lags: NDArray[np.int64], count: int
+    ) -> NDArray[np.int32]:
         if self._random_key is None:
-            return _native.deal_rows(self._shares, self._lags.copy(), count)
-        drawn = draws_below(self._random_key, self.row, self._unit, count)
-        return np.searchsorted(np.cumsum(self._shares), drawn, side="right").astype(np.int32)
+            return _native.deal_rows(shares, lags.copy(), count)
+        drawn = draws_below(self._random_key, row, unit, count)
+        return np.searchsorted(np.cumsum(shares), drawn, side="right").astype(np.int32)
 
-    def _close_block(self) -> None:
-        """Discard the block's remaining choices, and update the lag (rows due minus rows emitted) of each input."""
-        self._lags = self._lags_now()
-        self._first_row = self.row
-        self._choices = self._choices[:0]
+    def _close_block(self, *dropped: int) -> None:
+        """Discard the block's remaining choices. Drop inputs from the next block."""
+        block, rows = self._block, self._followed
+        which = block.which[:rows]
+        given = block.given + np.bincount(which, minlength=len(block.given))
+        gone = tuple(sorted({*block.dropped, *dropped}))
+        self._block = self._empty_block(block.row + rows, given, self._lags_after(block, which), block.unit, gone)
         self._followed = 0
 
-    def _lags_now(self) -> NDArray[np.int64]:
-        return self._lags_after(self._lags, self._shares, self._unit, self._choices[: self._followed])
+    def _empty_block(
+        self, row: int, given: NDArray[np.int64], lags: NDArray[np.int64], unit: int, dropped: tuple[int, ...]
+    ) -> MixBlock:
+        return MixBlock(row, given, lags, np.zeros(len(given), np.int64), unit, dropped, np.empty(0, np.int32))
 
-    def _lags_after(
-        self, lags: NDArray[np.int64], shares: NDArray[np.int64], unit: int, which: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
+    def _lags_after(self, block: MixBlock, which: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the lag (rows due minus rows emitted) of each input after the first rows of a block."""
         if self._random_key is not None:
-            return lags
-        return lags + shares * len(which) - np.bincount(which, minlength=len(lags)) * unit
+            return block.lags
+        return block.lags + block.shares * len(which) - np.bincount(which, minlength=len(block.lags)) * block.unit
 
     def _place(self) -> MixPlace:
-        dropped = tuple(number for number, gone in enumerate(self._dropped) if gone) if any(self._dropped) else ()
-        nothing = self._choices[:0]
-        return MixPlace(self.row, self.stock.given, self._lags_now(), self._shares, self._unit, dropped, nothing)
+        return MixPlace(self._block, self._followed)
 
     def state(self) -> dict[str, Any]:
         """Return the current position as JSON-compatible data; see :meth:`state_at`."""
@@ -214,13 +231,14 @@ class MixOrder:
         state, ``lags`` are the rows due minus the rows emitted for each input, multiplied by ``unit``. The state does
         not contain the weight schedule; pass the schedule to the constructor when resuming.
         """
-        which = place.which[:rows]
+        block = place.block
+        which = block.which[: place.rows + rows]
         return {
             "row": place.row + rows,
-            "given": (place.given + np.bincount(which, minlength=self.stock.inputs)).tolist(),
-            "dropped": list(place.dropped),
-            "lags": self._lags_after(place.lags, place.shares, place.unit, which).tolist(),
-            "unit": place.unit,
+            "given": (block.given + np.bincount(which, minlength=self.stock.inputs)).tolist(),
+            "dropped": list(block.dropped),
+            "lags": self._lags_after(block, which).tolist(),
+            "unit": block.unit,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -229,11 +247,18 @@ class MixOrder:
         If the weights differ from those of the saved run, the new weights apply from that position on.
         """
         self.stock.restore(state["given"])
-        self._dropped = [number in state["dropped"] for number in range(self.stock.inputs)]
-        self._first_row, self._followed = state["row"], 0
-        self._choices = np.empty(0, np.int32)
-        self._lags = np.array(state["lags"], np.int64)
-        self._unit = state["unit"]
+        lags = np.array(state["lags"], np.int64)
+        self._block = self._empty_block(
+            state["row"], self.stock.given, lags, state["unit"], tuple(sorted(state["dropped"]))
+        )
+        self._followed = 0
+
+
+@lru_cache(maxsize=8)
+def _shares_of(weights: Vector) -> tuple[NDArray[np.int64], int]:
+    """Return the shares of weights, which are the same in most blocks, and their sum. Nobody may change the shares."""
+    shares = shares_of(weights)
+    return np.array(shares, np.int64), sum(shares)
 
 
 def _carried_over(lags: list[int], unit: int, shares: list[int]) -> list[int]:

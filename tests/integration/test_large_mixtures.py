@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import sys
 import threading
-from asyncio import Task
+import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic, sleep
@@ -18,8 +20,10 @@ from aiostream_data import Dataset, Loader
 from aiostream_data._engine import running
 from aiostream_data._engine.flow import context
 from aiostream_data.testing.resume import resumes_everywhere
+from aiostream_data.transforms.inputs_ahead import INPUTS_AT_ONCE
 
 INPUTS = 400
+TASKS_OF_READING_INPUTS = 5 * INPUTS_AT_ONCE + 20
 SHARDS = 2
 ROWS = 8
 NBYTES = 16
@@ -50,8 +54,10 @@ def requests(loader: Loader[Any]) -> float:
     return loader.stats().storage["requests"]
 
 
-def running_tasks() -> int:
-    return sum(isinstance(each, Task) and not each.done() for each in gc.get_objects())
+def running_tasks(loader: Loader[Any]) -> int:
+    loop = loader._engine.loop
+    assert loop is not None, "the loader is open"
+    return len(asyncio.all_tasks(loop))
 
 
 def test_each_input_gives_its_rows_in_order_and_in_proportion(folder: Path) -> None:
@@ -89,9 +95,60 @@ def test_an_input_at_rest_has_one_task(folder: Path) -> None:
         for _ in range(4):
             next(batches)
         deadline = monotonic() + 20
-        while running_tasks() > INPUTS + 20:
-            assert monotonic() < deadline, f"{running_tasks()} tasks still run"
+        while running_tasks(loader) > INPUTS + 20:
+            assert monotonic() < deadline, f"{running_tasks(loader)} tasks still run"
             sleep(0.02)  # until the read-ahead of all inputs is complete
+
+
+def endless(folder: Path, kind: str, number: int) -> Dataset[Any]:
+    """Return an input of a kind that never ends."""
+    rows = files(folder, number)
+    if kind == "memory":
+        return Dataset.from_tensor_slices(np.arange(8)).repeat()
+    return {"files": rows, "map": rows.map(bytes.upper), "shuffle": rows.shuffle(100, seed=number)}[kind].repeat()
+
+
+@pytest.mark.parametrize(("kind", "tasks"), [("files", 1), ("memory", 1), ("shuffle", 1), ("map", 2)])
+def test_each_input_of_a_large_mixture_holds_a_bounded_share(folder: Path, kind: str, tasks: int) -> None:
+    """Tasks and memory per input stay bounded while the mixture runs, and threads do not grow at all."""
+    mixture = Dataset.sample_from([endless(folder, kind, number) for number in range(INPUTS)]).batch(16)
+    with leaves_nothing(), mixture.open() as loader:
+        batches = iter(loader)
+        for _ in range(INPUTS // 16 * 2):
+            next(batches)
+        threads, objects, most_tasks = threading.active_count(), sys.getallocatedblocks(), 0
+        for _ in range(10):
+            for _ in range(INPUTS // 16 * SHARDS * ROWS // 8):
+                next(batches)
+            most_tasks = max(most_tasks, running_tasks(loader))
+        assert most_tasks <= tasks * INPUTS + TASKS_OF_READING_INPUTS
+        assert threading.active_count() <= threads + 8
+        assert sys.getallocatedblocks() - objects < 400 * INPUTS, "objects of ended epochs are kept"
+
+
+def test_the_memory_of_an_input_at_rest_is_little_more_than_its_rows(folder: Path) -> None:
+    held = []
+    for inputs in (INPUTS // 4, INPUTS):
+        mixture = Dataset.sample_from([files(folder, number).repeat() for number in range(inputs)]).batch(20)
+        with mixture.open() as loader:
+            batches = iter(loader)
+            tracemalloc.start()
+            for _ in range(inputs // 20 * 2):
+                next(batches)
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0])
+            tracemalloc.stop()
+    assert (held[1] - held[0]) / (INPUTS - INPUTS // 4) < 60_000
+
+
+@pytest.mark.parametrize("batches", [0, 1, 5, 12, 25])
+def test_a_large_mixture_may_be_closed_at_any_moment_of_its_start(folder: Path, batches: int) -> None:
+    kinds = ("files", "map", "shuffle")
+    inputs = [endless(folder, kinds[number % 3], number) for number in range(INPUTS)]
+    with leaves_nothing(), Dataset.sample_from(inputs).batch(16).open() as loader:
+        rows = iter(loader)
+        for _ in range(batches):
+            next(rows)
 
 
 def test_a_mixture_that_ends_early_leaves_its_unstarted_inputs_alone(folder: Path) -> None:

@@ -210,15 +210,34 @@ def some_schedule(inputs: int, data: st.DataObject) -> Schedule:
     return schedule_of(steps, names(inputs))
 
 
-@given(WEIGHTS, st.integers(0, 200), st.integers(0, 200))
-def test_the_native_deal_equals_its_twin(weights: list[float], first: int, second: int) -> None:
+def deal_by_the_rule(shares: NDArray[np.int64], lags: NDArray[np.int64], count: int) -> NDArray[np.int32]:
+    """Return the inputs of the next rows by Tijdeman's rule, with all inputs compared for every row."""
+    unit, inputs = int(shares.sum()), np.flatnonzero(shares).tolist()
+    least = unit // (2 * len(inputs) - 2) if len(inputs) > 1 else 0
+    due = {number: (unit - least - int(lags[number])) // int(shares[number]) for number in inputs}
+    which = []
+    for row in range(count):
+        lags += shares
+        chosen = min((number for number in inputs if lags[number] >= least), key=due.__getitem__)
+        which.append(chosen)
+        lags[chosen] -= unit
+        due[chosen] = row + 1 + (unit - least - int(lags[chosen])) // int(shares[chosen])
+    return np.array(which, np.int32)
+
+
+@given(
+    WEIGHTS | st.lists(st.integers(0, 4), min_size=20, max_size=60).filter(any),
+    st.integers(0, 200),
+    st.integers(0, 200),
+)
+def test_both_versions_of_the_deal_follow_the_rule(weights: list[float], first: int, second: int) -> None:
     shares = np.array(shares_of(tuple(map(float, weights))), np.int64)
     results = []
-    for kernel in (deal_rows, mixing_py.deal_rows):
+    for kernel in (deal_by_the_rule, deal_rows, mixing_py.deal_rows):
         lags = np.zeros(len(shares), np.int64)
         dealt = [kernel(shares, lags, count).tolist() for count in (first, second)]
         results.append((dealt, lags.tolist()))
-    assert results[0] == results[1]
+    assert results[0] == results[1] == results[2]
 
 
 @given(

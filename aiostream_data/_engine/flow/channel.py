@@ -72,8 +72,26 @@ class _SenderState(Enum):
     ABORTED = auto()
 
 
-class _Shared(Generic[T]):
+class ChannelState(Generic[T]):
     """State shared by the sender and the receiver of a channel."""
+
+    __slots__ = (
+        "_waiters",
+        "awaiting",
+        "buffer",
+        "failure",
+        "input_wait_since",
+        "is_asked",
+        "max_items",
+        "max_nbytes",
+        "nbytes",
+        "on_behalf_of",
+        "peak_nbytes",
+        "receiver_open",
+        "room_wait_since",
+        "rows",
+        "sender",
+    )
 
     def __init__(self, max_items: int, max_nbytes: int) -> None:
         self.max_items = max_items
@@ -86,7 +104,7 @@ class _Shared(Generic[T]):
         self.receiver_open = True
         self.rows: int | None = None
         self.awaiting = 0
-        self.one_by_one = False  # True if the sender sends only while the receiver waits
+        self.is_asked = False  # True if the receiver has asked for another item; see demand_channel.py
         self.input_wait_since: float | None = None  # perf_counter() at the start of the receiver's wait
         self.room_wait_since: float | None = None
         self.on_behalf_of: Callable[[], bool] | None = None
@@ -119,10 +137,11 @@ class Sender(Generic[T]):
     Use :func:`.task_errors.carrying` instead of ``with`` to send the exception to the receiver.
     """
 
-    def __init__(self, shared: _Shared[T]) -> None:
+    __slots__ = ("_shared", "counters")
+
+    def __init__(self, shared: ChannelState[T]) -> None:
         self._shared = shared
         self.counters: StageCounters | None = None
-        self.is_patient = False  # True if send() returns after the item was taken, to work no further ahead
 
     async def send(self, item: T, nbytes: int = 0) -> None:
         """Wait for room in the buffer, then append ``item`` and count it as ``nbytes`` bytes.
@@ -130,12 +149,10 @@ class Sender(Generic[T]):
         Raises:
             ReceiverClosed: The receiver was closed before or during the wait.
         """
-        await self._until(lambda: self._shared.has_room_for(nbytes))
+        await self.until(lambda: self._shared.has_room_for(nbytes))
         self.put(item, nbytes)
-        if self.is_patient:
-            await self._until(lambda: not self._shared.buffer)
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until ``holds()`` returns True or the receiver is closed."""
         shared = self._shared
         if not shared.receiver_open or holds():
@@ -159,6 +176,7 @@ class Sender(Generic[T]):
         if not shared.receiver_open:
             raise ReceiverClosed
         shared.buffer.append((item, nbytes))
+        shared.is_asked = False
         shared.nbytes += nbytes
         shared.peak_nbytes = max(shared.peak_nbytes, shared.nbytes)
         shared.notify()
@@ -181,7 +199,7 @@ class Sender(Generic[T]):
         return self._shared.snapshot()
 
     async def until_wanted(self) -> None:
-        """Wait until the sender may start to produce items. In a buffered channel, the method returns immediately.
+        """Wait until the sender may produce an item. In a buffered channel, the method returns immediately.
 
         Raises:
             ReceiverClosed: The receiver was closed during the wait.
@@ -225,35 +243,12 @@ class Sender(Generic[T]):
             self.abort()
 
 
-class OneByOne(Sender[Any]):
-    """Sender that delivers one row at a time, and only while the receiver waits for a row.
-
-    ``send`` returns when the receiver waits for the next row, so the sending stage never reads ahead.
-    """
-
-    def __init__(self, shared: _Shared[Any]) -> None:
-        super().__init__(shared)
-        shared.one_by_one = True
-
-    async def send(self, item: Any, nbytes: int = 0) -> None:
-        rows = len(item)
-        for row in range(rows):
-            await self.until_wanted()
-            self.put(item if rows == 1 else item.slice(row, row + 1), nbytes // rows)
-        await self.until_wanted()
-
-    async def until_wanted(self) -> None:
-        shared = self._shared
-        while shared.receiver_open and (shared.buffer or not shared.awaiting):
-            await shared.changed()
-        if not shared.receiver_open:
-            raise ReceiverClosed
-
-
 class Receiver(Generic[T]):
     """Receiving end. Iterate over the receiver, or call :meth:`receive`."""
 
-    def __init__(self, shared: _Shared[T]) -> None:
+    __slots__ = ("_shared", "begin", "counters", "on_wait", "position")
+
+    def __init__(self, shared: ChannelState[T]) -> None:
         self._shared = shared
         self.counters: StageCounters | None = None
         self.on_wait: Callable[[bool], None] | None = None
@@ -300,6 +295,16 @@ class Receiver(Generic[T]):
         shared.notify()
         return item
 
+    def ask(self) -> None:
+        """Ask for an item without waiting for it, unless an item is buffered.
+
+        Only a sender of :mod:`.demand_channel` waits until the receiver asks.
+        """
+        shared = self._shared
+        if not shared.buffer and not shared.is_asked:
+            shared.is_asked = True
+            shared.notify()
+
     async def wait_ready(self, *, is_needed: bool = True) -> None:
         """Wait until :attr:`ready`.
 
@@ -309,8 +314,8 @@ class Receiver(Generic[T]):
         shared = self._shared
         started = shared.input_wait_since = perf_counter()
         shared.awaiting += is_needed
-        if shared.one_by_one:
-            shared.notify()
+        shared.is_asked = True
+        shared.notify()
         try:
             if self.on_wait is not None:
                 self.on_wait(True)
@@ -384,11 +389,5 @@ def open_channel(max_items: int, max_nbytes: int) -> tuple[Sender[Any], Receiver
     for name, value in (("max_items", max_items), ("max_nbytes", max_nbytes)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    shared: _Shared[Any] = _Shared(max_items, max_nbytes)
+    shared: ChannelState[Any] = ChannelState(max_items, max_nbytes)
     return Sender(shared), Receiver(shared)
-
-
-def open_stepped_channel() -> tuple[OneByOne, Receiver[Any]]:
-    """Create a channel that passes one row at a time, and only while the receiver waits. Return its two ends."""
-    shared: _Shared[Any] = _Shared(1, 1)
-    return OneByOne(shared), Receiver(shared)

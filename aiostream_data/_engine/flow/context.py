@@ -16,13 +16,14 @@ from aiostream_data._engine.flow.channel import Receiver
 from aiostream_data._engine.flow.drained import Drained
 from aiostream_data._engine.flow.executors import Workers
 from aiostream_data._engine.flow.features import Features
+from aiostream_data._engine.flow.row_sink import RowSink
 from aiostream_data._engine.flow.stage_counters import Board
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.lineage_reader import TABLE, Book
 from aiostream_data._engine.resume.origins import Locate, Namespace, Origins, source_of
-from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.resume.position import Position, State
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
@@ -42,6 +43,11 @@ class Runner(Protocol):
 
     def open(self, context: RunContext, node: Node, state: State) -> AbstractAsyncContextManager[Receiver[Chunk]]:
         """Run a node and its inputs, starting from the saved state ``state``."""
+
+    def play(
+        self, context: RunContext, node: Node, state: State, outlet: RowSink, begun: Callable[[Position], None]
+    ) -> Awaitable[int]:
+        """Run a node and its inputs, with the node's stage in the calling task; see :meth:`RunContext.play`."""
 
     def recall(self, context: RunContext, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
         """Recompute rows that a node emitted; see :mod:`aiostream_data._engine.flow.recall`."""
@@ -138,6 +144,21 @@ class RunContext:
             state: Position to resume from; None starts at the beginning.
         """
         return self.services.runner.open(self, node, state)
+
+    def play(self, node: Node, state: State, outlet: RowSink, begun: Callable[[Position], None]) -> Awaitable[int]:
+        """Run ``node`` and its inputs, and send the rows through ``outlet``. Return the number of rows.
+
+        The stage of ``node`` runs in the calling task.
+
+        Args:
+            state: Position to resume from; None starts at the beginning.
+            begun: Function that receives the run's position before the run sends a row.
+
+        Raises:
+            InputFailed: A stage of the run failed, after all rows before the failure were sent.
+            StreamAborted: The run was cut short.
+        """
+        return self.services.runner.play(self, node, state, outlet, begun)
 
     def recall(self, node: Node, lineage: Lineage) -> Awaitable[Chunk]:
         """Recompute rows of ``node``, in the order of ``lineage``; see :mod:`aiostream_data._engine.flow.recall`."""

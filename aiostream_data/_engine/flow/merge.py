@@ -94,6 +94,7 @@ class Merge(MergeLoop):
     _ready_added: int = 0
     _chosen: int = 0
     _opened: int = 0  # except ready streams
+    _outlet: Outlet | None = None  # while the merge runs
 
     @property
     def rows(self) -> int:
@@ -120,7 +121,11 @@ class Merge(MergeLoop):
             StreamAborted: The sender of a stream aborted the stream.
         """
         self.log.begin(self.order)
-        await self.send_all(outlet)
+        self._outlet = outlet
+        try:
+            await self.send_all(outlet)
+        finally:
+            self._outlet = None
         if self.account is not None:
             self.account.take(self._chosen, ())
             await self.account.write()
@@ -161,6 +166,8 @@ class Merge(MergeLoop):
         return self.order.rows_left(slot) == 0 or self.order.ready_stream(slot) is not None
 
     async def _open_next(self, slot: int) -> None:
+        if self._outlet is not None and not self.streams.is_ready:
+            await self._outlet.until_wanted()
         stream = await self.streams.next()
         if stream is None:
             self.order.no_more_streams()

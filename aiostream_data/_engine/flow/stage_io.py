@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter, thread_time
 from types import TracebackType
 from typing import Any, Self
 
@@ -49,11 +50,15 @@ class Inlet:
         """True if :meth:`receive` would return without waiting."""
         return self._receiver.ready
 
-    def begin(self) -> None:
-        """Start the run that sends to this inlet, unless it has started. Without this call, it starts at once."""
+    def ask(self) -> None:
+        """Ask for the next chunk without waiting for it. Start the run that sends to this inlet, if it has not started.
+
+        A run of a small mixture starts at once, and works ahead without being asked.
+        """
         begin, self._receiver.begin = self._receiver.begin, None
         if begin is not None:
             begin()
+        self._receiver.ask()
 
     @property
     def waits(self) -> ChannelWaits:
@@ -152,8 +157,13 @@ class Outlet:
         return await self.budget.admit(nbytes, self.is_awaited)
 
     async def until_wanted(self) -> None:
-        """Wait until the stage may start to produce rows; see :meth:`.channel.Sender.until_wanted`."""
+        """Wait until the stage may produce rows; see :meth:`.channel.Sender.until_wanted`."""
         await self._sender.until_wanted()
+
+    async def until_it_may_receive(self) -> None:
+        """Wait until the stage may receive another chunk: its rows are wanted, and fit into the memory budget."""
+        await self._sender.until_wanted()
+        await self.within_budget()
 
     async def refill(self) -> None:
         """Recompute the rows that the tail (the steps after the stage) buffered when the state was saved."""
@@ -182,8 +192,20 @@ class Outlet:
         """Send a chunk without rows, which signals lost records."""
         await self._sender.send(chunk, 0)
 
-    async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
-        """Run ``work(*args)`` and the tail's steps in one call on a worker thread, and send the resulting chunk."""
+    async def send_work(self, work: Callable[..., Chunk], *args: Any, is_quick: bool = False) -> None:
+        """Run ``work(*args)`` and the tail's steps in one call on a worker thread, and send the resulting chunk.
+
+        Args:
+            is_quick: True if the work takes less time than passing it to a thread. Without a tail, it runs at once.
+        """
+        if self.tail is None and is_quick:
+            began, cpu = perf_counter(), thread_time()
+            chunk = work(*args)
+            self.counters.busy_s += perf_counter() - began
+            self.counters.cpu_s += thread_time() - cpu
+            del args
+            await self.send(chunk)
+            return
         if self.tail is None:
             done = self._off_loop(work, *args)
             del args

@@ -39,6 +39,7 @@ from aiostream_data._engine.sources.shard_turns import (
     packed_turns,
     turns_left,
 )
+from aiostream_data._engine.sources.turns import Turns
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS
@@ -61,10 +62,10 @@ SHARDS_AT_ONCE = 32
 
 
 class _EraRun(NamedTuple):
-    """One era of a run: the streams of the shards listed together, and the log of their merge."""
+    """One era of a run: the shards listed together, and the log of their merge."""
 
     era: Era
-    streams: ShardStreams
+    turns: Turns
     log: MergeLog
     slots: int
 
@@ -138,12 +139,13 @@ class ReadFilesSource(Stage):
             turns = order_of(self.context, node, run.shards.by_number, era)
             slots = cycle_of(node, len(turns))
             first, left = turns_left(turns, state)
-            streams = ShardStreams(run, left, first, min(run.most_open, len(turns)))
+            own = Turns(left, first, run.shards.by_number if run.shards.has_gaps else None)
+            streams = ShardStreams(run, own, min(run.most_open, len(turns)))
             order = InterleaveOrder(slots, node.block_length, node.ordered)
             if account is not None:
                 account.rows_before = rows
             merge = Merge(streams, order, MergeLog(), account)
-            self._runs.add(rows, _EraRun(era, streams, merge.log, slots))
+            self._runs.add(rows, _EraRun(era, own, merge.log, slots))
             if state is not None:
                 await merge.resume(state)
                 if streams.has_more:
@@ -166,13 +168,13 @@ class ReadFilesSource(Stage):
             return self._state
         order = InterleaveOrder(run.slots).state()
         state, opened = merged or ({"order": order, "streams": []}, 0)
-        state = {"op": "files", **state, "next": run.streams.turns_for(opened)}
+        state = {"op": "files", **state, "next": run.turns.next_after(opened)}
         if run.era.number:
             state["era"] = run.era.number
         if self._listed:
             state["listed"] = self._listed
         if needs_turns_left(self.node, run.era):
-            state[LEFT] = packed_turns(run.streams.left(opened))
+            state[LEFT] = packed_turns(run.turns.left(opened))
         return state
 
     def forget(self, rows: int) -> None:

@@ -50,14 +50,17 @@ class GroupsAhead:
     _one_was_read: asyncio.Event = field(default_factory=asyncio.Event)
     _reads: ReadAhead = field(default_factory=ReadAhead)
 
-    def may_begin(self, first: ShardRef) -> bool:
+    def may_begin(self, first: ShardRef, *, is_needed: bool = False) -> bool:
         """Return True if another group, which begins with the shard ``first``, may be read ahead.
 
         Groups of objects that arrived before their turn do not count, up to a limit. Otherwise one late group would
         stop all requests.
+
+        Args:
+            is_needed: True if the merge needs the group now. The sources of a large mixture read no group before.
         """
         most = min(self._reads.reads, self._most(is_local=False))
-        if self._held < most:
+        if self._held < max(most, is_needed):
             return True
         has_room = self._reading < most and self._held < EARLY_GROUPS * most and self.crowd == 1
         return has_room and scheme_of(first) != LOCAL
@@ -96,7 +99,7 @@ class GroupsAhead:
         self._one_was_read.set()
 
     def _most(self, *, is_local: bool) -> int:
-        return min(LOCAL_GROUPS_AHEAD if is_local else GROUPS_AHEAD, max(1, GROUPS_AHEAD // self.crowd))
+        return min(LOCAL_GROUPS_AHEAD if is_local else GROUPS_AHEAD, GROUPS_AHEAD // self.crowd)
 
 
 def next_size(shards: int, read_s: float, *, is_local: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -35,9 +35,10 @@ from aiostream_data._engine.sources.small_shards import (
     SmallShards,
     scheme_of,
 )
+from aiostream_data._engine.sources.turns import Turns
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.failing.policies import Handling
-from aiostream_data.formats.base import LEFT, SplitsObjects
+from aiostream_data.formats.base import LEFT, splits_objects
 from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ShardRef
@@ -81,7 +82,7 @@ class SourceRun:
     def small_shards(self) -> SmallShards | None:
         """Return the reader of groups of small shards, or None if shards of this source are not read in groups."""
         format, services = self.node.format, self.context.services
-        if not isinstance(format, SplitsObjects):
+        if not splits_objects(format):
             return None
         splitter = GroupSplitter(self.node, format, services.budget, services.blocks, self.namespace.base, self.offsets)
         small = SmallShards(
@@ -162,14 +163,12 @@ class ShardStreams:
     """Streams of the shards of one era. The source merges the rows of these streams.
 
     Attributes:
-        turns: Shard numbers, in the order in which the source opens the shards.
-        first: Number of shards of the era that come before the shards in ``turns``.
+        turns: Shards of the era, in the order in which the source opens them.
         at_once: Maximum number of shards that the source reads concurrently.
     """
 
     run: SourceRun
-    turns: Sequence[int]
-    first: int
+    turns: Turns
     at_once: int
     _ready: deque[Stream | ReadyStreams] = field(default_factory=deque)  # returned next
     _parts: deque[ReadyStreams | ReadAlone] = field(default_factory=deque)  # of the current group, after ``_ready``
@@ -179,10 +178,6 @@ class ShardStreams:
     _streams: int = 0  # open, but not returned yet
 
     def __post_init__(self) -> None:
-        self._places: Sequence[int] = range(len(self.turns))
-        if self.run.shards.has_gaps:
-            listed = self.run.shards.by_number
-            self._places = [place for place in self._places if listed[self.turns[place]] is not None]
         self._groups = GroupsAhead(self.run.context.crowd)
         self._small = self.run.small_shards()
         if not isinstance(self.run.node.read_ahead, int):
@@ -191,15 +186,7 @@ class ShardStreams:
     @property
     def has_more(self) -> bool:
         """True if some shards of the era have not been opened yet."""
-        return self._next < len(self._places)
-
-    def turns_for(self, given: int) -> int:
-        """Return the position in the era's shard order after this run has opened ``given`` streams."""
-        return self.first + (self._places[given - 1] + 1 if given else 0)
-
-    def left(self, given: int) -> list[int]:
-        """Return the shards that are still unopened after this run has opened ``given`` streams."""
-        return [self.turns[place] for place in self._places[given:]]
+        return self._next < len(self.turns)
 
     async def again(self, state: State, given: int) -> Stream | None:
         number, ordinal, offset, *lost = state
@@ -224,11 +211,15 @@ class ShardStreams:
     @property
     def is_ready(self) -> bool:
         """True if :meth:`next` would not wait."""
-        first = self._opened[0] if self._opened else None
-        return bool(self._ready or self._parts) or not isinstance(first, _Group) or first.rows.done()
+        if self._ready or self._parts:
+            return True
+        if not self._opened:
+            return not self.has_more
+        first = self._opened[0]
+        return not isinstance(first, _Group) or first.rows.done()
 
     async def next(self) -> Stream | ReadyStreams | None:
-        self._open_ahead()
+        self._open_ahead(is_needed=not (self._ready or self._parts or self._opened))
         if not self._ready and not self._parts and self._opened:
             await self._take_opened()
             self._open_ahead()
@@ -256,7 +247,7 @@ class ShardStreams:
             self._ready.append(first)
 
     def drop(self) -> None:
-        """Release all references to rows. Stream positions can still be computed afterwards."""
+        """Release all references to rows."""
         self._ready.clear()
         self._parts.clear()
         self._opened.clear()
@@ -274,15 +265,21 @@ class ShardStreams:
         run = self.run
         return self._given + self._streams < run.most_open or (run.ahead.opens_shards and run.ahead.wants_shards)
 
-    def _open_ahead(self) -> None:
+    def _open_ahead(self, *, is_needed: bool = False) -> None:
+        """Open shards as far ahead as possible.
+
+        Args:
+            is_needed: True if the merge needs the next shard now.
+        """
         while self._parts and (self._may_open or isinstance(self._parts[0], ReadyStreams)):
             self._open_part()
         while self.has_more and not self._parts:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
-                if not self._groups.may_begin(shard):
+                if not self._groups.may_begin(shard, is_needed=is_needed):
                     return
                 self._opened.append(self._begun_group(self._small))
+                is_needed = False
             elif self._may_open:
                 self._opened.append(self._open(number))
                 self._next += 1
@@ -305,13 +302,13 @@ class ShardStreams:
         return self.run.open(number, self.at_once, shard=shard, failure=failure, content=content)
 
     def _turn(self, place: int) -> tuple[int, ShardRef]:
-        number = self.turns[self._places[place]]
+        number = self.turns[place]
         shard = self.run.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         return number, shard
 
     def _begun_group(self, small: SmallShards) -> _Group:
-        shards = small.group(map(self._turn, range(self._next, len(self._places))), self._groups.shards)
+        shards = small.group(map(self._turn, range(self._next, len(self.turns))), self._groups.shards)
         self._next += len(shards)
         return self._group_of(shards, lambda is_wanted: small.read(shards, is_wanted))
 

@@ -26,6 +26,7 @@ from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.state_fields import Part
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
+from aiostream_data.transforms.inputs_ahead import InputsAhead
 from aiostream_data.transforms.interleave import MergeStep, Need, WaitingStream
 from aiostream_data.transforms.mixing import MixOrder, MixStep
 from aiostream_data.weights import UNIT
@@ -46,6 +47,9 @@ class TakesTurns(MergeLoop, Stage):
     _decided: int = 0
     _unsent: NDArray[np.int64] | int = 0  # number of chosen rows of each input that were not sent
     _inlets: Sequence[Inlet] = ()
+
+    def __post_init__(self) -> None:
+        self._ahead = InputsAhead(len(self.node.nodes), lambda slot: self._inlets[slot].ready)
 
     @property
     def order(self) -> MixOrder | ChooseOrder:
@@ -75,6 +79,7 @@ class TakesTurns(MergeLoop, Stage):
     def load(self, slot: int, chunk: Chunk) -> None:
         super().load(slot, chunk)
         self.order.load(slot, len(chunk))
+        self._ahead.loaded(slot)
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         self._inlets = inlets
@@ -91,6 +96,8 @@ class TakesTurns(MergeLoop, Stage):
         if len(step):
             self._log.add(self._decided, step.place)
             self._decided += len(step)
+        for slot in self._ahead.after(len(step), self.order):
+            self._inlets[slot].ask()
         return step
 
     def can_continue(self, waiting: WaitingStream) -> bool:
@@ -99,17 +106,12 @@ class TakesTurns(MergeLoop, Stage):
     async def provide(self, waiting: WaitingStream) -> None:
         slot = waiting.slot
         self.current.pop(slot, None)  # release the consumed chunk while waiting
-        self._begin_inputs(slot)
+        self._inlets[slot].ask()
         chunk = await self._inlets[slot].receive()
         if chunk is None:
             self.order.ended(slot)
         else:
             self.load(slot, chunk)
-
-    def _begin_inputs(self, slot: int) -> None:
-        """Start input ``slot``, and the inputs of the next rows, so that they open at the same time."""
-        for number in (slot, *self.order.upcoming(BEGIN_ROWS).tolist()):
-            self._inlets[number].begin()
 
     def chosen(self, step: MergeStep) -> None:
         self._unsent += np.bincount(step.which, minlength=len(self.names))
@@ -337,9 +339,6 @@ class ChooseStage(TakesTurns):
         else:
             super().load(slot, chunk)
 
-
-BEGIN_ROWS: Final = 64
-"""An input of a large mixture starts when one of this number of next rows is due from it."""
 
 MAX_LAG: Final = 1 << 60
 """Maximum lag of an input, in share units: the rows due by weight minus the emitted rows."""

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-from aiostream_data._engine.flow.channel import EndOfStream, Receiver, Sender, open_channel
+from aiostream_data._engine.flow.channel import Receiver, Sender, open_channel
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.drained import Drained
+from aiostream_data._engine.flow.forwarding import forward
 from aiostream_data._engine.flow.recall import in_epochs, in_groups, inputs_of
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
@@ -42,6 +43,10 @@ class Turn:
     rows_before: int = 0
     position: Position | None = None
 
+    def begun(self, position: Position) -> None:
+        """Set the position of the plan, which has started."""
+        self.position = position
+
     def at(self, rows: int, book: BookWriter) -> State:
         """Return the state of the plan after this run has emitted ``rows`` rows."""
         if self.position is None:
@@ -62,7 +67,7 @@ class InTurns(Stage):
     """Base class of stages that run one plan after another.
 
     The next plan opens when the sources of the current plan have read their last row. Thus no pause occurs between
-    epochs. In a large mixture, the next plan opens after the last chunk of the current plan was taken.
+    epochs. In a large mixture, the next plan opens when the mixture asks for its first chunk.
     """
 
     kind: ClassVar[str]
@@ -76,21 +81,32 @@ class InTurns(Stage):
         raise NotImplementedError
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        if self.context.is_crowded:
+            await self._play_in_turn(outlet)
+            return
         turns = self._turns()
         async with asyncio.TaskGroup() as group:
             current = self._begin(turns, None, outlet, group)
             while current is not None:
                 turn, receiver, _ = current
-                is_crowded = self.context.is_crowded
-                upcoming = None if is_crowded else self._begin(turns, turn.context.drained, outlet, group)
+                upcoming = self._begin(turns, turn.context.drained, outlet, group)
                 self._log.add(outlet.rows, turn)
-                rows = await _forward(receiver, outlet)
+                rows = await forward(receiver, outlet)
                 if rows + turn.rows_before == 0 and self.stop_at_empty:
                     if upcoming is not None:  # an empty run never sends, so it would not detect the closed channel
                         upcoming.receiver.close()
                         upcoming.task.cancel()
                     return
-                current = self._begin(turns, None, outlet, group) if is_crowded else upcoming
+                current = upcoming
+
+    async def _play_in_turn(self, outlet: Outlet) -> None:
+        """Run one plan after another in this task, without opening a plan ahead of its turn."""
+        for turn in self._turns():
+            await outlet.until_wanted()
+            self._log.add(outlet.rows, turn)
+            rows = await turn.context.play(turn.node, turn.state, outlet, turn.begun)
+            if rows + turn.rows_before == 0 and self.stop_at_empty:
+                return
 
     def _turns(self) -> Iterator[Turn]:
         state = self._state or {"turn": 0, "rows": 0, "input": None}
@@ -245,16 +261,3 @@ async def _pass_on(receiver: Receiver[Chunk], sender: Sender[Chunk]) -> int:
         await sender.send(chunk, chunk.nbytes)
         del chunk
     return rows
-
-
-async def _forward(receiver: Receiver[Chunk], outlet: Outlet) -> int:
-    rows = 0
-    with receiver:
-        while True:
-            try:
-                chunk = await receiver.receive()
-            except EndOfStream:
-                receiver.check(rows)
-                return rows
-            rows += len(chunk)
-            await outlet.send(chunk)

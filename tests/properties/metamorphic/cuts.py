@@ -28,6 +28,8 @@ _IN_ROWS = (
     "REQUESTS_OF_A_GROUP",
     "CROWD",
     "BEGIN_ROWS",
+    "AHEAD_ROWS",
+    "LOOK_ROWS",
     "GROUPS_AHEAD",
     "EARLY_GROUPS",
     "LOCAL_GROUPS_AHEAD",

@@ -63,8 +63,11 @@ class Outlet:
         self.values += chunk.values
         self._look(len(self.values))
 
-    async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
+    async def send_work(self, work: Callable[..., Chunk], *args: Any, is_quick: bool = False) -> None:
         await self.send(work(*args))
+
+    async def until_wanted(self) -> None:
+        pass
 
 
 def test_a_state_after_the_last_row_of_a_stream_does_not_hold_the_stream() -> None:

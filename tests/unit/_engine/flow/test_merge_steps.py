@@ -56,8 +56,11 @@ class Outlet:
         self.chunks.append(chunk)
         self._look(sum(map(len, self.chunks)))
 
-    async def send_work(self, work: Callable[..., Chunk], *args: Any) -> None:
+    async def send_work(self, work: Callable[..., Chunk], *args: Any, is_quick: bool = False) -> None:
         await self.send(work(*args))
+
+    async def until_wanted(self) -> None:
+        pass
 
 
 def large_rows(source: int, rows: int) -> tuple[Chunk, np.ndarray[Any, Any]]:
