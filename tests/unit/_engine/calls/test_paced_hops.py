@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.calls.paced_hops import HopPiece, PacedHops
+from aiostream_data._engine.calls.paced_hops import HopPiece, PacedHops, first_share
 from aiostream_data._engine.calls.pacing import CHEAP_ROW_S, HOP_GROWTH, HOP_S, LONG_HOP_S
 from aiostream_data._engine.calls.row_work import Done, RowWork, Tally
 from aiostream_data._engine.flow.channel import open_channel
@@ -49,14 +49,20 @@ class Worker:
         row_s: Seconds for which each row says that it took.
         sizes: Number of rows of every hop that has begun.
         begun: The hops, if the test ends them by hand.
+        limits: Every limit of concurrent hops that was set.
     """
 
     row_s: float = CHEAP_S
     by_hand: bool = False
     sizes: list[int] = field(default_factory=list)
     begun: list[tuple[asyncio.Future[Outcome], Chunk]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
     is_far: ClassVar[bool] = False
     runs_in: ClassVar[str] = "threads"
+
+    def queues_beyond(self, hops: int) -> bool:
+        self.limits.append(hops)
+        return True
 
     def submit(self, work: Any, rows: Chunk, timeout_s: float | None = None) -> asyncio.Future[Outcome]:
         self.sizes.append(len(rows))
@@ -195,3 +201,32 @@ def test_hops_grow_from_the_largest_one_that_has_finished() -> None:
         assert HOP_GROWTH**2 in worker.sizes
 
     run(case())
+
+
+def test_expensive_rows_have_a_hop_in_the_queue_so_that_no_thread_waits_for_the_loop() -> None:
+    worker = Worker(WAITS_S)
+    hops = hops_of(worker)
+
+    async def case() -> None:
+        await running(hops, numbers(64))  # measures the cost of a row
+        worker.by_hand, first = True, len(worker.begun)
+        task = asyncio.ensure_future(running(hops, numbers()))
+        await settle()
+        assert len(worker.begun) - first == hops.workers + hops.workers // 2
+        assert worker.limits[-1] == hops.workers
+        worker.by_hand = False
+        worker.end_all()
+        await task
+
+    run(case())
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "sizes"), [(47, 23, [23, 12, 12]), (48, 24, [24, 24]), (25, 24, [13, 12]), (5, 9, [5])]
+)
+def test_the_last_two_hops_of_a_chunk_share_its_rows_evenly(rows: int, most: int, sizes: list[int]) -> None:
+    found = []
+    while rows:
+        found.append(first_share(rows, most))
+        rows -= found[-1]
+    assert found == sizes
