@@ -207,7 +207,8 @@ class PacedHops:
 
     def _learn(self, rows: int, outcome: Outcome, done: Done) -> None:
         largest = max(tally.nbytes for tally in done.tallies)
-        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s, self.workers, largest)
+        # On a busy machine, a thread also waits for a core. More threads would not make this wait shorter.
+        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s + done.core.waited_s, self.workers, largest)
         if self.processes is not None and self.pace.row_s > CHEAP_ROW_S and self.pace.holds_gil(self.cpus):
             self._go_over_to(self.processes())
         workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)

@@ -19,6 +19,7 @@ from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data.executors.base import Outcome
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.metrics.machine import CoreTime
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
@@ -34,11 +35,12 @@ def numbers(count: int = ROWS) -> Columns:
     return Columns(LEAF, (np.arange(count),), RowIds.run(0, 0, count))
 
 
-def outcome_of(rows: Chunk, row_s: float) -> Outcome:
-    """Return the outcome of a hop that waited ``row_s`` seconds for each row."""
+def outcome_of(rows: Chunk, row_s: float, *, is_for_a_core: bool = False) -> Outcome:
+    """Return the outcome of a hop that waited ``row_s`` seconds for each row, perhaps for a core."""
     busy_s = row_s * len(rows)
     tally = Tally(len(rows), len(rows), rows.nbytes, [], 0, busy_s, 0.0)
-    return Outcome(Done(rows, rows.nbytes, None, (tally,)), busy_s=busy_s)
+    core = CoreTime(0.0, busy_s if is_for_a_core else 0.0)
+    return Outcome(Done(rows, rows.nbytes, None, (tally,), core=core), busy_s=busy_s)
 
 
 @dataclass
@@ -47,12 +49,14 @@ class Worker:
 
     Attributes:
         row_s: Seconds for which each row says that it took.
+        is_for_a_core: True if these are seconds without a core, False if they are seconds asleep.
         sizes: Number of rows of every hop that has begun.
         begun: The hops, if the test ends them by hand.
         limits: Every limit of concurrent hops that was set.
     """
 
     row_s: float = CHEAP_S
+    is_for_a_core: bool = False
     by_hand: bool = False
     sizes: list[int] = field(default_factory=list)
     begun: list[tuple[asyncio.Future[Outcome], Chunk]] = field(default_factory=list)
@@ -77,7 +81,7 @@ class Worker:
 
     def end(self, number: int) -> None:
         hop, rows = self.begun[number]
-        hop.set_result(outcome_of(rows, self.row_s))
+        hop.set_result(outcome_of(rows, self.row_s, is_for_a_core=self.is_for_a_core))
 
     def end_all(self) -> None:
         for number, (hop, _) in enumerate(self.begun):
@@ -219,6 +223,19 @@ def test_expensive_rows_have_a_hop_in_the_queue_so_that_no_thread_waits_for_the_
         await task
 
     run(case())
+
+
+@pytest.mark.parametrize(("is_for_a_core", "workers"), [(False, 4 * CPUS), (True, CPUS)])
+def test_a_thread_that_waits_for_a_core_does_not_count_as_one_that_waits_for_io(
+    is_for_a_core: bool, workers: int
+) -> None:
+    hops = hops_of(Worker(WAITS_S, is_for_a_core))
+
+    async def case() -> None:
+        await running(hops, numbers())
+
+    run(case())
+    assert hops.workers == workers
 
 
 @pytest.mark.parametrize(
