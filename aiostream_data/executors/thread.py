@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -51,12 +52,17 @@ class ThreadExecutor:
     Python cannot end a running thread. If a call exceeds its time limit, the pool starts a new thread. The old thread
     ends when the call returns.
 
+    With a limit for concurrent calls, further calls wait. A thread that finishes a call starts the next waiting call
+    itself, so the thread does not wait for the event loop.
+
     Attributes:
         at_work: Identifiers of the threads that are running a call. Any thread may read ``at_work``.
     """
 
     def __init__(self, max_threads: int, name: str) -> None:
         self.max_threads = max_threads
+        self._at_once = max_threads
+        self._waiting: deque[Job] = deque()  # the loop appends; any thread may take the first job
         self._name = name
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -80,12 +86,42 @@ class ThreadExecutor:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._unfinished += 1
-        self._start_thread_if_needed()
-        self._jobs.put(Job(loop, future, function, args, limit_s))
+        self._waiting.append(Job(loop, future, function, args, limit_s))
+        self._start_waiting()
         return future
 
+    @property
+    def at_once(self) -> int:
+        """Maximum number of calls that run at the same time, at most ``max_threads``. Set it on the event loop."""
+        return self._at_once
+
+    @at_once.setter
+    def at_once(self, calls: int) -> None:
+        self._at_once = min(calls, self.max_threads)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Pass waiting jobs to the threads, up to the limit of concurrent calls."""
+        # Without a limit, threads take all jobs from the queue.
+        while self._waiting and (self._at_once == self.max_threads or self._started_jobs < self._at_once):
+            job = self._first_waiting()
+            if job is not None:
+                self._start_thread_if_needed()
+                self._jobs.put(job)
+
+    @property
+    def _started_jobs(self) -> int:
+        """Number of jobs that were passed to threads and have no outcome yet."""
+        return self._unfinished - len(self._waiting)
+
+    def _first_waiting(self) -> Job | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:  # another thread has taken the last job
+            return None
+
     def _start_thread_if_needed(self) -> None:
-        if self._unfinished > len(self._threads) and len(self._threads) < self.max_threads:
+        if self._started_jobs > len(self._threads) and len(self._threads) < self.max_threads:
             thread = threading.Thread(target=self._run_thread, name=f"{self._name}-{self._started}", daemon=True)
             self._started += 1
             self._threads.append(thread)
@@ -102,7 +138,7 @@ class ThreadExecutor:
 
     def _work(self) -> None:
         me = threading.get_ident()
-        while (job := self._jobs.get()) is not None:
+        while (job := self._first_waiting() or self._jobs.get()) is not None:
             self.at_work.add(me)
             outcome = Outcome() if job.future.cancelled() else self._call(job)
             self.at_work.discard(me)
@@ -150,6 +186,7 @@ class ThreadExecutor:
             job.timer.cancel()
         if not job.future.done():
             job.future.set_result(outcome)
+        self._start_waiting()
 
     def close(self, timeout_s: float) -> bool:
         self._closed = True

@@ -1,8 +1,10 @@
 """Time local files in the page cache through a Dataset: ``python -m benchmarks.micro.local_datasets``.
 
 Rows are ways to read, columns the size of a file and how many are read at once. "threads + preadv" reads into reused
-buffers. The datasets have the default arguments, except ``cycle_length`` in "cycle", which is the number of files read
-at once. A pass reads every file ``--times`` times. The first element is not timed, because it waits for the listing.
+buffers. "threads + pread" reads into a new ``bytes`` object each time, and keeps it until the next: the ceiling of a
+dataset that hands over bytes. The datasets have the default arguments, except ``cycle_length`` in "cycle", which is the
+number of files read at once. A pass reads every file ``--times`` times. The first element is not timed, because it
+waits for the listing.
 
 Each figure is the median of ``--repetitions`` passes, the ways taking turns. ``--out`` writes them as JSON.
 """
@@ -23,7 +25,7 @@ from typing import Any
 
 import aiostream_data as asd
 from benchmarks.machine import circumstances
-from benchmarks.micro.local_files import Buffers, Work, thread_pass, write_files
+from benchmarks.micro.local_files import Buffers, Work, bytes_pass, thread_pass, write_files
 
 SIZES = {"4 KiB": 4 << 10, "64 KiB": 64 << 10, "256 KiB": 256 << 10, "1 MiB": 1 << 20, "8 MiB": 8 << 20}
 AT_ONCE = (4, 32)
@@ -45,12 +47,16 @@ class Cell:
         return [str(self.folder / "*")] * self.times
 
 
-def threads(cell: Cell) -> Figures:
-    """Read with plain threads."""
-    before = _used()
-    for _ in range(cell.times):
-        thread_pass(cell.work)
-    return _figures(cell, before, len(cell.work.paths) * cell.times)
+def threads(read: Callable[[Work], float]) -> Callable[[Cell], Figures]:
+    """Return a pass of plain threads."""
+
+    def one_pass(cell: Cell) -> Figures:
+        before = _used()
+        for _ in range(cell.times):
+            read(cell.work)
+        return _figures(cell, before, len(cell.work.paths) * cell.times)
+
+    return one_pass
 
 
 def through(make: Callable[[Cell], asd.Dataset[Any]]) -> Callable[[Cell], Figures]:
@@ -71,7 +77,8 @@ def through(make: Callable[[Cell], asd.Dataset[Any]]) -> Callable[[Cell], Figure
 
 
 WAYS: dict[str, Callable[[Cell], Figures]] = {
-    "threads + preadv": threads,
+    "threads + preadv": threads(thread_pass),
+    "threads + pread": threads(bytes_pass),
     "from_files": through(lambda cell: asd.Dataset.from_files(cell.patterns)),
     "from_fixed_length": through(lambda cell: asd.Dataset.from_fixed_length(cell.patterns, cell.work.nbytes)),
     "from_fixed_length cycle": through(

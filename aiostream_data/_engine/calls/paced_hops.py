@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from aiostream_data._engine.calls.gil_probe import LOOK_AFTER_S, GilProbe
 from aiostream_data._engine.calls.isolation import alone, broke_off
+from aiostream_data._engine.calls.late_hops import LateHops
 from aiostream_data._engine.calls.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
 from aiostream_data._engine.calls.result_budget import ResultBudget
 from aiostream_data._engine.calls.row_work import Done, RowWork
@@ -47,9 +48,6 @@ HOP_SHARE = 32
 
 MAX_HOP_NBYTES = 16 << 20
 """Target maximum output of a hop in bytes, independent of the memory limit, chosen to fit CPU caches."""
-
-STRAGGLER_S = 0.1
-"""Seconds after which a running hop is late. With AUTO concurrency, a late hop does not count as an occupied worker."""
 
 
 class HopPiece(NamedTuple):
@@ -110,7 +108,7 @@ class PacedHops:
         self._running, self._held = ResizableSemaphore(1), ResizableSemaphore(1, self.budget.poke)
         self._allowed = 1, 1
         self.probe = GilProbe(self._threads_at_work)
-        self._late: set[asyncio.Future[Outcome]] = set()
+        self._late = LateHops(MAX_AUTO_THREADS, lambda: self._allow(*self._allowed))
         self._results = ResultBudget(self.budget, lambda: self._held.taken)
         self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
         self._widen()
@@ -168,22 +166,8 @@ class PacedHops:
 
     def _watched(self, hop: asyncio.Future[Outcome]) -> asyncio.Future[Outcome]:
         """With AUTO concurrency, allow one additional hop while this hop is late."""
-        if self.fixed_workers is not None:
-            return hop
-
-        def is_late() -> None:
-            if len(self._late) < MAX_AUTO_THREADS:
-                self._late.add(hop)
-                self._allow(*self._allowed)
-
-        def is_over(_: asyncio.Future[Outcome]) -> None:
-            timer.cancel()
-            if hop in self._late:
-                self._late.discard(hop)
-                self._allow(*self._allowed)
-
-        timer = asyncio.get_running_loop().call_later(STRAGGLER_S, is_late)
-        hop.add_done_callback(is_over)
+        if self.fixed_workers is None:
+            self._late.watch(hop)
         return hop
 
     async def _emit(self, piece: HopPiece, outcome: Outcome, outlet: Outlet) -> None:
@@ -207,7 +191,7 @@ class PacedHops:
             number = self.take_in(chunk)
             start = 0
             while start < len(chunk):
-                stop = min(start + self._rows_of_a_hop(len(chunk)), len(chunk))
+                stop = start + first_share(len(chunk) - start, self._rows_of_a_hop(len(chunk)))
                 rows = chunk if stop - start == len(chunk) else chunk.slice(start, stop)
                 yield HopPiece(rows, number + start, await self._room_for(rows))
                 start = stop
@@ -223,7 +207,8 @@ class PacedHops:
 
     def _learn(self, rows: int, outcome: Outcome, done: Done) -> None:
         largest = max(tally.nbytes for tally in done.tallies)
-        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s, self.workers, largest)
+        # On a busy machine, a thread also waits for a core. More threads would not make this wait shorter.
+        self.pace.observe(rows, outcome.busy_s, outcome.cpu_s + done.core.waited_s, self.workers, largest)
         if self.processes is not None and self.pace.row_s > CHEAP_ROW_S and self.pace.holds_gil(self.cpus):
             self._go_over_to(self.processes())
         workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
@@ -240,8 +225,8 @@ class PacedHops:
 
     def _widen(self) -> None:
         """Set the limits for running hops (one per worker), queued hops (one per two workers) and finished hops."""
-        # Queued hops keep the workers of a fixed-size executor from waiting for the loop between hops.
-        waiting = max(1, self.workers // 2) if self.fixed_workers is not None and self.workers > 1 else 0
+        # With queued hops, the workers do not wait for the event loop between two hops.
+        waiting = max(1, self.workers // 2) if self.workers > 1 and self.place.queues_beyond(self.workers) else 0
         running = self.workers + waiting
         self._allow(running, running + (self.workers + 2 if self.workers > 1 else 0))
 
@@ -251,8 +236,19 @@ class PacedHops:
         Late hops (calls on workers) are allowed in addition to these limits.
         """
         self._allowed = running, held
+        self._late.workers = self.workers
+        self.place.queues_beyond(self.workers + len(self._late))
         self._running.limit = running + len(self._late)
         self._held.limit = held + len(self._late)
+
+
+def first_share(rows: int, most: int) -> int:
+    """Return the number of rows of the next hop if ``rows`` rows remain in the chunk.
+
+    The last two hops share their rows evenly. Otherwise, the last hop of many chunks would have only a few rows, and
+    the overhead of a hop is as large as the cost of several rows.
+    """
+    return most if rows >= 2 * most else rows if rows <= most else -(-rows // 2)
 
 
 def _hop_s(place: WorkPlace, workers: int) -> float:

@@ -82,7 +82,7 @@ class Pace:
         Args:
             rows: Number of rows in the hop; with 0, the call has no effect.
             busy_s: Wall time in seconds.
-            cpu_s: CPU time in seconds.
+            cpu_s: Seconds on a CPU core, and seconds waiting for a core.
             at_once: Number of hops that ran concurrently, including this hop.
             nbytes: Size of the hop's output, in bytes.
         """

@@ -111,7 +111,7 @@ class RowwiseStage(CallStage):
             return ThreadExecutor(workers or MAX_AUTO_THREADS, f"asd-{self.node.label}")
 
         place = f"{CROWDED}-{workers}" if self.context.is_crowded else self.context.place(self.node)
-        return OnThreads(self.context.services.workers.at(place, make))
+        return OnThreads(self.context.services.workers.at(place, make), is_shared=self.context.is_crowded)
 
     def _processes(self) -> WorkPlace | None:
         """Return the worker processes to which the stage can switch; None if a user function cannot be sent to them."""

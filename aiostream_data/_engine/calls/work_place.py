@@ -11,6 +11,7 @@ from aiostream_data._engine.calls.user_code import without_origins
 from aiostream_data._engine.resume.row_keys import Stable, stable_table
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.executors.interpreter import InterpreterExecutor
+from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.rows.records import Chunk
 
 
@@ -28,12 +29,20 @@ class WorkPlace(Protocol):
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         """Start a hop. The outcome of a successful call contains a :class:`.row_work.Done`."""
 
+    def queues_beyond(self, hops: int) -> bool:
+        """Run at most ``hops`` hops at the same time, and queue further hops. Return False if this is impossible."""
+
 
 @dataclass(frozen=True)
 class OnThreads:
-    """Executor that runs row-wise work on threads of this process."""
+    """Executor that runs row-wise work on threads of this process.
+
+    Attributes:
+        is_shared: True if other stages use the same threads.
+    """
 
     executor: Executor
+    is_shared: bool = False
     is_far: ClassVar[bool] = False
     runs_in: ClassVar[str] = "threads"
 
@@ -41,6 +50,13 @@ class OnThreads:
         if timeout_s is None:
             return self.executor.submit(work, chunk)
         return self.executor.submit_within(timeout_s, work, chunk)
+
+    def queues_beyond(self, hops: int) -> bool:
+        if not isinstance(self.executor, ThreadExecutor):
+            return False
+        if not self.is_shared:
+            self.executor.at_once = hops
+        return self.executor.at_once <= hops
 
 
 class OnWorkers:
@@ -67,6 +83,9 @@ class OnWorkers:
             return self._executor.submit(sent, rows, *names)
         return self._executor.submit_within(timeout_s, sent, rows, *names)
 
+    def queues_beyond(self, hops: int) -> bool:
+        return True  # the number of worker processes is fixed
+
 
 class OnInterpreters:
     """Executor that runs user functions in one subinterpreter per thread.
@@ -84,6 +103,9 @@ class OnInterpreters:
     def submit(self, work: RowWork, chunk: Chunk, timeout_s: float | None) -> Awaitable[Outcome]:
         sent = self._sent.get(work) or self._sent.setdefault(work, self._calling_elsewhere(work))
         return OnThreads(self._executor).submit(sent, chunk, timeout_s)
+
+    def queues_beyond(self, hops: int) -> bool:
+        return True  # the number of interpreters is fixed
 
     def _calling_elsewhere(self, work: RowWork) -> RowWork:
         def elsewhere(part: HopPart) -> HopPart:

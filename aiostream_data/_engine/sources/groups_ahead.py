@@ -22,9 +22,12 @@ EARLY_GROUPS: Final = 2
 """Groups of objects that are being read or have arrived, as a multiple of the groups that may be read."""
 
 LOCAL_GROUPS_AHEAD: Final = HOPS_AT_ONCE
-"""Maximum number of groups of local files that are read ahead: one for each thread that reads files.
+"""Maximum number of groups of local files that are read ahead: one for each thread that reads files."""
 
-With more groups, the bytes would leave the processor's cache before they are used.
+LOCAL_NBYTES_AHEAD: Final = 32 << 20
+"""No further group of local files is read ahead if groups take this number of bytes.
+
+With more, the bytes would leave the processor's cache before they are used, and new memory causes page faults.
 """
 
 QUICK_S: Final = 0.02
@@ -46,6 +49,7 @@ class GroupsAhead:
     crowd: int = 1
     shards: int = FIRST_SHARDS
     _held: int = 0  # groups that are being read, or wait for their turn
+    _held_nbytes: int = 0
     _reading: int = 0
     _one_was_read: asyncio.Event = field(default_factory=asyncio.Event)
     _reads: ReadAhead = field(default_factory=ReadAhead)
@@ -60,14 +64,16 @@ class GroupsAhead:
             is_needed: True if the merge needs the group now. The sources of a large mixture read no group before.
         """
         most = min(self._reads.reads, self._most(is_local=False))
+        is_local = scheme_of(first) == LOCAL
         if self._held < max(most, is_needed):
-            return True
+            return not (is_local and self._held_nbytes >= LOCAL_NBYTES_AHEAD)
         has_room = self._reading < most and self._held < EARLY_GROUPS * most and self.crowd == 1
-        return has_room and scheme_of(first) != LOCAL
+        return has_room and not is_local
 
-    def begun(self, rows: asyncio.Task[Any]) -> None:
-        """Count a group, which the task ``rows`` reads."""
+    def begun(self, rows: asyncio.Task[Any], nbytes: int) -> None:
+        """Count a group of ``nbytes`` bytes, which the task ``rows`` reads."""
         self._held += 1
+        self._held_nbytes += nbytes
         self._reading += 1
         rows.add_done_callback(self._was_read)
 
@@ -82,14 +88,15 @@ class GroupsAhead:
         """Record that the merge needs a group now."""
         self._reads.took(self._most(is_local=is_local), was_there=rows.done())
 
-    def took(self, shards: int, read_s: float | None, *, is_local: bool) -> None:
+    def took(self, shards: int, nbytes: int, read_s: float | None, *, is_local: bool) -> None:
         """Record that the merge took a group.
 
         Args:
-            shards: Number of shards of the group.
+            shards, nbytes: Number of shards of the group, and its bytes as in :meth:`begun`.
             read_s: Seconds that reading the group took; None for the rest of a group.
         """
         self._held -= 1
+        self._held_nbytes -= nbytes
         # If the group was much smaller, other limits than the number of shards ended it.
         if read_s is not None and shards * 2 > self.shards:
             self.shards = next_size(self.shards, read_s, is_local=is_local)

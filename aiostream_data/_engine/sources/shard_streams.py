@@ -326,7 +326,7 @@ class ShardStreams:
             read(lambda: group.is_awaited and self.run.outlet.is_awaited()),
             name=f"read {len(shards)} shards from {safe_url(shards[0][1].url)}",
         )
-        self._groups.begun(group.rows)
+        self._groups.begun(group.rows, group.nbytes)
         return group
 
     async def _rows_of(self, group: _Group) -> GroupRows:
@@ -340,7 +340,7 @@ class ShardStreams:
             await self._groups.until_read(group.rows, self._open_ahead)
             self.run.counters.add(BYTES_WAIT, perf_counter() - began)
         found = group.rows.result()
-        self._groups.took(len(group.shards), found.read_s, is_local=is_local)
+        self._groups.took(len(group.shards), group.nbytes, found.read_s, is_local=is_local)
         return found
 
     def _parts_of(self, group: _Group, found: GroupRows) -> Iterator[ReadyStreams | ReadAlone]:
@@ -368,11 +368,15 @@ class _Group:
         shards: Number and reference of each shard.
         rows: Task that reads the shards.
         is_awaited: True while the merge waits for this group.
+        nbytes: Number of bytes of the shards whose size is known.
     """
 
     shards: NumberedRefs
     rows: asyncio.Task[GroupRows] = field(init=False)
     is_awaited: bool = False
+
+    def __post_init__(self) -> None:
+        self.nbytes = sum(shard.nbytes or 0 for _, shard in self.shards)
 
 
 async def _read(reader: ShardReader, outlet: Outlet) -> None:

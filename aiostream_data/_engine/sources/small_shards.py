@@ -44,10 +44,16 @@ LOCAL: Final = "file"
 """URL scheme of local files."""
 
 GROUP_NBYTES: Final = 4 << 20
-"""Maximum bytes of a group on this machine."""
+"""Maximum bytes of a group of local files that are read into one block, and of decompressed shards."""
 
-REMOTE_GROUP_SHARE: Final = 2
-"""A group in a remote store may take this multiple of the bytes. Its shards arrive side by side."""
+REMOTE_GROWTH: Final = 2
+"""A group of objects in a store may take this multiple of ``GROUP_NBYTES``. Its objects arrive side by side."""
+
+LOCAL_GROWTH: Final = 4
+"""A group of local files that are read into separate objects may take this multiple of ``GROUP_NBYTES``.
+
+The event loop and the threads need a millisecond for each group, in which they could copy several mebibytes. Other
+groups are read into one block, which the pool of blocks reuses sooner if it is small."""
 
 GROUP_SHARE: Final = 64
 """A group may take this fraction (1/64) of the memory limit."""
@@ -64,7 +70,7 @@ REQUESTS_OF_A_GROUP: Final = 64
 """Maximum number of shards of a group in a remote store. They are requested at once."""
 
 SHARDS_OF_A_FULL_GROUP: Final = 4
-"""A shard is small if at least this number of shards of its size fit into a group."""
+"""A shard is small if at least this number of shards of its size fit into ``GROUP_NBYTES``."""
 
 
 COMPRESSION_RATIO: Final = 4
@@ -146,10 +152,8 @@ class SmallShards:
         """Take the first shards that form one group of at most ``most`` shards; the first of them is small."""
         chosen = [next(shards)]
         first = chosen[0][1]
-        is_local = scheme_of(first) == LOCAL
-        most = min(most, GROUP_SHARDS if is_local else REQUESTS_OF_A_GROUP)
-        most_nbytes = self._most_nbytes * (1 if is_local else REMOTE_GROUP_SHARE)
-        most_nbytes = min(most_nbytes, self.budget.limit // (CROWD_SHARE * self.crowd))
+        most = min(most, GROUP_SHARDS if scheme_of(first) == LOCAL else REQUESTS_OF_A_GROUP)
+        most_nbytes = min(self._most_nbytes_of(first), self.budget.limit // (CROWD_SHARE * self.crowd))
         nbytes = self._expected_nbytes(first)
         for number, shard in islice(shards, most - 1):
             expected = self._expected_nbytes(shard)
@@ -163,15 +167,25 @@ class SmallShards:
     def _most_nbytes(self) -> int:
         return min(GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
 
+    def _most_nbytes_of(self, first: ShardRef) -> int:
+        """Return the maximum bytes of a group that begins with the shard ``first``."""
+        is_separate = isinstance(self.node.format, WholeFileFormat) and (first.nbytes or 0) >= SEPARATE_NBYTES
+        growth = LOCAL_GROWTH if is_separate and not self._is_named_compressed(first) else 1
+        growth = growth if scheme_of(first) == LOCAL else REMOTE_GROWTH
+        return min(growth * GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
+
     @cached_property
     def _most_small_nbytes(self) -> int:
         return self._most_nbytes // SHARDS_OF_A_FULL_GROUP
 
     def _expected_nbytes(self, shard: ShardRef) -> int:
         """Return the estimated decompressed size of a shard; 0 if its size is unknown."""
+        return (shard.nbytes or 0) * (COMPRESSION_RATIO if self._is_named_compressed(shard) else 1)
+
+    def _is_named_compressed(self, shard: ShardRef) -> bool:
+        """Return True if a shard is compressed, as far as its name and the options of the source show."""
         compression = self.node.compression
-        is_compressed = named_compressed(shard.url) if compression == "auto" else bool(compression)
-        return (shard.nbytes or 0) * (COMPRESSION_RATIO if is_compressed else 1)
+        return named_compressed(shard.url) if compression == "auto" else bool(compression)
 
     # -- reading
 
@@ -210,10 +224,10 @@ class SmallShards:
 
     def _fitting(self, group: NumberedRefs) -> int:
         """Return the number of first shards whose small ones fit into a group."""
-        nbytes = 0
+        nbytes, most_nbytes = 0, self._most_nbytes_of(group[0][1])
         for place, (_, shard) in enumerate(group):
             nbytes += self._expected_nbytes(shard) if self.is_small(shard) else 0
-            if nbytes > self._most_nbytes:
+            if nbytes > most_nbytes:
                 return place
         return len(group)
 

@@ -76,6 +76,39 @@ def test_no_more_threads_start_than_there_is_work_or_than_allowed() -> None:
     run_with(ThreadExecutor(3, "counted"), case)
 
 
+def test_with_a_limit_a_thread_that_ends_a_call_starts_the_next_one_itself() -> None:
+    first, second = threading.Event(), threading.Event()
+    blocked = threading.Event()
+
+    async def case(executor: ThreadExecutor) -> None:
+        executor.at_once = 1
+        jobs = [executor.submit(first.wait), executor.submit(second.set), executor.submit(blocked.wait)]
+        assert _threads_named("limited") == 1
+        first.set()
+        assert second.wait(10)  # the loop has not run in between
+        executor.at_once = 2
+        more = executor.submit(blocked.set)
+        await asyncio.gather(*jobs, more)
+        assert executor.unfinished == 0
+
+    run_with(ThreadExecutor(3, "limited"), case)
+
+
+def test_calls_that_were_cancelled_in_the_queue_do_not_run() -> None:
+    go, ran = threading.Event(), threading.Event()
+
+    async def case(executor: ThreadExecutor) -> None:
+        executor.at_once = 1
+        running, queued = executor.submit(go.wait), executor.submit(ran.set)
+        queued.cancel()
+        go.set()
+        await running
+        assert (await executor.submit(abs, -1)).value == 1
+        assert not ran.is_set()
+
+    run_with(ThreadExecutor(3, "limited"), case)
+
+
 def _threads_named(name: str) -> int:
     return sum(thread.name.startswith(name) for thread in threading.enumerate())
 

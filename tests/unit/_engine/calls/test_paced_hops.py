@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from event_order import run, settle
 
-from aiostream_data._engine.calls.paced_hops import HopPiece, PacedHops
+from aiostream_data._engine.calls.paced_hops import HopPiece, PacedHops, first_share
 from aiostream_data._engine.calls.pacing import CHEAP_ROW_S, HOP_GROWTH, HOP_S, LONG_HOP_S
 from aiostream_data._engine.calls.row_work import Done, RowWork, Tally
 from aiostream_data._engine.flow.channel import open_channel
@@ -19,6 +19,7 @@ from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data.executors.base import Outcome
 from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.metrics.machine import CoreTime
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
@@ -34,11 +35,12 @@ def numbers(count: int = ROWS) -> Columns:
     return Columns(LEAF, (np.arange(count),), RowIds.run(0, 0, count))
 
 
-def outcome_of(rows: Chunk, row_s: float) -> Outcome:
-    """Return the outcome of a hop that waited ``row_s`` seconds for each row."""
+def outcome_of(rows: Chunk, row_s: float, *, is_for_a_core: bool = False) -> Outcome:
+    """Return the outcome of a hop that waited ``row_s`` seconds for each row, perhaps for a core."""
     busy_s = row_s * len(rows)
     tally = Tally(len(rows), len(rows), rows.nbytes, [], 0, busy_s, 0.0)
-    return Outcome(Done(rows, rows.nbytes, None, (tally,)), busy_s=busy_s)
+    core = CoreTime(0.0, busy_s if is_for_a_core else 0.0)
+    return Outcome(Done(rows, rows.nbytes, None, (tally,), core=core), busy_s=busy_s)
 
 
 @dataclass
@@ -47,16 +49,24 @@ class Worker:
 
     Attributes:
         row_s: Seconds for which each row says that it took.
+        is_for_a_core: True if these are seconds without a core, False if they are seconds asleep.
         sizes: Number of rows of every hop that has begun.
         begun: The hops, if the test ends them by hand.
+        limits: Every limit of concurrent hops that was set.
     """
 
     row_s: float = CHEAP_S
+    is_for_a_core: bool = False
     by_hand: bool = False
     sizes: list[int] = field(default_factory=list)
     begun: list[tuple[asyncio.Future[Outcome], Chunk]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
     is_far: ClassVar[bool] = False
     runs_in: ClassVar[str] = "threads"
+
+    def queues_beyond(self, hops: int) -> bool:
+        self.limits.append(hops)
+        return True
 
     def submit(self, work: Any, rows: Chunk, timeout_s: float | None = None) -> asyncio.Future[Outcome]:
         self.sizes.append(len(rows))
@@ -71,7 +81,7 @@ class Worker:
 
     def end(self, number: int) -> None:
         hop, rows = self.begun[number]
-        hop.set_result(outcome_of(rows, self.row_s))
+        hop.set_result(outcome_of(rows, self.row_s, is_for_a_core=self.is_for_a_core))
 
     def end_all(self) -> None:
         for number, (hop, _) in enumerate(self.begun):
@@ -195,3 +205,45 @@ def test_hops_grow_from_the_largest_one_that_has_finished() -> None:
         assert HOP_GROWTH**2 in worker.sizes
 
     run(case())
+
+
+def test_expensive_rows_have_a_hop_in_the_queue_so_that_no_thread_waits_for_the_loop() -> None:
+    worker = Worker(WAITS_S)
+    hops = hops_of(worker)
+
+    async def case() -> None:
+        await running(hops, numbers(64))  # measures the cost of a row
+        worker.by_hand, first = True, len(worker.begun)
+        task = asyncio.ensure_future(running(hops, numbers()))
+        await settle()
+        assert len(worker.begun) - first == hops.workers + hops.workers // 2
+        assert worker.limits[-1] == hops.workers
+        worker.by_hand = False
+        worker.end_all()
+        await task
+
+    run(case())
+
+
+@pytest.mark.parametrize(("is_for_a_core", "workers"), [(False, 4 * CPUS), (True, CPUS)])
+def test_a_thread_that_waits_for_a_core_does_not_count_as_one_that_waits_for_io(
+    is_for_a_core: bool, workers: int
+) -> None:
+    hops = hops_of(Worker(WAITS_S, is_for_a_core))
+
+    async def case() -> None:
+        await running(hops, numbers())
+
+    run(case())
+    assert hops.workers == workers
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "sizes"), [(47, 23, [23, 12, 12]), (48, 24, [24, 24]), (25, 24, [13, 12]), (5, 9, [5])]
+)
+def test_the_last_two_hops_of_a_chunk_share_its_rows_evenly(rows: int, most: int, sizes: list[int]) -> None:
+    found = []
+    while rows:
+        found.append(first_share(rows, most))
+        rows -= found[-1]
+    assert found == sizes

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aiostream_data._engine.sources.groups_ahead import EARLY_GROUPS, GroupsAhead
+from aiostream_data._engine.sources.groups_ahead import EARLY_GROUPS, LOCAL_NBYTES_AHEAD, GroupsAhead
 from aiostream_data.rows.records import ShardRef
 
 REMOTE, LOCAL = ShardRef("s3://bucket/a", 1), ShardRef("/folder/a", 1)
@@ -16,8 +16,9 @@ REMOTE, LOCAL = ShardRef("s3://bucket/a", 1), ShardRef("/folder/a", 1)
 class Reads:
     """Groups that are read until they are told that their bytes have arrived."""
 
-    def __init__(self, groups: GroupsAhead) -> None:
+    def __init__(self, groups: GroupsAhead, nbytes: int = 1) -> None:
         self._groups = groups
+        self.nbytes = nbytes
         self._arrived: list[asyncio.Event] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -37,7 +38,7 @@ class Reads:
         event = asyncio.Event()
         self._arrived.append(event)
         self.tasks.append(asyncio.create_task(read(event)))
-        self._groups.begun(self.tasks[-1])
+        self._groups.begun(self.tasks[-1], self.nbytes)
 
     async def arrive(self, *places: int) -> None:
         for place in places:
@@ -89,8 +90,23 @@ def test_a_group_that_was_taken_makes_room_for_another() -> None:
         reads.fill(LOCAL)
         await reads.arrive(0)
         groups.needs(reads.tasks[0], is_local=True)
-        groups.took(4, 0.001, is_local=True)
+        groups.took(4, 1, 0.001, is_local=True)
         assert reads.fill(LOCAL) == 1
+        await reads.arrive_all()
+
+    run(case)
+
+
+@pytest.mark.parametrize(("first", "began"), [(LOCAL, 1), (REMOTE, 2)])
+def test_large_groups_of_local_files_are_limited_by_their_bytes(first: ShardRef, began: int) -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        reads = Reads(groups, LOCAL_NBYTES_AHEAD)
+        assert reads.fill(first) == began
+        await reads.arrive(0)
+        groups.needs(reads.tasks[0], is_local=first is LOCAL)
+        groups.took(4, LOCAL_NBYTES_AHEAD, 0.001, is_local=first is LOCAL)
+        assert reads.fill(first) == 1
         await reads.arrive_all()
 
     run(case)
