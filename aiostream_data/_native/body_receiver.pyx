@@ -9,14 +9,12 @@ from libc.errno cimport errno
 cdef extern from *:
     """
     #include <errno.h>
-    #include <fcntl.h>
     #include <poll.h>
     #include <pthread.h>
     #include <stdlib.h>
     #include <sys/socket.h>
     #include <sys/types.h>
-    #include <time.h>
-    #include <unistd.h>
+    #include "wake_pipe.h"
 
     enum { BODIES = 256, BODY_STEP = 1 << 20 };
     enum { BODY_FREE, BODY_RUNNING, BODY_ENDED };
@@ -35,33 +33,6 @@ cdef extern from *:
         int is_stopped, wake[2], done[2];
         Body bodies[BODIES];
     } Receiver;
-
-    static double body_clock(void) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    }
-
-    /* Open a pipe whose ends never block. Return 0, or -1 and set errno. */
-    static int body_pipe(int *ends) {
-        if (pipe(ends) != 0) return -1;
-        for (int end = 0; end < 2; end++) {
-            fcntl(ends[end], F_SETFL, fcntl(ends[end], F_GETFL) | O_NONBLOCK);
-            fcntl(ends[end], F_SETFD, FD_CLOEXEC);
-        }
-        return 0;
-    }
-
-    /* A full pipe already wakes its reader, so errors do not matter. */
-    static void body_ring(int file) {
-        ssize_t ignored = write(file, "", 1);
-        (void)ignored;
-    }
-
-    static void body_drain(int file) {
-        char bytes[512];
-        while (read(file, bytes, sizeof bytes) == (ssize_t)sizeof bytes) {}
-    }
 
     /* Receive what has arrived for one body. Return 1 if the body has ended. */
     static int body_receive(Receiver *all, Body *body, int file) {
@@ -84,7 +55,7 @@ cdef extern from *:
         body->is_busy = 0;
         if (got > 0) {
             body->filled += (size_t)got;
-            body->heard_s = body_clock();
+            body->heard_s = monotonic_s();
         }
         if (got == 0) problem = BODY_CLOSED;
         if (problem != 0 || body->filled == body->nbytes) {
@@ -118,11 +89,11 @@ cdef extern from *:
             files[count].events = POLLIN;
             files[count].revents = 0;
             if (poll(files, (nfds_t)(count + 1), -1) < 0) continue;
-            if (files[count].revents) body_drain(all->wake[0]);
+            if (files[count].revents) drain_wake_pipe(all->wake);
             for (int place = 0; place < count; place++)
                 if (files[place].revents)
                     has_ended |= body_receive(all, &all->bodies[numbers[place]], files[place].fd);
-            if (has_ended) body_ring(all->done[1]);
+            if (has_ended) ring_wake_pipe(all->done);
         }
     }
 
@@ -138,11 +109,11 @@ cdef extern from *:
             body->nbytes = nbytes;
             body->filled = 0;
             body->problem = 0;
-            body->heard_s = body_clock();
+            body->heard_s = monotonic_s();
             body->state = BODY_RUNNING;
         }
         pthread_mutex_unlock(&all->lock);
-        if (found >= 0) body_ring(all->wake[1]);
+        if (found >= 0) ring_wake_pipe(all->wake);
         return found;
     }
 
@@ -155,10 +126,8 @@ cdef extern from *:
     }
 
     static void body_free(Receiver *all) {
-        for (int end = 0; end < 2; end++) {
-            if (all->wake[end] >= 0) close(all->wake[end]);
-            if (all->done[end] >= 0) close(all->done[end]);
-        }
+        close_wake_pipe(all->wake);
+        close_wake_pipe(all->done);
         pthread_cond_destroy(&all->was_busy);
         pthread_mutex_destroy(&all->lock);
         free(all);
@@ -171,7 +140,7 @@ cdef extern from *:
         all->wake[0] = all->wake[1] = all->done[0] = all->done[1] = -1;
         pthread_mutex_init(&all->lock, NULL);
         pthread_cond_init(&all->was_busy, NULL);
-        if (body_pipe(all->wake) == 0 && body_pipe(all->done) == 0) return all;
+        if (open_wake_pipe(all->wake) == 0 && open_wake_pipe(all->done) == 0) return all;
         int problem = errno;
         body_free(all);
         errno = problem;
@@ -182,7 +151,7 @@ cdef extern from *:
         pthread_mutex_lock(&all->lock);
         all->is_stopped = 1;
         pthread_mutex_unlock(&all->lock);
-        body_ring(all->wake[1]);
+        ring_wake_pipe(all->wake);
     }
 
     static void body_progress(Receiver *all, int number, size_t *filled, double *heard_s) {
@@ -209,6 +178,7 @@ cdef extern from *:
     }
 
     static int body_done_file(Receiver *all) { return all->done[0]; }
+    static void body_drain(Receiver *all) { drain_wake_pipe(all->done); }
     """
     ctypedef struct Receiver:
         pass
@@ -222,7 +192,7 @@ cdef extern from *:
     void body_progress(Receiver *all, int number, size_t *filled, double *heard_s) nogil
     int body_take(Receiver *all, int first, size_t *filled, int *problem) nogil
     int body_done_file(Receiver *all)
-    void body_drain(int file) nogil
+    void body_drain(Receiver *all) nogil
 
 
 cdef class NativeBodyReceiver:
@@ -269,7 +239,7 @@ cdef class NativeBodyReceiver:
         cdef size_t filled = 0
         cdef int problem = 0
         cdef int number = 0
-        body_drain(body_done_file(self._all))
+        body_drain(self._all)
         ended = []
         while True:
             number = body_take(self._all, number, &filled, &problem)

@@ -7,7 +7,6 @@
    The worker owns a connection while `is_busy` is set, so it calls send() and recv() without the lock. */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -16,8 +15,8 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/types.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "wake_pipe.h"
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0 /* macOS: SO_NOSIGPIPE is set on the sockets of asyncio */
@@ -75,33 +74,10 @@ typedef struct {
     int connection_count; /* numbers from here on are free */
 } Exchange;
 
-static double exchange_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* Open a pipe whose ends never block. Return 0, or -1 and set errno. */
-static int exchange_pipe(int *ends) {
-    if (pipe(ends) != 0) return -1;
-    for (int end = 0; end < 2; end++) {
-        fcntl(ends[end], F_SETFL, fcntl(ends[end], F_GETFL) | O_NONBLOCK);
-        fcntl(ends[end], F_SETFD, FD_CLOEXEC);
-    }
-    return 0;
-}
-
 /* Write to a pipe, unless its reader has yet to read an earlier byte. */
-static void exchange_ring(int file, int *is_full) {
-    if (*is_full) return;
+static void exchange_ring(const int *ends, int *is_full) {
+    if (!*is_full) ring_wake_pipe(ends);
     *is_full = 1;
-    ssize_t ignored = write(file, "", 1); /* fails only if the pipe is full, which wakes its reader anyway */
-    (void)ignored;
-}
-
-static void exchange_drain(int file) {
-    char bytes[512];
-    while (read(file, bytes, sizeof bytes) == (ssize_t)sizeof bytes) {}
 }
 
 /* -- response heads */
@@ -206,7 +182,7 @@ static void queue_remove(Queue *queue, Request *removed) {
 static void connection_assign(Connection *connection, Request *request) {
     request->state = RUNNING;
     request->connection = connection->number;
-    request->sent_s = exchange_clock();
+    request->sent_s = monotonic_s();
     request->first_s = request->heard_s = 0;
     connection->request = request;
     connection->head_filled = 0;
@@ -241,7 +217,7 @@ static int connection_moves_unlocked(Connection *connection, Request *request) {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return errno == EWOULDBLOCK ? EAGAIN : errno;
         if (got == 0) return CLOSED;
-        request->heard_s = exchange_clock();
+        request->heard_s = monotonic_s();
         if (connection->in_body) {
             request->filled += (size_t)got;
             if (request->filled < request->nbytes && (size_t)got < room && got < BODY_STEP) return EAGAIN;
@@ -352,7 +328,7 @@ static int exchange_expire(Exchange *all, int worker, double now) {
 }
 
 static int wait_ms_until(double deadline_s) {
-    double wait_s = deadline_s - exchange_clock();
+    double wait_s = deadline_s - monotonic_s();
     if (deadline_s < 0) return -1;
     return wait_s <= 0 ? 0 : wait_s > 3600 ? 3600000 : (int)(wait_s * 1e3) + 1;
 }
@@ -367,7 +343,7 @@ static void exchange_run(Exchange *all, int worker) {
         int ready = poll(own->files, (nfds_t)(count + 1), wait_ms_until(deadline_s));
         pthread_mutex_lock(&all->lock);
         if (ready > 0 && own->files[count].revents) {
-            exchange_drain(own->wake[0]);
+            drain_wake_pipe(own->wake);
             own->was_woken = 0;
         }
         for (int place = 0; ready > 0 && place < count; place++) {
@@ -376,9 +352,9 @@ static void exchange_run(Exchange *all, int worker) {
             Connection *connection = all->connections[own->numbers[place]];
             if (is_served(connection, worker)) has_ended |= connection_step(all, connection);
         }
-        double now = exchange_clock();
+        double now = monotonic_s();
         if (deadline_s >= 0 && deadline_s <= now) has_ended |= exchange_expire(all, worker, now);
-        if (has_ended) exchange_ring(all->done[1], &all->has_told);
+        if (has_ended) exchange_ring(all->done, &all->has_told);
     }
     pthread_mutex_unlock(&all->lock);
 }
@@ -390,16 +366,11 @@ static void request_free(Request *request) {
     free(request);
 }
 
-static void exchange_close(const int *ends) {
-    for (int end = 0; end < 2; end++)
-        if (ends[end] >= 0) close(ends[end]);
-}
-
 static void exchange_free(Exchange *all) {
     for (int number = 0; number < all->request_count; number++) request_free(all->requests[number]);
     for (int number = 0; number < all->connection_count; number++) free(all->connections[number]);
-    exchange_close(all->done);
-    for (int worker = 0; worker < all->worker_count; worker++) exchange_close(all->workers[worker].wake);
+    close_wake_pipe(all->done);
+    for (int worker = 0; worker < all->worker_count; worker++) close_wake_pipe(all->workers[worker].wake);
     free(all->workers);
     pthread_cond_destroy(&all->was_busy);
     pthread_mutex_destroy(&all->lock);
@@ -419,9 +390,9 @@ static Exchange *exchange_new(int workers, double first_byte_s, double idle_s, d
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->was_busy, NULL);
     all->workers = calloc((size_t)workers, sizeof *all->workers);
-    int is_open = all->workers != NULL && exchange_pipe(all->done) == 0;
+    int is_open = all->workers != NULL && open_wake_pipe(all->done) == 0;
     while (is_open && all->worker_count < workers) {
-        is_open = exchange_pipe(all->workers[all->worker_count].wake) == 0;
+        is_open = open_wake_pipe(all->workers[all->worker_count].wake) == 0;
         all->worker_count += is_open;
     }
     if (is_open) return all;
@@ -435,7 +406,7 @@ static void exchange_stop(Exchange *all) {
     pthread_mutex_lock(&all->lock);
     all->is_stopped = 1;
     for (int worker = 0; worker < all->worker_count; worker++)
-        exchange_ring(all->workers[worker].wake[1], &all->workers[worker].was_woken);
+        exchange_ring(all->workers[worker].wake, &all->workers[worker].was_woken);
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -546,7 +517,7 @@ static int exchange_add(Exchange *all, int queue, int file) {
         connection->worker = number % all->worker_count;
         connection_assign(connection, request);
         Worker *worker = &all->workers[connection->worker];
-        exchange_ring(worker->wake[1], &worker->was_woken);
+        exchange_ring(worker->wake, &worker->was_woken);
     }
     pthread_mutex_unlock(&all->lock);
     if (request != NULL) return number;
@@ -599,7 +570,7 @@ static int exchange_cancel(Exchange *all, int number) {
        left_count: number of these connections */
 static Request *exchange_take(Exchange *all, int *left, int *is_usable, int *left_count) {
     pthread_mutex_lock(&all->lock);
-    exchange_drain(all->done[0]);
+    drain_wake_pipe(all->done);
     all->has_told = 0;
     Request *ended = all->first_ended;
     all->first_ended = all->last_ended = NULL;
