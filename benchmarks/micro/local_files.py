@@ -80,11 +80,7 @@ def thread_pass(work: Work) -> float:
             with lock:
                 buffers.give_back(number, buffer)
 
-    threads = [threading.Thread(target=read_some) for _ in range(work.at_once)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    _run_on_threads(read_some, work.at_once)
     return 0.0
 
 
@@ -103,12 +99,17 @@ def bytes_pass(work: Work) -> float:
             if content[:8] != number.to_bytes(8, "little"):
                 raise RuntimeError(f"file {number} was not read as it is")
 
-    threads = [threading.Thread(target=read_some) for _ in range(work.at_once)]
+    _run_on_threads(read_some, work.at_once)
+    return 0.0
+
+
+def _run_on_threads(function: Callable[[], None], count: int) -> None:
+    """Call a function on several threads at the same time, and wait until all calls have returned."""
+    threads = [threading.Thread(target=function) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return 0.0
 
 
 def new_bytes(path: str, nbytes: int) -> bytes:
