@@ -98,9 +98,11 @@ async def _accept(
         loop.call_soon_threadsafe(drop)
 
     site.drop_connections = drop_from_any_thread
+    acceptable = asyncio.Event()
+    loop.add_reader(listener, acceptable.set)
     try:
         while True:
-            sock, _ = await loop.sock_accept(listener)
+            sock = await _accept_one(listener, acceptable)
             limit = site.wire.max_connections
             if limit is not None and site.log.counters.open_connections >= limit:
                 site.log.counters.refused_connections += 1
@@ -112,9 +114,23 @@ async def _accept(
             open_now[connection] = task
             task.add_done_callback(partial(_forget, open_now, connection))
     finally:
+        loop.remove_reader(listener)
         site.drop_connections = nothing_to_drop
         for task in open_now.values():
             task.cancel()
+
+
+async def _accept_one(listener: socket.socket, acceptable: asyncio.Event) -> socket.socket:
+    """Accept a connection. Unlike ``sock_accept()`` of the loop, a cancellation loses no accepted connection."""
+    while True:
+        try:
+            sock, _ = listener.accept()
+        except BlockingIOError:
+            acceptable.clear()
+            await acceptable.wait()
+        else:
+            sock.setblocking(False)
+            return sock
 
 
 def _connection(site: FaultSite, sock: socket.socket, tls: ssl.SSLContext | None) -> FaultSocket:
@@ -124,7 +140,9 @@ def _connection(site: FaultSite, sock: socket.socket, tls: ssl.SSLContext | None
 
 
 def _forget(open_now: dict[FaultSocket, asyncio.Task[None]], connection: FaultSocket, _: object) -> None:
+    """Forget a connection whose task has ended, possibly before its first step."""
     del open_now[connection]
+    connection.close()
 
 
 async def _serve_connection(site: FaultSite, connection: FaultSocket) -> None:

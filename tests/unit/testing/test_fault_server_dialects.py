@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import json
+import socket
 import time
 import zlib
 from base64 import b64decode, b64encode
@@ -408,3 +410,24 @@ def test_an_answer_that_aiohttp_cannot_parse_is_a_broken_connection_and_no_refus
 
     with pytest.raises(StoreUnreachableError, match="malformed HTTP answer"):
         asyncio.run(read())
+
+
+@pytest.mark.parametrize("steps", range(4))
+@pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
+def test_a_server_that_ends_while_clients_connect_leaves_no_socket(steps: int) -> None:
+    """End the server ``steps`` steps of the loop after the clients have connected."""
+
+    async def connect() -> None:
+        site = FaultSite("http")
+        async with serving(site) as url:
+            await asyncio.sleep(0.01)  # the server waits for a connection
+            host, port = url.removeprefix("http://").split(":")
+            clients = [socket.create_connection((host, int(port))) for _ in range(20)]
+            for _ in range(steps):
+                await asyncio.sleep(0)
+        for client in clients:
+            client.close()
+        site.close()
+
+    asyncio.run(connect())
+    gc.collect()
