@@ -16,10 +16,11 @@ except ImportError:
     NativeBodyReceiver = None  # type: ignore[assignment,misc]
 
 try:
-    from aiostream_data._native.exchange import NativeExchange
-except ImportError:  # the event loop sends all requests
+    from aiostream_data._native.exchange import NativeExchange, ordinary_head
+except ImportError:  # the event loop sends all requests, and the strict parser parses all heads
     HAVE_NATIVE = False
     NativeExchange = None  # type: ignore[assignment,misc]
+    from aiostream_data._native.exchange_py import ordinary_head
 
 try:
     from aiostream_data._native.row_bytes import BytesMemory, byte_rows
@@ -113,6 +114,7 @@ __all__ = [
     "hash_rows",
     "interleave_rows",
     "masked_crc32c",
+    "ordinary_head",
     "parse_examples",
     "read_small_files",
     "read_spans",

@@ -1,13 +1,15 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
 """Send GET requests and receive their responses on threads without the GIL. The C code is in ``exchange.h``.
 
-There is no pure-Python twin: without this kernel, the event loop sends the requests (``wire/loop_exchange.py``).
+Without this kernel, the event loop sends the requests (``wire/loop_sender.py``), and the strict parser parses all heads.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.unicode cimport PyUnicode_DecodeLatin1
 from libc.errno cimport errno
+from libc.string cimport memchr
 
 cdef extern from "exchange.h":
     enum:
@@ -40,6 +42,10 @@ cdef extern from "exchange.h":
     Request *exchange_take(Exchange *all, int *left, int *is_usable, int *left_count)
     void request_free(Request *request)
     long long head_length(const char *head, size_t nbytes)
+
+
+cdef enum:
+    MOST_NAME_NBYTES = 128
 
 
 cdef class _Lent:
@@ -142,6 +148,39 @@ cdef class NativeExchange:
         return ended, gone
 
 
-def accepted_length(bytes head):
-    """Return the body length of a complete response head, or -1 if the strict parser must judge the head."""
-    return head_length(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+def ordinary_head(bytes head):
+    """Return the status, headers and body length of a response head, or None if the strict parser must judge it.
+
+    The headers are a dict with lower-case names.
+    """
+    cdef const char *text = PyBytes_AS_STRING(head)
+    cdef const char *end = text + PyBytes_GET_SIZE(head) - 2
+    cdef const char *at
+    cdef const char *value
+    cdef char name[MOST_NAME_NBYTES]
+    cdef Py_ssize_t nbytes
+    cdef int fields = 0
+    cdef long long length = head_length(text, PyBytes_GET_SIZE(head))
+    if length < 0:
+        return None
+    headers = {}
+    at = <const char *>memchr(text, b"\n", end - text) + 1
+    while at < end:  # every line is valid
+        nbytes = 0
+        while at[0] != b":":
+            if nbytes == MOST_NAME_NBYTES:
+                return None
+            name[nbytes] = at[0] + 32 if b"A" <= at[0] <= b"Z" else at[0]
+            nbytes += 1
+            at += 1
+        at += 1
+        while at[0] == b" " or at[0] == b"\t":
+            at += 1
+        value = at
+        at = <const char *>memchr(at, b"\r", end - at)
+        if at > value and ((at - 1)[0] == b" " or (at - 1)[0] == b"\t"):
+            return None
+        headers[PyUnicode_DecodeLatin1(name, nbytes, NULL)] = PyUnicode_DecodeLatin1(value, at - value, NULL)
+        fields += 1
+        at += 2
+    return (200 if text[11] == b"0" else 206, headers, length) if len(headers) == fields else None

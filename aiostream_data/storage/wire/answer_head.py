@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from aiostream_data._native import ordinary_head
+
 MAX_HEAD_NBYTES: Final = 64 << 10
 """Maximum bytes of a response head. Common servers allow heads of 8 to 32 KiB."""
 
@@ -86,6 +88,14 @@ def parse_head(head: bytes | bytearray) -> AnswerHead | None:
     Raises:
         MalformedAnswer: The head violates RFC 9112 or has too many fields.
     """
+    if (found := ordinary_head(bytes(head))) is not None:
+        status, headers, length = found
+        return AnswerHead(status, headers, "length", length, keeps_alive=True)
+    return parse_strictly(head)
+
+
+def parse_strictly(head: bytes | bytearray) -> AnswerHead | None:
+    """Parse any head. See :func:`parse_head`, which parses ordinary heads with native code."""
     whole = _WHOLE.fullmatch(head)
     if whole is None:
         raise MalformedAnswer(f"the head of the answer is malformed: {_excerpt(head)}")
