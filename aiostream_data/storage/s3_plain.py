@@ -178,14 +178,16 @@ class ObjectRequests:
         self._host = target.host_header
         self._shared = shared
         self._lines = header_lines({**headers, **(shared.headers if shared is not None else {})})
+        if shared is not None:
+            header_lines({"authorization": shared.authorization("/")})  # raises an error if the key is invalid
 
     def of(self, key: str, version: str) -> bytes:
         """Return the request for an object. The version becomes an If-Match condition, unless it is ""."""
         path = self.target.path + quoted_path(key)
-        own = {"if-match": version} if version else {}
+        lines = self._lines + header_lines({"if-match": version}) if version else self._lines
         if self._shared is not None:
-            own["authorization"] = self._shared.authorization(path)
-        return request_of_lines("GET", self._host, path, self._lines + header_lines(own))
+            lines += f"authorization: {self._shared.authorization(path)}\r\n"
+        return request_of_lines("GET", self._host, path, lines)
 
 
 def host_in(host: str, region: str) -> str:
