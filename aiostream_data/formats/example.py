@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,8 @@ class ExampleParser:
         features: Descriptions of the features to parse, by feature name.
         structure: Structure of an element: a dict with one leaf per feature, in the same order as ``features``.
     """
+
+    wraps: ClassVar[bool] = False
 
     def __init__(self, features: Mapping[str, Feature]) -> None:
         """Validate the feature descriptions.

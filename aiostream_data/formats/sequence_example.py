@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ class SequenceExampleParser:
     Attributes:
         structure: Structure of an element, with the features in the order of ``context`` and ``sequences``.
     """
+
+    wraps: ClassVar[bool] = False
 
     def __init__(self, context: Mapping[str, Feature], sequences: Mapping[str, Feature]) -> None:
         """Validate the feature descriptions.

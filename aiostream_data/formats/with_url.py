@@ -16,6 +16,7 @@ from aiostream_data.rows.structure import LEAF, Structure
 class WithUrl:
     """Row-wise decoder that converts a record to ``{"url": str, "data": record}``."""
 
+    wraps: ClassVar[bool] = True
     label: ClassVar[str] = "with_url"
     structure: ClassVar[Structure] = Structure("dict", ("url", "data"), (LEAF, LEAF))
     element_specs: ClassVar[tuple[tuple[tuple[int, ...], type, bool], ...]] = (((), object, False),) * 2

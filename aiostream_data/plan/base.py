@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -43,7 +43,13 @@ Describe: TypeAlias = Callable[[int], tuple[str, int]]
 
 
 class Decoder(Protocol):
-    """Parser that converts framed records to columns, row by row, without holding the GIL."""
+    """Parser that converts framed records to columns, row by row, without holding the GIL.
+
+    Attributes:
+        wraps: True if the parser does not read the bytes of records. It then needs no worker thread.
+    """
+
+    wraps: ClassVar[bool]
 
     def parse(self, chunk: Columns, describe: Describe) -> Chunk: ...
 

@@ -1,4 +1,4 @@
-"""Groups of local files: longer ones for files that are read into separate objects than for one block."""
+"""The size of groups: larger ones for shards that are read into separate objects than for one block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from groups_or_alone import grouped
 
 from aiostream_data import Dataset
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES
-from aiostream_data._engine.sources.small_shards import LOCAL_GROWTH
+from aiostream_data._engine.sources.small_shards import LOCAL_GROWTH, ONE_REQUEST_GROWTH, SEPARATE_REMOTE_GROWTH
+from aiostream_data.testing.fault_server import fault_server
 
 FILES = 160
 FILES_OF_A_BLOCK = 8
@@ -42,3 +43,16 @@ def test_only_files_that_are_read_into_separate_objects_form_longer_groups(
     with grouped(FILES_OF_A_BLOCK * SEPARATE_NBYTES) as sizes, make(f"{tmp_path}/*").open() as loader:
         assert [bytes(row) for row in loader] == contents
     assert max(sizes) == most
+
+
+@pytest.mark.parametrize(("excess", "most"), [(0, SEPARATE_REMOTE_GROWTH // ONE_REQUEST_GROWTH), (1, 0)])
+def test_objects_of_one_request_form_groups_and_larger_ones_are_read_alone(excess: int, most: int) -> None:
+    nbytes = 2 * SEPARATE_NBYTES
+    contents = [bytes([number]) * (ONE_REQUEST_GROWTH * nbytes + excess) for number in range(24)]
+    with fault_server("s3") as server:
+        for number, content in enumerate(contents):
+            server.put(f"bucket/{number:02}", content)
+        dataset = Dataset.from_files("s3://bucket/*", storage_options=server.storage_options)
+        with grouped(nbytes) as sizes, dataset.open() as loader:
+            assert [row["data"] for row in loader] == contents
+    assert max(sizes, default=0) == most

@@ -308,7 +308,7 @@ class ShardStreams:
         return number, shard
 
     def _begun_group(self, small: SmallShards) -> _Group:
-        shards = small.group(map(self._turn, range(self._next, len(self.turns))), self._groups.shards)
+        shards = small.group(map(self._turn, range(self._next, len(self.turns))), self._groups.size)
         self._next += len(shards)
         return self._group_of(shards, lambda is_wanted: small.read(shards, is_wanted))
 

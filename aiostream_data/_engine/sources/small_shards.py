@@ -49,11 +49,17 @@ GROUP_NBYTES: Final = 4 << 20
 REMOTE_GROWTH: Final = 2
 """A group of objects in a store may take this multiple of ``GROUP_NBYTES``. Its objects arrive side by side."""
 
+SEPARATE_REMOTE_GROWTH: Final = 8
 LOCAL_GROWTH: Final = 4
-"""A group of local files that are read into separate objects may take this multiple of ``GROUP_NBYTES``.
+"""A group may take this multiple of ``GROUP_NBYTES`` if its shards are read into separate objects.
 
 The event loop and the threads need a millisecond for each group, in which they could copy several mebibytes. Other
 groups are read into one block, which the pool of blocks reuses sooner if it is small."""
+
+ONE_REQUEST_GROWTH: Final = 2
+"""An object in a store is small up to this multiple of ``GROUP_NBYTES`` if it is read into a separate object.
+
+A larger one is read with several requests at once, by a :class:`.ShardReader`."""
 
 GROUP_SHARE: Final = 64
 """A group may take this fraction (1/64) of the memory limit."""
@@ -81,6 +87,13 @@ UNPACKING_SHARE: Final = 4
 
 WINDOW_SHARE: Final = 2
 """The decompressor of a shard in a group may take this multiple of the size of a group. It runs alone in its hop."""
+
+
+class GroupSize(NamedTuple):
+    """Maximum number of shards and bytes of a group."""
+
+    shards: int
+    nbytes: int
 
 
 class Rest(NamedTuple):
@@ -146,19 +159,22 @@ class SmallShards:
 
     def is_small(self, shard: ShardRef) -> bool:
         """Return True if a shard may be part of a group. A shard of unknown size may be small."""
-        return self._expected_nbytes(shard) <= self._most_small_nbytes
+        expected = self._expected_nbytes(shard)
+        return expected <= self._most_small_nbytes or (
+            expected <= self._most_separate_nbytes and self._is_separate(shard) and scheme_of(shard) != LOCAL
+        )
 
-    def group(self, shards: Iterator[tuple[int, ShardRef]], most: int) -> NumberedRefs:
-        """Take the first shards that form one group of at most ``most`` shards; the first of them is small."""
+    def group(self, shards: Iterator[tuple[int, ShardRef]], size: GroupSize) -> NumberedRefs:
+        """Take the first shards that form one group of at most this size; the first of them is small."""
         chosen = [next(shards)]
         first = chosen[0][1]
-        most = min(most, GROUP_SHARDS if scheme_of(first) == LOCAL else REQUESTS_OF_A_GROUP)
-        most_nbytes = min(self._most_nbytes_of(first), self.budget.limit // (CROWD_SHARE * self.crowd))
+        most = min(size.shards, GROUP_SHARDS if scheme_of(first) == LOCAL else REQUESTS_OF_A_GROUP)
+        most_nbytes = min(size.nbytes, self._most_nbytes_of(first), self.budget.limit // (CROWD_SHARE * self.crowd))
         nbytes = self._expected_nbytes(first)
         for number, shard in islice(shards, most - 1):
             expected = self._expected_nbytes(shard)
             nbytes += expected
-            if expected > self._most_small_nbytes or nbytes > most_nbytes or not have_one_scheme(first, shard):
+            if nbytes > most_nbytes or not self.is_small(shard) or not have_one_scheme(first, shard):
                 break
             chosen.append((number, shard))
         return chosen
@@ -169,14 +185,24 @@ class SmallShards:
 
     def _most_nbytes_of(self, first: ShardRef) -> int:
         """Return the maximum bytes of a group that begins with the shard ``first``."""
-        is_separate = isinstance(self.node.format, WholeFileFormat) and (first.nbytes or 0) >= SEPARATE_NBYTES
-        growth = LOCAL_GROWTH if is_separate and not self._is_named_compressed(first) else 1
-        growth = growth if scheme_of(first) == LOCAL else REMOTE_GROWTH
+        is_local, is_separate = scheme_of(first) == LOCAL, self._is_separate(first)
+        growth = LOCAL_GROWTH if is_local else SEPARATE_REMOTE_GROWTH
+        growth = growth if is_separate else 1 if is_local else REMOTE_GROWTH
         return min(growth * GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
 
     @cached_property
     def _most_small_nbytes(self) -> int:
         return self._most_nbytes // SHARDS_OF_A_FULL_GROUP
+
+    @cached_property
+    def _most_separate_nbytes(self) -> int:
+        """Maximum bytes of a small object in a store that is read into a separate object."""
+        return min(ONE_REQUEST_GROWTH * GROUP_NBYTES, self.budget.limit // (GROUP_SHARE * SHARDS_OF_A_FULL_GROUP))
+
+    def _is_separate(self, shard: ShardRef) -> bool:
+        """Return True if a shard is large enough for a separate object, if each shard is one record."""
+        is_whole = isinstance(self.node.format, WholeFileFormat)
+        return is_whole and (shard.nbytes or 0) >= SEPARATE_NBYTES and not self._is_named_compressed(shard)
 
     def _expected_nbytes(self, shard: ShardRef) -> int:
         """Return the estimated decompressed size of a shard; 0 if its size is unknown."""
@@ -279,7 +305,7 @@ class SmallShards:
         """Split shards that were read. If some are compressed, split only as many as fit into a group."""
         group = rest.fetched
         assert group is not None, "the shards were not read"
-        if group.content.is_split and not self.node.decoders:
+        if group.content.is_split and all(decoder.wraps for decoder in self.node.decoders):
             kinds, found = self.splitter.split_unless_compressed(group)
         else:
             room = await self.budget.room_for_step(2 * group.nbytes, is_wanted)

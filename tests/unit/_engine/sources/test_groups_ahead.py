@@ -7,7 +7,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aiostream_data._engine.sources.groups_ahead import EARLY_GROUPS, LOCAL_NBYTES_AHEAD, GroupsAhead
+from aiostream_data._engine.sources.groups_ahead import (
+    EARLY_GROUPS,
+    FIRST,
+    LOCAL_NBYTES_AHEAD,
+    NBYTES_AHEAD,
+    QUICK_S,
+    SLOW_S,
+    GroupsAhead,
+    next_size,
+)
+from aiostream_data._engine.sources.small_shards import GROUP_SHARDS, REQUESTS_OF_A_GROUP, SEPARATE_REMOTE_GROWTH
 from aiostream_data.rows.records import ShardRef
 
 REMOTE, LOCAL = ShardRef("s3://bucket/a", 1), ShardRef("/folder/a", 1)
@@ -97,15 +107,18 @@ def test_a_group_that_was_taken_makes_room_for_another() -> None:
     run(case)
 
 
-@pytest.mark.parametrize(("first", "began"), [(LOCAL, 1), (REMOTE, 2)])
-def test_large_groups_of_local_files_are_limited_by_their_bytes(first: ShardRef, began: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "nbytes", "began"),
+    [(LOCAL, LOCAL_NBYTES_AHEAD, 1), (REMOTE, LOCAL_NBYTES_AHEAD, 2), (REMOTE, NBYTES_AHEAD, 1)],
+)
+def test_large_groups_are_limited_by_their_bytes(first: ShardRef, nbytes: int, began: int) -> None:
     async def case() -> None:
         groups = GroupsAhead()
-        reads = Reads(groups, LOCAL_NBYTES_AHEAD)
+        reads = Reads(groups, nbytes)
         assert reads.fill(first) == began
         await reads.arrive(0)
         groups.needs(reads.tasks[0], is_local=first is LOCAL)
-        groups.took(4, LOCAL_NBYTES_AHEAD, 0.001, is_local=first is LOCAL)
+        groups.took(4, nbytes, 0.001, is_local=first is LOCAL)
         assert reads.fill(first) == 1
         await reads.arrive_all()
 
@@ -140,5 +153,34 @@ def test_more_groups_are_opened_whenever_one_arrives_while_the_first_is_awaited(
         await reads.arrive(0)
         await waiting
         await reads.arrive_all()
+
+    run(case)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_groups_double_their_shards_and_bytes_up_to_a_limit(is_local: bool) -> None:
+    sizes = [FIRST]
+    for _ in range(10):
+        sizes.append(next_size(sizes[-1], QUICK_S / 2, is_local=is_local))
+    assert sizes[1] == (2 * FIRST.shards, 2 * FIRST.nbytes)
+    assert sizes[-1] == (GROUP_SHARDS if is_local else REQUESTS_OF_A_GROUP, SEPARATE_REMOTE_GROWTH * FIRST.nbytes)
+
+
+def test_only_groups_of_local_files_stay_small_if_they_are_read_slowly() -> None:
+    size = next_size(FIRST, 0, is_local=True)
+    assert next_size(size, 2 * SLOW_S, is_local=True).shards == FIRST.shards
+    assert next_size(size, 2 * QUICK_S, is_local=True) == size
+    assert next_size(size, 2 * SLOW_S, is_local=False).shards == 2 * size.shards
+
+
+@pytest.mark.parametrize(("shards", "nbytes", "grows"), [(4, 1, True), (1, FIRST.nbytes, True), (1, 1, False)])
+def test_groups_grow_if_their_shards_or_bytes_filled_the_last_one(shards: int, nbytes: int, grows: bool) -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        reads = Reads(groups, nbytes)
+        reads.fill(REMOTE)
+        await reads.arrive_all()
+        groups.took(shards, nbytes, 0.001, is_local=False)
+        assert (groups.size != FIRST) == grows
 
     run(case)
