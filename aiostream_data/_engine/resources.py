@@ -38,7 +38,7 @@ READER_THREADS = 4
 """Number of threads for blocking reads: from local files, and from stores without an asynchronous client."""
 
 IDLE_NBYTES = 256 << 20
-"""Maximum bytes of unused read blocks that are kept for reuse.
+"""Maximum bytes of unused read blocks, and of unused ``bytes`` objects, that are kept for reuse.
 
 Unused blocks may also use at most 1/32 of the memory limit (:func:`idle_blocks_nbytes`).
 

@@ -23,10 +23,10 @@ except ImportError:  # the event loop sends all requests, and the strict parser 
     from aiostream_data._native.exchange_py import ordinary_head
 
 try:
-    from aiostream_data._native.row_bytes import BytesMemory, byte_rows
+    from aiostream_data._native.row_bytes import BytesMemory, BytesPool, byte_rows
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.row_bytes_py import BytesMemory, byte_rows
+    from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows
 
 try:
     from aiostream_data._native.draws import words_below
@@ -97,6 +97,7 @@ except ImportError:
 __all__ = [
     "HAVE_NATIVE",
     "BytesMemory",
+    "BytesPool",
     "NativeBodyReceiver",
     "NativeExchange",
     "byte_rows",

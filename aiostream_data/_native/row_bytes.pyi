@@ -1,2 +1,3 @@
 from aiostream_data._native.row_bytes_py import BytesMemory as BytesMemory
+from aiostream_data._native.row_bytes_py import BytesPool as BytesPool
 from aiostream_data._native.row_bytes_py import byte_rows as byte_rows

@@ -7,7 +7,8 @@ other threads can run while many or large rows are copied.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -39,6 +40,34 @@ cdef extern from *:
     }
     """
     void prefer_huge_pages(char *start, size_t nbytes) nogil
+
+cdef extern from *:
+    """
+    /* Without the GIL, another thread could begin to use an object that nobody uses. */
+    #ifdef Py_GIL_DISABLED
+    enum { CAN_REUSE = 0 };
+    #else
+    enum { CAN_REUSE = 1 };
+    #endif
+
+    /* Let a bytes object that nobody uses begin as a new one of `nbytes` bytes, at most as many as were allocated. */
+    #ifdef __GNUC__
+    #pragma GCC diagnostic push
+    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    #endif
+    static void begin_anew(PyObject *object, Py_ssize_t nbytes) {
+        Py_SET_SIZE((PyVarObject *)object, nbytes);
+        ((PyBytesObject *)object)->ob_shash = -1; /* deprecated, because objects of users must not change it */
+        PyBytes_AS_STRING(object)[nbytes] = 0;
+    }
+    #ifdef __GNUC__
+    #pragma GCC diagnostic pop
+    #endif
+    """
+    enum:
+        CAN_REUSE
+    void begin_anew(PyObject *object, Py_ssize_t nbytes)
+    Py_ssize_t Py_REFCNT(PyObject *object)
 
 cdef enum:
     KEEP_GIL_NBYTES = 1 << 17  # takes about 10 microseconds to copy; reacquiring the GIL takes at least as long
@@ -86,16 +115,21 @@ cdef void _fill(
             memcpy(target[i], source + starts[i], <size_t>lengths[i])
 
 
+cdef bytes new_bytes(Py_ssize_t nbytes):
+    data = PyBytes_FromStringAndSize(NULL, nbytes)
+    prefer_huge_pages(PyBytes_AS_STRING(data), nbytes)
+    return data
+
+
 cdef class BytesMemory:
     """Writable memory of a new ``bytes`` object; see the pure-Python twin."""
 
     cdef bytes _data
 
-    def __cinit__(self, Py_ssize_t nbytes):
+    def __cinit__(self, Py_ssize_t nbytes, bytes data=None):
         if nbytes < 0:
             raise ValueError(f"nbytes must be at least 0, got {nbytes}")
-        self._data = PyBytes_FromStringAndSize(NULL, nbytes)
-        prefer_huge_pages(PyBytes_AS_STRING(self._data), nbytes)
+        self._data = new_bytes(nbytes) if data is None else data
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, PyBytes_AS_STRING(self._data), len(self._data), 0, flags)
@@ -107,3 +141,84 @@ cdef class BytesMemory:
     def data(self):
         """Return the ``bytes`` object. Nobody may write to the memory afterwards."""
         return self._data
+
+
+cdef enum:
+    STEPS_OF_AN_OCTAVE = 16  # an object is allocated with up to 1/16 more bytes than it has, so that others can reuse it
+    LEAST_STEP_NBYTES = 1 << 12
+    MOST_LOOKED_AT = 256  # objects for each call
+
+
+cdef Py_ssize_t rounded(Py_ssize_t nbytes):
+    cdef Py_ssize_t step = LEAST_STEP_NBYTES
+    while step * STEPS_OF_AN_OCTAVE * 2 <= nbytes:
+        step *= 2
+    return (nbytes + step - 1) // step * step
+
+
+cdef class BytesPool:
+    """Memory of ``bytes`` objects for new ones; see the pure-Python twin."""
+
+    cdef Py_ssize_t _most_nbytes
+    cdef list _lent  # objects, the oldest first
+    cdef list _room  # number of bytes that each of them can take
+    cdef dict _idle  # objects that nobody else refers to, by their room
+    cdef readonly Py_ssize_t nbytes
+
+    def __cinit__(self, Py_ssize_t most_nbytes):
+        self._most_nbytes = most_nbytes if CAN_REUSE else 0
+        self._lent, self._room, self._idle, self.nbytes = [], [], {}, 0
+
+    def memory(self, sizes):
+        """Return memory for new objects of these sizes."""
+        cdef Py_ssize_t nbytes, room
+        cdef bytes data
+        cdef list memory = [], waiting
+        self._find_idle(MOST_LOOKED_AT + len(sizes))
+        for nbytes in sizes:
+            if nbytes <= 0:
+                memory.append(BytesMemory(nbytes))
+                continue
+            room = rounded(nbytes)
+            waiting = self._idle.get(room)
+            if waiting:
+                data = waiting.pop()
+                begin_anew(<PyObject *>data, nbytes)
+            elif self._makes_room(room):
+                data = new_bytes(room)
+                begin_anew(<PyObject *>data, nbytes)
+                self.nbytes += room
+            else:
+                memory.append(BytesMemory(nbytes))
+                continue
+            self._lent.append(data)
+            self._room.append(room)
+            memory.append(BytesMemory(nbytes, data))
+        return memory
+
+    def close(self):
+        """Forget all objects."""
+        self._lent, self._room, self._idle, self.nbytes, self._most_nbytes = [], [], {}, 0, 0
+
+    cdef _find_idle(self, Py_ssize_t most):
+        """Look at the oldest objects. Those in use become the youngest."""
+        cdef Py_ssize_t place, count = min(most, len(self._lent))
+        cdef list lent = self._lent[:count], room = self._room[:count]
+        del self._lent[:count], self._room[:count]
+        for place in range(count):
+            if Py_REFCNT(PyList_GET_ITEM(lent, place)) == 1:  # of the list
+                self._idle.setdefault(room[place], []).append(lent[place])
+            else:
+                self._lent.append(lent[place])
+                self._room.append(room[place])
+
+    cdef bint _makes_room(self, Py_ssize_t room):
+        """Forget idle objects of other sizes until another object may be remembered."""
+        while self.nbytes + room > self._most_nbytes and self._idle:
+            other, waiting = next(iter(self._idle.items()))
+            if waiting:
+                waiting.pop()
+                self.nbytes -= other
+            if not waiting:
+                del self._idle[other]
+        return self.nbytes + room <= self._most_nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import BytesIO
 
 import numpy as np
@@ -52,3 +53,28 @@ class BytesMemory:
     def data(self) -> bytes:
         """Return the ``bytes`` object. Nobody may write to the memory afterwards."""
         return self._buffer.getvalue()
+
+
+class BytesPool:
+    """Memory of ``bytes`` objects, which becomes the memory of new ones as soon as nobody else refers to them.
+
+    New memory causes a page fault for every 4 KiB written, which can take longer than reading the bytes. This version
+    does not reuse memory; the native version does.
+
+    Args:
+        most_nbytes: Maximum number of bytes that the pool remembers, whether they are in use or not.
+
+    Attributes:
+        nbytes: Number of bytes that the pool remembers.
+    """
+
+    def __init__(self, most_nbytes: int) -> None:
+        self._most_nbytes = most_nbytes
+        self.nbytes = 0
+
+    def memory(self, sizes: Iterable[int]) -> list[BytesMemory]:
+        """Return memory for new objects of these sizes."""
+        return [BytesMemory(nbytes) for nbytes in sizes]
+
+    def close(self) -> None:
+        """Forget all objects."""

@@ -124,6 +124,10 @@ class SeparateBytes(VarColumn):
     def item_shape(self) -> tuple[int, ...]:
         return ()
 
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self.rows)) + 16 * len(self.rows)
+
     def slice(self, start: int, stop: int) -> SeparateBytes:
         return SeparateBytes(self.rows[start:stop])
 

@@ -83,6 +83,8 @@ class Columns:
         return sum(leaf.nbytes for leaf in self.leaves) + self.ids.nbytes
 
     def slice(self, start: int, stop: int) -> Columns:
+        if start == 0 and stop == len(self.ids):
+            return self
         leaves = tuple(
             leaf.slice(start, stop) if isinstance(leaf, VarColumn) else leaf[start:stop] for leaf in self.leaves
         )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from groups_or_alone import grouped
+from numpy.typing import NDArray
 
 from aiostream_data import Dataset
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES
-from aiostream_data._engine.sources.small_shards import LOCAL_GROWTH, ONE_REQUEST_GROWTH, SEPARATE_REMOTE_GROWTH
+from aiostream_data._engine.sources.small_shards import (
+    LOCAL_GROWTH,
+    ONE_REQUEST_GROWTH,
+    SEPARATE_REMOTE_GROWTH,
+    TypicalSize,
+)
+from aiostream_data.rows.records import ShardRef
+from aiostream_data.storage.file_reads import FileReader
 from aiostream_data.testing.fault_server import fault_server
 
 FILES = 160
@@ -43,6 +52,35 @@ def test_only_files_that_are_read_into_separate_objects_form_longer_groups(
     with grouped(FILES_OF_A_BLOCK * SEPARATE_NBYTES) as sizes, make(f"{tmp_path}/*").open() as loader:
         assert [bytes(row) for row in loader] == contents
     assert max(sizes) == most
+
+
+def test_files_of_unknown_size_are_read_in_groups_of_the_same_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / f"{number:03}" for number in range(FILES)]
+    for path in paths:
+        path.write_bytes(bytes(SEPARATE_NBYTES))
+    sizes, read = [], FileReader.read_objects
+
+    def noted(self: FileReader, shards: Sequence[ShardRef], places: Sequence[memoryview]) -> NDArray[np.bool_]:
+        sizes.append(sum(map(len, places)))
+        return read(self, shards, places)
+
+    monkeypatch.setattr(FileReader, "read_objects", noted)
+    with grouped(FILES_OF_A_BLOCK * SEPARATE_NBYTES), Dataset.from_files(paths).open() as loader:
+        assert sum(len(file["data"]) for file in loader) == FILES * SEPARATE_NBYTES
+    assert max(sizes) == LOCAL_GROWTH * FILES_OF_A_BLOCK * SEPARATE_NBYTES
+
+
+def test_the_expected_size_of_files_follows_the_recent_ones() -> None:
+    typical = TypicalSize()
+    typical.learn([])
+    assert typical.nbytes == 0
+    typical.learn([100, 300])
+    assert typical.nbytes == 200
+    for _ in range(10):
+        typical.learn([1000])
+    assert 990 < typical.nbytes < 1000
 
 
 @pytest.mark.parametrize(("excess", "most"), [(0, SEPARATE_REMOTE_GROWTH // ONE_REQUEST_GROWTH), (1, 0)])

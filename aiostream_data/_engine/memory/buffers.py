@@ -1,4 +1,6 @@
-"""Pool of memory blocks for file readers. A block is reused after the last array that refers to it is deleted.
+"""Pool of memory for file readers: blocks, and ``bytes`` objects for shards that are records.
+
+A block is reused after the last array that refers to it is deleted.
 
 A new block causes a page fault for every 4 KiB written, which can take several times as long as copying the bytes from
 the page cache. Memory allocated by malloc stays in the memory arenas of the threads that used it. Therefore the pool
@@ -14,19 +16,22 @@ from __future__ import annotations
 import mmap
 import threading
 import weakref
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from aiostream_data._native import BytesMemory, BytesPool
 
 GRAIN_NBYTES = 1 << 18
 """Block sizes are multiples of this number of bytes, so ranges of similar size can reuse the same blocks."""
 
 
 class BlockPool:
-    """Pool of uint8 blocks. Safe from any thread.
+    """Pool of uint8 blocks and of ``bytes`` objects. Safe from any thread.
 
     Args:
-        max_idle_nbytes: Maximum total size of unused blocks in the pool, in bytes.
+        max_idle_nbytes: Maximum total size of unused blocks in the pool, in bytes. Unused objects may take as much.
     """
 
     def __init__(self, max_idle_nbytes: int) -> None:
@@ -36,6 +41,7 @@ class BlockPool:
         self._idle: dict[int, list[mmap.mmap]] = {}
         self._lent: dict[int, tuple[weakref.ref[NDArray[np.uint8]], mmap.mmap]] = {}
         self.idle_nbytes = 0
+        self._objects = BytesPool(max_idle_nbytes)
         self._closed = False
 
     def lend(self, nbytes: int) -> NDArray[np.uint8]:
@@ -58,6 +64,14 @@ class BlockPool:
             self._lent[number] = (back, block)
         return array[:nbytes]
 
+    def lend_objects(self, sizes: Iterable[int]) -> list[BytesMemory]:
+        """Return uninitialized memory for ``bytes`` objects of these sizes.
+
+        The pool reuses an object when nobody else refers to it.
+        """
+        with self._lock:
+            return self._objects.memory(sizes)
+
     def close(self) -> None:
         """Return unused blocks to the operating system.
 
@@ -65,6 +79,7 @@ class BlockPool:
         """
         with self._lock:
             self._closed = True
+            self._objects.close()
             self._idle.clear()
             self.idle_nbytes = 0
 

@@ -9,8 +9,8 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data import _native
 from aiostream_data._engine.sources.shard_chunks import refers_to
+from aiostream_data._native import BytesMemory
 from aiostream_data.codecs.file_kinds import START_NBYTES
 from aiostream_data.formats.base import LEFT, SmallObjects, SplitsObjects
 from aiostream_data.formats.small_objects import split_objects
@@ -171,16 +171,19 @@ class BlockPlaces:
 class ObjectPlaces:
     """Writable places for all shards of a group in separate ``bytes`` objects.
 
+    Args:
+        memory: Memory of the objects, one for each shard.
+
     Attributes:
         places: One for each shard.
     """
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._memory = [_native.BytesMemory(nbytes) for nbytes in sizes]
-        self.places = [memory.view() for memory in self._memory]
+    def __init__(self, memory: Sequence[BytesMemory]) -> None:
+        self._memory = memory
+        self.places = [each.view() for each in memory]
 
     def filled(self) -> SeparateObjects:
         """Return the bytes that were written, and release the places."""
         for place in self.places:
             place.release()
-        return SeparateObjects([memory.data() for memory in self._memory])
+        return SeparateObjects([each.data() for each in self._memory])

@@ -130,9 +130,9 @@ def next_size(size: GroupSize, read_s: float, *, is_local: bool) -> GroupSize:
     A group delivers its first row after its last shard was read. Local files are read one after another, so groups stay
     small on slow file systems. Objects in a store are requested at the same time.
     """
-    nbytes = min(2 * size.nbytes, SEPARATE_REMOTE_GROWTH * FIRST.nbytes)
-    if not is_local:
-        return GroupSize(min(2 * size.shards, REQUESTS_OF_A_GROUP), nbytes)
-    if read_s < QUICK_S:
-        return GroupSize(min(2 * size.shards, GROUP_SHARDS), nbytes)
-    return size if read_s < SLOW_S else GroupSize(max(FIRST.shards, size.shards // 2), nbytes)
+    most = GroupSize(GROUP_SHARDS if is_local else REQUESTS_OF_A_GROUP, SEPARATE_REMOTE_GROWTH * FIRST.nbytes)
+    if not is_local or read_s < QUICK_S:
+        return GroupSize(min(2 * size.shards, most.shards), min(2 * size.nbytes, most.nbytes))
+    if read_s < SLOW_S:
+        return size
+    return GroupSize(max(size.shards // 2, FIRST.shards), max(size.nbytes // 2, FIRST.nbytes))

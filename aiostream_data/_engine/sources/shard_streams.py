@@ -321,7 +321,8 @@ class ShardStreams:
         self, shards: NumberedRefs, read: Callable[[Callable[[], bool]], Coroutine[Any, Any, GroupRows]]
     ) -> _Group:
         """Start a task that reads a group. Its argument shows whether the consumer waits for the group."""
-        group = _Group(shards)
+        assert self._small is not None, "groups are read"
+        group = _Group(shards, int(sum(self._small.likely_nbytes(shard) for _, shard in shards)))
         group.rows = self.run.group.create_task(
             read(lambda: group.is_awaited and self.run.outlet.is_awaited()),
             name=f"read {len(shards)} shards from {safe_url(shards[0][1].url)}",
@@ -368,15 +369,13 @@ class _Group:
         shards: Number and reference of each shard.
         rows: Task that reads the shards.
         is_awaited: True while the merge waits for this group.
-        nbytes: Number of bytes of the shards whose size is known.
+        nbytes: Number of bytes of the shards, as far as it can be estimated.
     """
 
     shards: NumberedRefs
+    nbytes: int
     rows: asyncio.Task[GroupRows] = field(init=False)
     is_awaited: bool = False
-
-    def __post_init__(self) -> None:
-        self.nbytes = sum(shard.nbytes or 0 for _, shard in self.shards)
 
 
 async def _read(reader: ShardReader, outlet: Outlet) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress, islice
 from time import perf_counter
@@ -57,7 +57,7 @@ The event loop and the threads need a millisecond for each group, in which they 
 groups are read into one block, which the pool of blocks reuses sooner if it is small."""
 
 ONE_REQUEST_GROWTH: Final = 2
-"""An object in a store is small up to this multiple of ``GROUP_NBYTES`` if it is read into a separate object.
+"""A shard is small up to this multiple of ``GROUP_NBYTES`` if it is read into a separate object.
 
 A larger one is read with several requests at once, by a :class:`.ShardReader`."""
 
@@ -131,6 +131,23 @@ class GroupRows(NamedTuple):
     rest: Rest | None
 
 
+@dataclass
+class TypicalSize:
+    """Expected size of the small shards whose size is unknown.
+
+    Attributes:
+        nbytes: Mean size of recent shards whose size was unknown; 0 before the first.
+    """
+
+    nbytes: float = 0.0
+
+    def learn(self, sizes: Sequence[int]) -> None:
+        """Record the sizes of the small shards of a group."""
+        if sizes:
+            mean = sum(sizes) / len(sizes)
+            self.nbytes = (self.nbytes + mean) / 2 if self.nbytes else mean
+
+
 @dataclass(frozen=True)
 class SmallShards:
     """Reader of groups of small shards in one run of a source.
@@ -151,6 +168,7 @@ class SmallShards:
     siblings: ShardSiblings
     splitter: GroupSplitter
     crowd: int = 1
+    typical: TypicalSize = field(default_factory=TypicalSize)
 
     @property
     def is_possible(self) -> bool:
@@ -161,7 +179,7 @@ class SmallShards:
         """Return True if a shard may be part of a group. A shard of unknown size may be small."""
         expected = self._expected_nbytes(shard)
         return expected <= self._most_small_nbytes or (
-            expected <= self._most_separate_nbytes and self._is_separate(shard) and scheme_of(shard) != LOCAL
+            expected <= self._most_separate_nbytes and self._is_separate(shard)
         )
 
     def group(self, shards: Iterator[tuple[int, ShardRef]], size: GroupSize) -> NumberedRefs:
@@ -170,10 +188,9 @@ class SmallShards:
         first = chosen[0][1]
         most = min(size.shards, GROUP_SHARDS if scheme_of(first) == LOCAL else REQUESTS_OF_A_GROUP)
         most_nbytes = min(size.nbytes, self._most_nbytes_of(first), self.budget.limit // (CROWD_SHARE * self.crowd))
-        nbytes = self._expected_nbytes(first)
+        nbytes = self.likely_nbytes(first)
         for number, shard in islice(shards, most - 1):
-            expected = self._expected_nbytes(shard)
-            nbytes += expected
+            nbytes += self.likely_nbytes(shard)
             if nbytes > most_nbytes or not self.is_small(shard) or not have_one_scheme(first, shard):
                 break
             chosen.append((number, shard))
@@ -196,13 +213,17 @@ class SmallShards:
 
     @cached_property
     def _most_separate_nbytes(self) -> int:
-        """Maximum bytes of a small object in a store that is read into a separate object."""
+        """Maximum bytes of a small shard that is read into a separate object."""
         return min(ONE_REQUEST_GROWTH * GROUP_NBYTES, self.budget.limit // (GROUP_SHARE * SHARDS_OF_A_FULL_GROUP))
 
     def _is_separate(self, shard: ShardRef) -> bool:
         """Return True if a shard is large enough for a separate object, if each shard is one record."""
         is_whole = isinstance(self.node.format, WholeFileFormat)
-        return is_whole and (shard.nbytes or 0) >= SEPARATE_NBYTES and not self._is_named_compressed(shard)
+        return is_whole and self.likely_nbytes(shard) >= SEPARATE_NBYTES and not self._is_named_compressed(shard)
+
+    def likely_nbytes(self, shard: ShardRef) -> float:
+        """Return the estimated decompressed size of a small shard, also if its size is unknown."""
+        return self.typical.nbytes if shard.nbytes is None else self._expected_nbytes(shard)
 
     def _expected_nbytes(self, shard: ShardRef) -> int:
         """Return the estimated decompressed size of a shard; 0 if its size is unknown."""
@@ -218,18 +239,29 @@ class SmallShards:
     async def read(self, group: NumberedRefs, is_wanted: Callable[[], bool]) -> GroupRows:
         """Read the shards of a group and split them into records.
 
+        If sizes of the shards were unknown, read only as many of the first shards as fit into a group.
+
         Args:
             is_wanted: Returns True if the consumer waits for this group. It may then exceed a full memory limit.
         """
         sized, failures = await self._sized(group)
         stop = len(group) if sized is group else self._fitting(sized)
-        failures = {place: failure for place, failure in failures.items() if place < stop}
-        fetched = await self._fetched(sized[:stop], failures, is_wanted)
-        return await self._split(Rest(fetched, sized[stop:]), is_wanted)
+        return await self._read_first(stop, sized, failures, is_wanted)
 
     async def read_rest(self, rest: Rest, is_wanted: Callable[[], bool]) -> GroupRows:
         """Split the rest of a group into records. See :meth:`read`."""
-        return await (self.read(rest.unread, is_wanted) if rest.fetched is None else self._split(rest, is_wanted))
+        if rest.fetched is not None:
+            return await self._split(rest, is_wanted)
+        sized, failures = await self._sized(rest.unread)
+        return await self._read_first(self._fitting(sized), sized, failures, is_wanted)
+
+    async def _read_first(
+        self, stop: int, group: NumberedRefs, failures: dict[int, Exception], is_wanted: Callable[[], bool]
+    ) -> GroupRows:
+        """Read and split the first ``stop`` shards of a group."""
+        failures = {place: failure for place, failure in failures.items() if place < stop}
+        fetched = await self._fetched(group[:stop], failures, is_wanted)
+        return await self._split(Rest(fetched, group[stop:]), is_wanted)
 
     async def _sized(self, group: NumberedRefs) -> tuple[NumberedRefs, dict[int, Exception]]:
         """Ask for the sizes that are unknown. Return the shards, and the errors of those that cannot be found.
@@ -246,15 +278,16 @@ class SmallShards:
                 failures[place] = found
             elif found is not None and (self.is_small(found) or not is_local):
                 sized[place] = group[place][0], found
+        self.typical.learn([self._expected_nbytes(sized[place][1]) for place in unknown if sized[place][1].nbytes])
         return sized, failures
 
     def _fitting(self, group: NumberedRefs) -> int:
-        """Return the number of first shards whose small ones fit into a group."""
+        """Return the number of first shards whose small ones fit into a group. It is at least 1."""
         nbytes, most_nbytes = 0, self._most_nbytes_of(group[0][1])
         for place, (_, shard) in enumerate(group):
             nbytes += self._expected_nbytes(shard) if self.is_small(shard) else 0
             if nbytes > most_nbytes:
-                return place
+                return max(1, place)
         return len(group)
 
     async def _fetched(
@@ -284,7 +317,7 @@ class SmallShards:
         """Return memory for shards of these sizes."""
         nbytes = sum(sizes)
         if isinstance(self.node.format, WholeFileFormat) and nbytes >= SEPARATE_NBYTES * len(sizes):
-            return ObjectPlaces(sizes)
+            return ObjectPlaces(self.blocks.lend_objects(sizes))
         return BlockPlaces(self.blocks.lend(nbytes), sizes)
 
     async def _plain_suffixes(self, shards: Sequence[ShardRef]) -> set[str]:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data import _native
-from aiostream_data.storage.wire.answer_head import parse_strictly
+from aiostream_data.storage.wire.answer_head import AnswerHead, parse_strictly
 
 pytestmark = pytest.mark.skipif(_native.NativeExchange is None, reason="the native core was not built")
 
@@ -353,7 +353,8 @@ def test_heads_accepted_natively_are_parsed_as_by_the_strict_parser(start: bytes
     if found is not None:
         status, headers, length = found
         answer = parse_strictly(head)
-        assert answer == (status, headers, "length", length, True)
+        assert answer is not None
+        assert answer == AnswerHead(status, headers, "length", length, keeps_alive=True)
         assert list(headers) == list(answer.headers)
         assert status in (200, 206)
         assert "content-encoding" not in headers

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,3 +91,93 @@ class TestBytesMemory:
     def test_a_negative_size_is_an_error(self, kernel: ModuleType) -> None:
         with pytest.raises(ValueError, match=r"negative|at least 0"):
             kernel.BytesMemory(-1)
+
+
+KIB = 1 << 10
+
+
+def written(memory: Iterable[Any], fill: bytes) -> list[bytes]:
+    """Fill the memory of each object with one byte, and return the objects."""
+    objects = []
+    for each in memory:
+        with each.view() as view:
+            view[:] = fill * len(view)
+        objects.append(each.data())
+    return objects
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
+class TestBytesPool:
+    @pytest.mark.parametrize("sizes", [[], [0], [1, 2, 0], [40 * KIB, 41 * KIB, 5_000_000]])
+    def test_objects_have_their_sizes_and_what_was_written(self, kernel: ModuleType, sizes: list[int]) -> None:
+        pool = kernel.BytesPool(1 << 24)
+        for fill in (b"a", b"b"):
+            assert written(pool.memory(sizes), fill) == [fill * nbytes for nbytes in sizes]
+
+    def test_an_object_in_use_keeps_its_bytes(self, kernel: ModuleType) -> None:
+        pool = kernel.BytesPool(1 << 24)
+        (kept,) = written(pool.memory([40 * KIB]), b"a")
+        view, array = memoryview(bytes(kept)), np.frombuffer(written(pool.memory([40 * KIB]), b"v")[0], np.uint8)
+        for fill in (b"b", b"c"):
+            written(pool.memory([40 * KIB] * 3), fill)
+        assert kept == b"a" * 40 * KIB
+        assert view == kept
+        assert array.tobytes() == b"v" * 40 * KIB
+
+    def test_a_negative_size_is_an_error(self, kernel: ModuleType) -> None:
+        with pytest.raises(ValueError, match=r"negative|at least 0"):
+            kernel.BytesPool(1 << 20).memory([4, -1])
+
+    def test_a_closed_pool_leaves_what_is_in_use_alone(self, kernel: ModuleType) -> None:
+        pool = kernel.BytesPool(1 << 24)
+        objects = written(pool.memory([40 * KIB] * 2), b"a")
+        pool.close()
+        assert pool.nbytes == 0
+        written(pool.memory([40 * KIB] * 2), b"b")
+        assert pool.nbytes == 0
+        assert objects == [b"a" * 40 * KIB] * 2
+
+
+@pytest.mark.skipif(len(KERNELS) == 1, reason="only the native kernel reuses memory")
+class TestReuse:
+    def test_memory_of_dropped_objects_is_used_again(self) -> None:
+        pool = row_bytes.BytesPool(1 << 24)
+        for fill in (b"a", b"b", b"c"):
+            objects = written(pool.memory([40 * KIB] * 10), fill)
+            assert objects == [fill * 40 * KIB] * 10
+            del objects
+        assert pool.nbytes == 10 * 40 * KIB
+
+    def test_an_object_that_reuses_memory_is_like_a_new_one(self) -> None:
+        pool = row_bytes.BytesPool(1 << 24)
+        (before,) = written(pool.memory([40 * KIB]), b"a")
+        found = {before: 1}
+        del found, before
+        (after,) = written(pool.memory([40 * KIB - 5]), b"b")
+        expected = b"b" * (40 * KIB - 5)
+        assert pool.nbytes == 40 * KIB
+        assert (len(after), hash(after), {expected: 1}[after]) == (len(expected), hash(expected), 1)
+        assert after + b"" == expected
+        assert after.find(b"a") == -1
+        gc.collect()
+
+    def test_the_pool_remembers_objects_up_to_its_limit(self) -> None:
+        pool = row_bytes.BytesPool(100 * KIB)
+        objects = written(pool.memory([40 * KIB] * 5), b"a")
+        assert pool.nbytes == 80 * KIB
+        assert objects == [b"a" * 40 * KIB] * 5
+
+    def test_unused_objects_of_other_sizes_make_room(self) -> None:
+        pool = row_bytes.BytesPool(100 * KIB)
+        written(pool.memory([40 * KIB] * 2), b"a")
+        (kept,) = written(pool.memory([80 * KIB]), b"b")
+        assert pool.nbytes == 80 * KIB
+        assert kept == b"b" * 80 * KIB
+
+    def test_objects_that_users_keep_do_not_end_the_reuse_of_others(self) -> None:
+        pool = row_bytes.BytesPool(1 << 26)
+        kept = written(pool.memory([40 * KIB] * 400), b"k")
+        for _ in range(20):
+            written(pool.memory([40 * KIB] * 10), b"a")
+        assert pool.nbytes <= 430 * 40 * KIB
+        assert kept == [b"k" * 40 * KIB] * 400

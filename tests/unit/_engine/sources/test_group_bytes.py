@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data._engine.sources.group_bytes import BlockPlaces, GroupBytes, ObjectPlaces
+from aiostream_data._native import BytesPool
 from aiostream_data.codecs.file_kinds import START_NBYTES
 from aiostream_data.formats.base import LEFT
 from aiostream_data.formats.small_objects import kinds_of_objects
@@ -31,7 +32,7 @@ def filled(memory: BlockPlaces | ObjectPlaces, contents: list[bytes]) -> GroupBy
 def both(contents: list[bytes]) -> tuple[GroupBytes, GroupBytes]:
     sizes = list(map(len, contents))
     block = BlockPlaces(np.zeros(sum(sizes), np.uint8), sizes)
-    return filled(block, contents), filled(ObjectPlaces(sizes), contents)
+    return filled(block, contents), filled(ObjectPlaces(BytesPool(0).memory(sizes)), contents)
 
 
 @given(CONTENTS, st.integers(0, 8), st.integers(0, 6_000))
@@ -74,5 +75,5 @@ def test_only_a_block_of_separate_objects_needs_memory() -> None:
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 3, 0]])
 def test_places_have_the_sizes_of_their_objects(sizes: list[int]) -> None:
-    for memory in (BlockPlaces(np.zeros(sum(sizes), np.uint8), sizes), ObjectPlaces(sizes)):
+    for memory in (BlockPlaces(np.zeros(sum(sizes), np.uint8), sizes), ObjectPlaces(BytesPool(0).memory(sizes))):
         assert list(map(len, memory.places)) == sizes
