@@ -63,11 +63,12 @@ def found(**changed: Any) -> dict[str, Any]:
     """Return parts as a run on a GPU would find them, made up."""
 
     def cell(step_ms: float, idle: float) -> dict[str, Any]:
-        return {"step_ms": {"median": step_ms}, "idle": {"median": idle}}
+        return {"step_ms": {"median": step_ms}, "idle": {"median": idle}, "gap_ms": {"median": step_ms * idle}}
 
     steps = {
         "headspace (cupy)": {"0": cell(0.01, 0), "5": cell(5, 0.01), "20": cell(20.0, 0.001)},
         "ours copy (cupy)": {"0": cell(0.72, 0), "5": cell(5.01, 0.01), "20": cell(20.01, 0.005)},
+        "ours lease (cupy)": {"0": cell(0.72, 0), "5": cell(5.01, 0.01), "20": cell(20.0, 0.0015)},
         "torch DataLoader": {"0": cell(4, 0), "5": cell(6, 0.1), "20": cell(21, 0.02)},
     }
     group = {"nbytes": 38_535_168, "steps": steps, "copies": {"h2d_gbps": 53.0}, "errors": {}, "missing": {}}
@@ -273,8 +274,8 @@ def test_a_run_on_a_gpu_is_told_where_its_findings_go(
     assert "--out is needed" in capsys.readouterr().err
 
 
-def test_parts_take_less_than_ten_minutes_together() -> None:
-    assert sum(part.seconds for part in PARTS.values()) <= 570
+def test_parts_take_less_than_eight_minutes_together() -> None:
+    assert sum(part.seconds for part in PARTS.values()) <= 470
 
 
 @pytest.mark.skipif(not any(map(shutil.which, pack.COMPILERS)), reason="no C compiler")
