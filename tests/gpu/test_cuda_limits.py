@@ -144,6 +144,34 @@ def test_batches_arrive_while_another_thread_captures_a_graph(cupy: Any, scaled:
         assert all((values.get() == number).all() for number, values in taken)
 
 
+@pytest.mark.parametrize("turns", [1, 20])
+def test_a_loader_delivers_from_its_first_allocation_on_while_another_thread_captures_in_global_mode(
+    cupy: Any, turns: int
+) -> None:
+    capturing, own = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    source, target = cupy.asarray(np.arange(1000)), cupy.zeros((1000,), np.int64)
+    runtime = cupy.cuda.runtime
+    taken: list[Any] = []
+
+    def consume() -> None:
+        dataset = asd.Dataset.range(1000 * turns).batch(1000).to_device("cuda:0", depth=2)
+        with own, dataset.open() as loader:
+            taken.extend(loader)
+
+    thread = threading.Thread(target=consume)
+    capturing.begin_capture(runtime.streamCaptureModeGlobal)
+    thread.start()
+    thread.join()
+    kind = runtime.memcpyDeviceToDevice
+    runtime.memcpyAsync(int(target.data.ptr), int(source.data.ptr), source.nbytes, kind, capturing.ptr)
+    graph = capturing.end_capture()
+    graph.launch(capturing)
+    capturing.synchronize()
+    own.synchronize()
+    np.testing.assert_array_equal(target.get(), np.arange(1000))
+    np.testing.assert_array_equal(np.concatenate([values.get() for values in taken]), np.arange(1000 * turns))
+
+
 def test_a_graph_that_was_captured_once_works_on_every_batch_that_is_put_into_its_array(cupy: Any) -> None:
     runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
     target, result = cupy.zeros((100,), np.int64), cupy.zeros((100,), np.int64)

@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -507,6 +508,33 @@ def test_a_stage_whose_own_call_breaks_on_a_capture_says_how_to_capture(fake: Fa
         stage.put(np.zeros(ROWS))
     with pytest.warns(ResourceWarning, match="bytes were not freed"):
         stage.close(timeout_s=0.5)
+
+
+def test_a_loader_and_the_capture_of_another_thread_in_global_mode_leave_each_other_alone(fake: FakeCuda) -> None:
+    dataset = Dataset.range(6 * ROWS).batch(ROWS).to_device("cuda:0", depth=2)
+    taken: list[Any] = []
+
+    def consume() -> None:
+        with dataset.open() as loader:
+            taken.extend(loader)
+
+    fake.capturer = threading.get_ident()  # from before the first slot is allocated until all is freed
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(consume).result(30)
+    fake.capturer = None
+    assert fake.spoilt_by == []
+    assert np.concatenate(taken).tolist() == list(range(6 * ROWS))
+
+
+def test_a_thread_keeps_its_setting_for_captures_of_other_threads(fake: FakeCuda) -> None:
+    with DeviceStage(open_backend("cuda:0")) as stage:
+        put(stage, 5).materialise()
+        assert fake.here.capture_mode == 0
+        batch = put(stage, 6)
+        fake.failing["alloc"] = 2
+        with pytest.raises(DeviceMemoryError):
+            batch.materialise()
+        assert fake.here.capture_mode == 0
 
 
 # -- several devices, and the engine
