@@ -32,6 +32,7 @@ CASTS = "256 images"
 COMPUTES_MS = (0, 5, 20)
 REPEATS = 3
 PROFILED_BATCHES = 60
+PROFILED_MS = 20
 WARM_STEPS = 6
 WINDOW_MS = 160
 STEPS = (6, 24)
@@ -116,6 +117,7 @@ class Group:
         self.missing: dict[str, str] = {}
         self.windows: dict[str, dict[str, list[dict[str, float]]]] = {}
         self.copies: dict[str, Any] = {}
+        self.copies_alone: dict[str, Any] = {}
 
     def open(self, contenders: Sequence[Contender], stack: ExitStack) -> None:
         """Open them all, and hold their first batch against what must come; leave out those that fail."""
@@ -131,10 +133,15 @@ class Group:
         return Work(self._hardware, self._pool, self._rows, compute)
 
     def profile(self) -> None:
-        """Let the package time its own copies, with nobody beside it."""
+        """Let the package time its own copies, beside steps and alone, and with no other contender.
+
+        A copy that waits for its slot, as beside steps, is enqueued long before it runs. One that runs at once is timed
+        with what the host does between recording the first event and enqueueing the copy.
+        """
+        batches, work = self._hardware.scaled(PROFILED_BATCHES, 4), self._work(self._computes.of("cupy"))
         with self._noting("ours, profiled"):
-            batches = self._hardware.scaled(PROFILED_BATCHES, 4)
-            self.copies = ours.profile(self._work(self._computes.of("cupy")), batches)
+            self.copies = ours.profile(work, batches, self._hardware.scaled(PROFILED_MS, 0))
+            self.copies_alone = ours.profile(work, batches, 0)
 
     def compare(self) -> None:
         """Time windows of the contenders that the predictions are about, in turns."""
@@ -178,6 +185,7 @@ class Group:
             "nbytes": self._pool.nbytes // BATCHES,
             "steps": cells,
             "copies": self.copies,
+            "copies_alone": self.copies_alone,
             "errors": self.errors,
             "missing": self.missing,
         }
