@@ -115,7 +115,7 @@ def test_predictions_are_read_off_the_measurements() -> None:
         ({"suite": {"passed": 29, "failed": {}, "skipped": {"t::y": "no torch"}}}, "test t::y was skipped: no torch"),
         ({"suite": {"passed": 0, "failed": {}, "skipped": {}}}, "no test passed"),
         ({"loaders": {"4 MB": {"errors": {"ours copy (cupy)": "torn"}}}}, "ours copy (cupy): torn"),
-        ({"end_to_end": {"errors": {"ours": "cut"}}}, "ours: cut"),
+        ({"end_to_end": {"errors": {"ours, threads": "cut"}}}, "ours, threads: cut"),
         ({"two_gpus": {"errors": {"ours, copy on cuda:1": "contexts"}}}, "ours, copy on cuda:1: contexts"),
     ],
 )

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from benchmarks.gpu.spread import spread
 
 BATCH = 128
 SHARDS = 16
-PICTURES = 16_384
+PICTURES = 8_192
 WORKERS = 12
 STEP_MS = 10
 REPEATS = 3
@@ -85,7 +85,8 @@ def run(hardware: Hardware, recorder: Recorder) -> None:
     computes, step_ms = Computes(hardware), hardware.scaled(float(STEP_MS), 0.1)
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), pictures) as urls:
         entrants = {
-            "ours": Entrant("cupy", lambda: ours(urls, batch)),
+            "ours, threads": Entrant("cupy", lambda: ours(urls, batch)),
+            "ours, worker processes": Entrant("cupy", lambda: ours(urls, batch, executor="process")),
             "ours, in_subprocess": Entrant("cupy", lambda: ours(urls, batch, apart=True)),
             "torch DataLoader": Entrant("torch", lambda: by_torch(hardware, urls, batch)),
         }
@@ -168,11 +169,17 @@ def decode(content: bytes) -> NDArray[np.uint8]:
     return np.asarray(image.open(io.BytesIO(content)).convert("RGB"))
 
 
-def ours(urls: list[str], batch: int, apart: bool = False) -> Iterator[Any]:
-    """Yield batches of images on the device, made in this process or ``apart`` in one of their own."""
+def ours(
+    urls: list[str], batch: int, apart: bool = False, executor: Literal["thread", "process"] = "thread"
+) -> Iterator[Any]:
+    """Yield batches of images on the device, made in this process or ``apart`` in one of their own.
+
+    Args:
+        executor: Where pictures are decoded: on threads, or in worker processes, as the DataLoader does.
+    """
     records = asd.Dataset.from_tfrecord(urls, cycle_length=SHARDS)
     examples = records.parse_example({"image": asd.FixedLen((), bytes)})
-    images = examples.map(_decode_example, concurrency=WORKERS).batch(batch)
+    images = examples.map(_decode_example, executor=executor, concurrency=WORKERS).batch(batch)
     made = images.in_subprocess() if apart else images
     with made.to_device(DEVICE).open() as loader:
         yield from loader
