@@ -20,6 +20,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from aiostream_data.device.cuda_captures import THREAD_LOCAL, exchange_mode
+from aiostream_data.device.forks import this_process
+
+_INHERITED: list[object] = []
+"""CUDA objects that a forked child inherited and never frees, because every CUDA call would fail there."""
 
 
 class CudaContext:
@@ -44,6 +48,7 @@ class CudaContext:
         self._driver, self._runtime, self._index = cuda.driver, cuda.runtime, index
         self.errors = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
         self._exchange_mode = exchange_mode()
+        self._process = this_process()
         with ThreadPoolExecutor(1, "asd-device-open") as thread:  # the thread ends, and its current device with it
             self._handle = thread.submit(self._make).result()
 
@@ -52,6 +57,11 @@ class CudaContext:
         self._runtime.setDevice(self._index)
         self._runtime.free(0)  # creates the context in CUDA versions where setDevice does not
         return int(self._driver.ctxGetCurrent())
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child of the process that created the context."""
+        return this_process() != self._process
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -99,5 +109,8 @@ class Freed:
 
 
 def _free(owned: list[Any], context: CudaContext) -> None:
+    if context.inherited:
+        _INHERITED.append(owned)
+        return
     with suppress(*context.errors), context.current():
         owned.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
@@ -247,6 +248,23 @@ def test_a_child_of_a_process_that_opened_a_gpu_is_told_so_at_once_for_auto_too(
         assert open_backend("cpu").device == "cpu"
 
     assert in_child(open_both) == 0
+
+
+def test_a_child_frees_nothing_on_the_gpu_of_its_parent(fake: FakeCuda) -> None:
+    stages = [DeviceStage(open_backend("cuda:0"))]
+    put(stages[0], 5).discard()
+    before = list(fake.freed_on)
+
+    def drop() -> None:
+        stages.clear()
+        gc.collect()
+        assert fake.freed_on == before
+
+    assert in_child(drop) == 0
+    stages[0].close()
+    stages.clear()
+    gc.collect()
+    assert {"Memory", "Stream", "Event"} <= {kind for kind, _ in fake.freed_on[len(before) :]}
 
 
 def test_a_child_may_open_a_gpu_that_its_parent_never_opened(fake: FakeCuda) -> None:
