@@ -40,7 +40,7 @@ STEPS = (6, 24)
 
 COMPARED = (headspace.named("cupy"), "ours copy (cupy)", "ours lease (cupy)")
 COMPARED_MS = 20
-COMPARED_TIMES = 8
+COMPARED_TIMES = 6
 """More windows at the usual size, as two predictions are about small differences between these."""
 
 SPARE_S = 6.0
