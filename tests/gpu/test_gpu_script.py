@@ -224,6 +224,14 @@ def test_only_a_run_that_passed_on_this_very_code_is_recorded() -> None:
         record.record_of({**result, "passed": False}, Path("x.json"))
 
 
+def test_a_second_run_of_a_day_keeps_the_results_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "ROOT", tmp_path)
+    (tmp_path / "aiostream_data" / "device").mkdir(parents=True)
+    names = [Path(record.write_record(made_up(), tmp_path).results).name for _ in range(3)]
+    assert names == ["nvidia_h200_2026-12-01.json", "nvidia_h200_2026-12-01_2.json", "nvidia_h200_2026-12-01_3.json"]
+    assert sorted(names) == sorted(path.name for path in (tmp_path / "benchmarks" / "gpu" / "results").iterdir())
+
+
 class RecordingCuda:
     """torch.cuda, of which it is noted what was ordered after what."""
 
