@@ -22,6 +22,7 @@ RULES: Final = (
     r"aiostream_data/py\.typed|aiostream_data/device/gpu_verified\.json",
     rf"tests/data/golden/{NAME}\.(json|tfrecord(\.gz|\.zlib)?)",
     rf"benchmarks/(README\.md|requirements(-{NAME})?\.txt|results/{NAME}\.json)",
+    rf"benchmarks/gpu/results/{NAME}_[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(_[0-9]+)?\.json",
     r"tests/real_cupy/requirements-[0-9]+\.txt",
     rf"docs/(contributing/)?{NAME}\.md|examples/{NAME}/README\.md",
     r"docker/(Dockerfile\.(cpu|cuda)|compose\.yaml|\.yamllint)",

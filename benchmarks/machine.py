@@ -73,7 +73,10 @@ def _read(path: Path) -> str:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # a machine to which only the files were copied
+        return ""
     return done.stdout.strip()
 
 

@@ -7,7 +7,8 @@ exclusive mode, creating an extra context fails.
 
 This module creates the GPU's context once, in a short-lived thread. Other threads make this CUDA context current by
 driver calls, and restore their previous context afterwards. The process never creates an extra CUDA context. The class
-:class:`Freed` uses the same context to free CUDA objects.
+:class:`Freed` uses the same context to free CUDA objects. Meanwhile, CUDA ignores graph captures of other threads; see
+:mod:`.cuda_captures`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
+
+from aiostream_data.device.cuda_captures import THREAD_LOCAL, exchange_mode
+from aiostream_data.device.forks import this_process
+
+_INHERITED: list[object] = []
+"""CUDA objects that a forked child inherited and never frees, because every CUDA call would fail there."""
 
 
 class CudaContext:
@@ -40,13 +47,21 @@ class CudaContext:
         """
         self._driver, self._runtime, self._index = cuda.driver, cuda.runtime, index
         self.errors = (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
+        self._exchange_mode = exchange_mode()
+        self._process = this_process()
         with ThreadPoolExecutor(1, "asd-device-open") as thread:  # the thread ends, and its current device with it
             self._handle = thread.submit(self._make).result()
 
     def _make(self) -> int:
+        self._exchange_mode(THREAD_LOCAL)
         self._runtime.setDevice(self._index)
         self._runtime.free(0)  # creates the context in CUDA versions where setDevice does not
         return int(self._driver.ctxGetCurrent())
+
+    @property
+    def inherited(self) -> bool:
+        """True in a forked child of the process that created the context."""
+        return this_process() != self._process
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -54,19 +69,23 @@ class CudaContext:
 
         The ``with`` block must not contain an ``await``.
         """
-        before = int(self._driver.ctxGetCurrent())
-        if before == self._handle:
-            yield
-            return
-        # A thread without a context gets this one at its next CUDA call if this GPU is its current device. CuPy checks
-        # a thread's context only once, so such a thread keeps the context.
-        stays = before == 0 and int(self._runtime.getDevice()) == self._index
-        self._driver.ctxSetCurrent(self._handle)
+        mode = self._exchange_mode(THREAD_LOCAL)
         try:
-            yield
+            before = int(self._driver.ctxGetCurrent())
+            if before == self._handle:
+                yield
+                return
+            # A thread without a context gets this one at its next CUDA call if this GPU is its current device. CuPy
+            # checks a thread's context only once, so such a thread keeps the context.
+            stays = before == 0 and int(self._runtime.getDevice()) == self._index
+            self._driver.ctxSetCurrent(self._handle)
+            try:
+                yield
+            finally:
+                if not stays:
+                    self._driver.ctxSetCurrent(before)
         finally:
-            if not stays:
-                self._driver.ctxSetCurrent(before)
+            self._exchange_mode(mode)
 
 
 class Freed:
@@ -90,5 +109,8 @@ class Freed:
 
 
 def _free(owned: list[Any], context: CudaContext) -> None:
+    if context.inherited:
+        _INHERITED.append(owned)
+        return
     with suppress(*context.errors), context.current():
         owned.clear()

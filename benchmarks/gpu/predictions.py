@@ -54,10 +54,14 @@ def rate(parts: Parts, name: str, size: str) -> float:
 
 
 def exposed(parts: Parts, name: str, framework: str, milliseconds: int) -> float:
-    """Return by how much a step is longer than with a batch that is there already, as a share of the copy's time."""
-    longer = step_ms(parts, name, USUAL, milliseconds) - step_ms(parts, named(framework), USUAL, milliseconds)
+    """Return how much longer the device waits between steps than for a batch that is there, as a share of the copy.
+
+    By the device's clock: steps themselves differ by more than a copy when the clocks of the multiprocessors change.
+    """
+    steps = parts["loaders"][USUAL]["steps"]
+    gaps = [float(steps[each][str(milliseconds)]["gap_ms"]["median"]) for each in (name, named(framework))]
     copy_ms = float(parts["loaders"][USUAL]["nbytes"]) / ceiling(parts) / 1e6
-    return max(0.0, longer) / copy_ms
+    return max(0.0, gaps[0] - gaps[1]) / copy_ms
 
 
 def more_idle(parts: Parts, name: str, framework: str) -> float:
@@ -104,7 +108,8 @@ PREDICTIONS = {
     "exposed copy": Prediction(
         "less than 2 % of a copy is exposed when a step takes longer than it",
         *(0, 0.02, "of the copy's time"),
-        lambda parts: exposed(parts, "ours copy (cupy)", "cupy", 20),
+        # Leased, as the copy out of the slot has a prediction of its own.
+        lambda parts: exposed(parts, "ours lease (cupy)", "cupy", 20),
         required=True,
     ),
     "idle": Prediction(

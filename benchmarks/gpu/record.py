@@ -43,15 +43,21 @@ def _two_gpus(found: dict[str, Any]) -> str:
     return f"skipped: {found['skipped']}" if "skipped" in found else "verified"
 
 
+def _unused(name: str) -> Path:
+    """Return a file for results that does not replace those of an earlier run of the same day."""
+    folder = Path("benchmarks/gpu/results")
+    names = (f"{name}{suffix}.json" for suffix in ("", *(f"_{number}" for number in range(2, 100))))
+    return next(folder / each for each in names if not (ROOT / folder / each).exists())
+
+
 def write_record(result: dict[str, Any], out: Path) -> GpuRun:
     """Write the record to ``out``, and into the package of this checkout; say where the results are to be kept."""
-    name = f"{result['device'].lower().replace(' ', '_')}_{result['date'][:10]}.json"
-    results_file = Path("benchmarks/gpu/results") / name
+    results_file = _unused(f"{result['device'].lower().replace(' ', '_')}_{result['date'][:10]}")
     run = record_of(result, results_file)
     text = json.dumps({"last_run": asdict(run)}, indent=1) + "\n"
     for folder in (out, ROOT / "aiostream_data" / "device"):
         (folder / RECORD).write_text(text)
     (ROOT / results_file).parent.mkdir(parents=True, exist_ok=True)
-    for file in (out / name, ROOT / results_file):
+    for file in (out / results_file.name, ROOT / results_file):
         file.write_text(json.dumps(result, indent=1) + "\n")
     return run

@@ -1,4 +1,4 @@
-"""Ask everything that only a GPU can tell, in less than ten minutes: ``python -m benchmarks.gpu.run --out FOLDER``.
+"""Ask everything that only a GPU can tell, in less than seven minutes: ``python -m benchmarks.gpu.run --out FOLDER``.
 
 Each part runs in a process of its own, for no longer than its seconds: one that fails, hangs or takes the device down
 costs its own answers alone. What was found so far is in ``FOLDER/gpu.json`` at every moment, the predictions first of
@@ -111,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--self-check", action="store_true", help="without a GPU, to see that the script runs")
     parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--seconds", type=float, default=570, help="for everything together")
+    parser.add_argument("--seconds", type=float, default=400, help="for everything together")
     parser.add_argument("--out", type=Path, help="folder for what was found; a self-check needs none")
     arguments = parser.parse_args()
     if arguments.out is None and not arguments.self_check:

@@ -73,14 +73,18 @@ def _group(size: str, group: dict[str, Any]) -> Iterator[str]:
     yield f"  {'':32}" + "".join(f"{f'steps of {length} ms':>27}" for length in lengths)
     for name, by_length in group["steps"].items():
         yield f"  {name:32}" + "".join(f"{_cell(by_length.get(length)):>27}" for length in lengths)
-    if group["copies"]:
-        copies = group["copies"]
-        yield (
-            f"  ours, timed by the device: {copies['h2d_gbps'] or 0:.1f} GB/s, {copies['host_copies']:.2f} copies "
-            f"on the host, {copies['launches_per_batch']:.1f} launches per batch, slowest: {copies['slowest']}"
-        )
+    for steps, copies in (("beside steps", group["copies"]), ("alone", group["copies_alone"])):
+        if copies:
+            yield _copies(steps, copies)
     for name, why in {**group["missing"], **group["errors"]}.items():
         yield f"  {name:32}{why.strip().splitlines()[-1][:WIDTH]}"
+
+
+def _copies(steps: str, copies: dict[str, Any]) -> str:
+    return (
+        f"  ours, timed by the device {steps}: {copies['h2d_gbps'] or 0:.1f} GB/s, {copies['host_copies']:.2f} copies "
+        f"on the host, {copies['launches_per_batch']:.1f} launches per batch, slowest: {copies['slowest']}"
+    )
 
 
 def _cell(measured: dict[str, Any] | None) -> str:

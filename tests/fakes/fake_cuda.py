@@ -22,6 +22,9 @@ LEGACY: Final = 1
 PER_THREAD: Final = 2
 """Handles of default streams: the one of a device, and the one that every thread has for itself."""
 
+SPOILS_CAPTURES: Final = frozenset({"synchronize", "Memory", "PinnedMemory", "alloc", "hostRegister", "free"})
+"""Calls that break global captures of other threads, and fail, as an H200 has shown. Queries break them and succeed."""
+
 
 class FakeCudaError(RuntimeError):
     def __init__(self, status: int) -> None:
@@ -63,9 +66,11 @@ class _Here(threading.local):
         context: The device whose context is current; None where there is none.
         entered: Streams that are current, by device, the latest last.
         uses_own_stream: Something was enqueued on its own default stream.
+        capture_mode: How captures of other threads affect it: 0 as the global mode says, 1 not at all.
     """
 
     named = 0
+    capture_mode = 0
     context: int | None = None
     uses_own_stream = False
 
@@ -87,6 +92,8 @@ class FakeCuda:
         event_status: Status of every event.
         capturing: Handles of streams that are being captured.
         invalidated: Handles of streams whose capture has failed and was not ended yet.
+        capturer: The thread that captures in global mode; None where there is none.
+        spoilt_by: Calls that broke such a capture.
         own_streams: The default stream is the calling thread's own, as with CUPY_CUDA_PER_THREAD_DEFAULT_STREAM.
         room: Bytes left for allocations of a kind ("Memory", "PinnedMemory", "alloc"); no limit where it is missing.
         kernels: What functions of a compiled module do, by name; when empty, those of ImageCast as made for the host.
@@ -112,6 +119,8 @@ class FakeCuda:
         self.is_hip = False
         self.capturing: set[int] = set()
         self.invalidated: set[int] = set()
+        self.capturer: int | None = None
+        self.spoilt_by: list[str] = []
         self.own_streams = False
         self.room: dict[str, int] = {}
         self.pooled = 0
@@ -176,7 +185,20 @@ class FakeCuda:
             self._poison = status
         if status:
             raise FakeCudaError(status)
+        if name in SPOILS_CAPTURES and self._spoils_a_capture(name):
+            raise FakeCudaError(900)
         self._make_context()
+
+    def _spoils_a_capture(self, name: str) -> bool:
+        spoils = self.capturer not in (None, threading.get_ident()) and self.here.capture_mode == 0
+        if spoils:
+            self.spoilt_by.append(name)
+        return spoils
+
+    def exchange_mode(self, mode: int) -> int:
+        """Set how captures of other threads affect the calling one; return how they did."""
+        before, self.here.capture_mode = self.here.capture_mode, mode
+        return before
 
     def names(self) -> list[str]:
         return [entry[0] for entry in self.log]
@@ -263,6 +285,7 @@ class FakeCuda:
 
     def query(self, event: int) -> int:
         self.note("eventQuery", event)
+        self._spoils_a_capture("eventQuery")
         return self._poison or self.event_status
 
     def is_capturing(self, stream: int) -> bool:

@@ -20,6 +20,8 @@ from fake_cuda import (
     Misuse,
 )
 
+from aiostream_data.device import cuda_context
+
 __all__ = ["FakeCuda", "Misuse", "install", "module"]
 
 
@@ -211,4 +213,5 @@ def install(monkeypatch: pytest.MonkeyPatch, fake: FakeCuda) -> FakeCuda:
     made: Any = module(fake)
     monkeypatch.setitem(sys.modules, "cupy", made)
     monkeypatch.setitem(sys.modules, "cupy.cuda", made.cuda)
+    monkeypatch.setattr(cuda_context, "exchange_mode", lambda: fake.exchange_mode)
     return fake

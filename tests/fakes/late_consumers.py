@@ -29,27 +29,49 @@ extern "C" __global__ void extremes(const long long* values, long long count, lo
 
 NO_NUMBER = 1 << 62
 
+LATE_MS = 1.5
+"""How late a consumer is at most; three of ten are late."""
+
 
 class LateConsumers:
-    """Two streams that look at batches, each behind work that takes a while."""
+    """Two streams that look at batches, each behind work that takes a while.
 
-    def __init__(self, cupy: Any, batches: int, seed: int) -> None:
+    Args:
+        late_ms: How late a consumer is at most. On average it must take longer than the host takes for a batch, or a
+            fast GPU looks at each batch in time whatever order it was told.
+    """
+
+    def __init__(self, cupy: Any, batches: int, seed: int, late_ms: float = LATE_MS) -> None:
         self._cupy = cupy
         self._random = random.Random(seed)
         self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
         self._kernel = cupy.RawKernel(EXTREMES, "extremes")
         self._found = cupy.asarray(np.tile(np.array([NO_NUMBER, -NO_NUMBER]), (batches, 1)))
-        side = 8 if hasattr(cupy, "is_stand_in") else 1024
+        side = 8 if hasattr(cupy, "is_stand_in") else 2048
         values = np.random.default_rng(0).standard_normal((side, side), np.float32) / side
         self._matrix, self._product = cupy.asarray(values), cupy.empty((side, side), np.float32)
+        self._products = 6 if hasattr(cupy, "is_stand_in") else max(1, round(late_ms / self._one_ms()))
         self._numbers: list[int] = []
+
+    def _one_ms(self) -> float:
+        """Return how long a product takes on the GPU."""
+        first, last = self._cupy.cuda.Event(), self._cupy.cuda.Event()
+        self._multiply(3)
+        first.record()
+        self._multiply(10)
+        last.record()
+        last.synchronize()
+        return float(self._cupy.cuda.get_elapsed_time(first, last)) / 10
+
+    def _multiply(self, times: int) -> None:
+        for _ in range(times):
+            self._cupy.dot(self._matrix, self._matrix, out=self._product)
 
     def look(self, number: int, batch: DeviceBatch) -> None:
         """Take a batch out on one of the streams, and enqueue a look at it."""
         with self._random.choice(self._streams):
             if self._random.random() < 0.3:
-                for _ in range(self._random.randint(1, 6)):
-                    self._cupy.dot(self._matrix, self._matrix, out=self._product)
+                self._multiply(self._random.randint(1, self._products))
             taken = batch.materialise()
             self._kernel((64,), (256,), (taken, np.int64(taken.size), self._found[number]))
         self._numbers.append(number)
@@ -62,9 +84,17 @@ class LateConsumers:
         return [number for number in self._numbers if found[number].tolist() != [number, number]]
 
 
-def torn_batches(cupy: Any, backend: CupyBackend, batches: int, *, nbytes: int = 1 << 18, seed: int = 0) -> list[int]:
+def torn_batches(
+    cupy: Any,
+    backend: CupyBackend,
+    batches: int,
+    *,
+    nbytes: int = 1 << 18,
+    seed: int = 0,
+    late_ms: float = LATE_MS,
+) -> list[int]:
     """Send ``batches`` through a stage with few slots, and return those that came torn."""
-    consumers = LateConsumers(cupy, batches, seed)
+    consumers = LateConsumers(cupy, batches, seed, late_ms)
     held: deque[tuple[int, DeviceBatch]] = deque()
     source = np.empty(nbytes // 8, np.int64)
     with DeviceStage(backend, host_slots=2, device_slots=3) as stage:

@@ -44,7 +44,7 @@ def test_page_locked_memory_of_any_owner_is_a_buffer_of_its_size(cupy: Any, owne
 
 
 def test_what_the_backend_frees_itself_is_an_owner_that_cupy_takes(cupy: Any, owner: Owner) -> None:
-    context: Any = SimpleNamespace(errors=(), current=nullcontext)
+    context: Any = SimpleNamespace(errors=(), current=nullcontext, inherited=False)
     freed: Any = Freed(owner, context, owner.size)
     array = np.frombuffer(cupy.cuda.PinnedMemoryPointer(freed, 0), np.uint8, owner.size)
     assert (array == owner.array).all()

@@ -28,11 +28,13 @@ def ours(work: Work, handoff: str, framework: str, cast: bool = False) -> Iterat
         yield batches
 
 
-def profile(work: Work, batches: int) -> dict[str, Any]:
-    """Return what the package says of its own copies, timed by the device, when steps take no time."""
+def profile(work: Work, batches: int, step_ms: int) -> dict[str, Any]:
+    """Return what the package says of its own copies, timed by the device, beside steps of a length."""
+    count = work.compute.count_for(step_ms)
     with _opened(work, "copy", "cupy", profile=True) as loader:
         for _, batch in zip(range(batches), loader, strict=False):
             work.compute.touch(batch)
+            work.compute.work(count)
         work.compute.wait()
         (copies,) = loader.stats().devices
     told: dict[str, Any] = copies.as_dict()

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -19,21 +20,31 @@ import numpy as np
 from benchmarks.gpu.computes import Compute, Computes
 from benchmarks.gpu.contenders import headspace, jax_loader, ours, spdl_loader, torch_loaders
 from benchmarks.gpu.hardware import Hardware
+from benchmarks.gpu.predictions import USUAL
 from benchmarks.gpu.recorder import Recorder
 from benchmarks.gpu.spread import spread
 from benchmarks.gpu.work import BATCHES, IMAGE, Contender, Work, image_pool
 
-SIZES = {"38.5 MB": 256, "4 MB": 27, "154 MB": 1024}
+SIZES = {USUAL: 256, "4 MB": 27, "154 MB": 1024}
 """Rows of a batch of 224 x 224 x 3 bytes. The usual size comes first, should the time run out."""
 
 CASTS = "256 images"
 COMPUTES_MS = (0, 5, 20)
-REPEATS = 5
+REPEATS = 3
 PROFILED_BATCHES = 60
+PROFILED_MS = 20
 WARM_STEPS = 6
 WINDOW_MS = 160
 STEPS = (6, 24)
 """Fewest and most steps of a window."""
+
+COMPARED = (headspace.named("cupy"), "ours copy (cupy)", "ours lease (cupy)")
+COMPARED_MS = 20
+COMPARED_TIMES = 6
+"""More windows at the usual size, as two predictions are about small differences between these."""
+
+SPARE_S = 6.0
+"""Kept for windows and processes that end late."""
 
 TOLERANCE = 0.02
 """How far a cast may be off: float16 rounds values up to 2.7 by 0.001, and torch rounds several times."""
@@ -44,31 +55,45 @@ def run(hardware: Hardware, recorder: Recorder) -> None:
     # Those with worker processes first, which are forked before there are more threads.
     computes = Computes(hardware)
     usual = [*torch_loaders.ALL, *spdl_loader.ALL, *ours.IN_TORCH, *ours.IN_CUPY]
-    each_s = recorder.left_s / (len(SIZES) + 1)
-    for name, rows in SIZES.items():
-        _record(Group(hardware, computes, rows), name, usual, recorder, each_s)
-    _record(Group(hardware, computes, 256), f"{CASTS}, uint8", ours.CASTS_UINT8, recorder, each_s / 2)
-    _record(Group(hardware, computes, 256, "float32"), f"{CASTS}, fp32", [ours.CASTS_FP32], recorder, each_s / 2)
+    asked = [Size(name, rows, usual) for name, rows in SIZES.items()]
+    asked.append(Size(f"{CASTS}, uint8", 256, ours.CASTS_UINT8, share=0.5))
+    asked.append(Size(f"{CASTS}, fp32", 256, [ours.CASTS_FP32], "float32", share=0.5))
+    _record(hardware, computes, asked, recorder)
 
 
 def run_jax(hardware: Hardware, recorder: Recorder) -> None:
     """Measure the loaders whose batches JAX consumes, in a process without torch."""
     computes = Computes(hardware)
-    each_s = recorder.left_s / len(SIZES)
-    for name, rows in SIZES.items():
-        _record(Group(hardware, computes, rows), name, [*jax_loader.ALL, *ours.IN_JAX], recorder, each_s)
+    asked = [Size(name, rows, [*jax_loader.ALL, *ours.IN_JAX]) for name, rows in SIZES.items()]
+    _record(hardware, computes, asked, recorder)
 
 
-def _record(group: Group, name: str, contenders: Sequence[Contender], recorder: Recorder, seconds: float) -> None:
-    """Put what one size gave."""
-    frameworks = dict.fromkeys(contender.framework for contender in contenders)
-    everyone = [*contenders, *(headspace.in_framework(framework) for framework in frameworks)]
-    with ExitStack() as stack:
-        group.open(everyone, stack)
-        group.measure(time.monotonic() + min(seconds, recorder.left_s))
-    if ours.IN_CUPY[0] in contenders:
-        group.profile()
-    recorder.put(**{name: group.found()})
+@dataclass(frozen=True)
+class Size:
+    """A row of tables: who is measured, with which batches, and for which share of the time."""
+
+    name: str
+    rows: int
+    contenders: Sequence[Contender]
+    dtype: str = "uint8"
+    share: float = 1.0
+
+
+def _record(hardware: Hardware, computes: Computes, asked: Sequence[Size], recorder: Recorder) -> None:
+    """Put what each size gave. What one does not use, opening included, is left to those that follow."""
+    for number, size in enumerate(asked):
+        share = size.share / sum(each.share for each in asked[number:])
+        until = time.monotonic() + share * (recorder.left_s - SPARE_S)
+        group = Group(hardware, computes, size.rows, size.dtype)
+        frameworks = dict.fromkeys(contender.framework for contender in size.contenders)
+        with ExitStack() as stack:
+            group.open([*size.contenders, *map(headspace.in_framework, frameworks)], stack)
+            if size.name == USUAL and ours.IN_CUPY[0] in size.contenders:
+                group.compare()
+            group.measure(until)
+        if ours.IN_CUPY[0] in size.contenders:
+            group.profile()
+        recorder.put(**{size.name: group.found()})
 
 
 @dataclass
@@ -92,6 +117,7 @@ class Group:
         self.missing: dict[str, str] = {}
         self.windows: dict[str, dict[str, list[dict[str, float]]]] = {}
         self.copies: dict[str, Any] = {}
+        self.copies_alone: dict[str, Any] = {}
 
     def open(self, contenders: Sequence[Contender], stack: ExitStack) -> None:
         """Open them all, and hold their first batch against what must come; leave out those that fail."""
@@ -107,10 +133,22 @@ class Group:
         return Work(self._hardware, self._pool, self._rows, compute)
 
     def profile(self) -> None:
-        """Let the package time its own copies, with nobody beside it."""
+        """Let the package time its own copies, beside steps and alone, and with no other contender.
+
+        A copy that waits for its slot, as beside steps, is enqueued long before it runs. One that runs at once is timed
+        with what the host does between recording the first event and enqueueing the copy.
+        """
+        batches, work = self._hardware.scaled(PROFILED_BATCHES, 4), self._work(self._computes.of("cupy"))
         with self._noting("ours, profiled"):
-            batches = self._hardware.scaled(PROFILED_BATCHES, 4)
-            self.copies = ours.profile(self._work(self._computes.of("cupy")), batches)
+            self.copies = ours.profile(work, batches, self._hardware.scaled(PROFILED_MS, 0))
+            self.copies_alone = ours.profile(work, batches, 0)
+
+    def compare(self) -> None:
+        """Time windows of the contenders that the predictions are about, in turns."""
+        for _ in range(self._hardware.scaled(COMPARED_TIMES, 1)):
+            for entrant in [entrant for entrant in self._entrants if entrant.contender.name in COMPARED]:
+                with self._noting(entrant.contender.name):
+                    self._add(entrant, COMPARED_MS)
 
     def measure(self, until: float) -> None:
         """Time windows round by round, in turns, until there are enough or the time is over."""
@@ -147,6 +185,7 @@ class Group:
             "nbytes": self._pool.nbytes // BATCHES,
             "steps": cells,
             "copies": self.copies,
+            "copies_alone": self.copies_alone,
             "errors": self.errors,
             "missing": self.missing,
         }
@@ -189,7 +228,12 @@ def _check(compute: Compute, arrived: Any, contender: Contender, work: Work) -> 
 
 
 def window(compute: Compute, batches: Iterator[Any], count: int, steps: int) -> dict[str, float]:
-    """Return milliseconds per step, and the share of time in which the device had no step to work on."""
+    """Return what one window gave.
+
+    Returns:
+        ``step_ms``: milliseconds per step; ``idle``: share of time in which the device had no step to work on;
+        ``gap_ms``: milliseconds of that between two steps. The last two are NaN where there are no marks.
+    """
     for _ in range(WARM_STEPS):
         compute.touch(next(batches))
         compute.work(count)
@@ -205,12 +249,14 @@ def window(compute: Compute, batches: Iterator[Any], count: int, steps: int) -> 
     step_ms = (time.perf_counter() - started) * 1e3 / steps
     whole = compute.between_ms(marks[0][0], marks[-1][1])
     worked = sum(compute.between_ms(first, last) for first, last in marks)
-    return {"step_ms": step_ms, "idle": max(0.0, 1 - worked / whole) if whole > 0 else float("nan")}
+    idle = max(0.0, 1 - worked / whole) if whole > 0 else float("nan")
+    return {"step_ms": step_ms, "idle": idle, "gap_ms": idle * whole / (steps - 1)}
 
 
 def _summary(windows: Sequence[dict[str, float]]) -> dict[str, Any]:
-    idle = [taken["idle"] for taken in windows if taken["idle"] == taken["idle"]]
+    marked = [taken for taken in windows if not isnan(taken["idle"])]
     summary: dict[str, Any] = {"step_ms": spread([taken["step_ms"] for taken in windows])}
-    if idle:
-        summary["idle"] = spread(idle)
+    if marked:
+        summary["idle"] = spread([taken["idle"] for taken in marked])
+        summary["gap_ms"] = spread([taken["gap_ms"] for taken in marked])
     return summary

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -246,6 +248,23 @@ def test_a_child_of_a_process_that_opened_a_gpu_is_told_so_at_once_for_auto_too(
         assert open_backend("cpu").device == "cpu"
 
     assert in_child(open_both) == 0
+
+
+def test_a_child_frees_nothing_on_the_gpu_of_its_parent(fake: FakeCuda) -> None:
+    stages = [DeviceStage(open_backend("cuda:0"))]
+    put(stages[0], 5).discard()
+    before = list(fake.freed_on)
+
+    def drop() -> None:
+        stages.clear()
+        gc.collect()
+        assert fake.freed_on == before
+
+    assert in_child(drop) == 0
+    stages[0].close()
+    stages.clear()
+    gc.collect()
+    assert {"Memory", "Stream", "Event"} <= {kind for kind, _ in fake.freed_on[len(before) :]}
 
 
 def test_a_child_may_open_a_gpu_that_its_parent_never_opened(fake: FakeCuda) -> None:
@@ -507,6 +526,33 @@ def test_a_stage_whose_own_call_breaks_on_a_capture_says_how_to_capture(fake: Fa
         stage.put(np.zeros(ROWS))
     with pytest.warns(ResourceWarning, match="bytes were not freed"):
         stage.close(timeout_s=0.5)
+
+
+def test_a_loader_and_the_capture_of_another_thread_in_global_mode_leave_each_other_alone(fake: FakeCuda) -> None:
+    dataset = Dataset.range(6 * ROWS).batch(ROWS).to_device("cuda:0", depth=2)
+    taken: list[Any] = []
+
+    def consume() -> None:
+        with dataset.open() as loader:
+            taken.extend(loader)
+
+    fake.capturer = threading.get_ident()  # from before the first slot is allocated until all is freed
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(consume).result(30)
+    fake.capturer = None
+    assert fake.spoilt_by == []
+    assert np.concatenate(taken).tolist() == list(range(6 * ROWS))
+
+
+def test_a_thread_keeps_its_setting_for_captures_of_other_threads(fake: FakeCuda) -> None:
+    with DeviceStage(open_backend("cuda:0")) as stage:
+        put(stage, 5).materialise()
+        assert fake.here.capture_mode == 0
+        batch = put(stage, 6)
+        fake.failing["alloc"] = 2
+        with pytest.raises(DeviceMemoryError):
+            batch.materialise()
+        assert fake.here.capture_mode == 0
 
 
 # -- several devices, and the engine

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from fake_jax import fake_jax
 from fake_torch import fake_torch
 
 import aiostream_data as asd
+from aiostream_data.device.cuda_captures import exchange_mode
 from aiostream_data.device.cuda_events import record_event
 from aiostream_data.device.device_batch import DeviceBatch
 from aiostream_data.device.handover import FrameworkName, HandOff, HandOver
@@ -223,6 +225,14 @@ int cuEventRecord(void *event, void *stream) {
     for (int turn = 0; turn < 10000 && !gone_on; ++turn) nanosleep(&pause, 0);
     return gone_on ? (int)(long)stream : 999;
 }
+static __thread int of_this_thread = 0;
+int cuThreadExchangeStreamCaptureMode(int *mode) {
+    int before = of_this_thread;
+    if (*mode > 2) return 1;
+    of_this_thread = *mode;
+    *mode = before;
+    return 0;
+}
 """
 
 
@@ -271,3 +281,18 @@ def test_elsewhere_cupys_own_call_records_events(version: str, library: str) -> 
     cupy: Any = with_version(version)
     record: object = record_event(cupy, library)
     assert record == "CuPy's own"
+
+
+def test_the_driver_keeps_for_each_thread_what_captures_of_others_mean_for_it(driver: str) -> None:
+    exchange = exchange_mode(driver)
+    assert [exchange(1), exchange(2), exchange(0)] == [0, 1, 2]
+    exchange(1)
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(exchange, 1).result() == 0
+    assert exchange(7) == 7, "a call that fails changes nothing"
+    assert exchange(0) == 1
+
+
+@pytest.mark.parametrize("library", ["libc.so.6", "no-such-driver.so"])
+def test_without_the_drivers_function_the_setting_stays(library: str) -> None:
+    assert exchange_mode(library)(1) == 1
