@@ -372,7 +372,7 @@ class Engine:
             fetched = await in_epochs(rows, self.plan, context)
         except BaseExceptionGroup as failures:  # stages recall the parts of a row concurrently
             raise_as_it_is(root_error(failures) or failures)
-        await self.bridge.put(await parcel_of(fetched, self.resources.pool))
+        await self.bridge.put(await parcel_of(fetched, self.resources.pool, self.resources.blocks))
 
     async def _give_all(self, context: RunContext) -> None:
         pool = self.resources.pool
@@ -384,7 +384,7 @@ class Engine:
                 async for chunk in receiver:
                     rows += len(chunk)
                     self.loop_cpu_s = thread_time()
-                    await self.bridge.put(await parcel_of(chunk, pool))
+                    await self.bridge.put(await parcel_of(chunk, pool, self.resources.blocks))
                     del chunk
                     self.resources.look_after_memory()
             except InputFailed:

@@ -9,7 +9,7 @@ from aiostream_data._engine.flow.context import value_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.memory.budget import Charge
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.rows.columns import SeparateBytes, VarColumn
+from aiostream_data.rows.columns import LendsObjects, SeparateBytes, VarColumn
 from aiostream_data.rows.records import Chunk, Columns, Items
 
 QUICK_ELEMENTS: Final = 256
@@ -19,12 +19,15 @@ QUICK_NBYTES: Final = 64 << 10
 """Number of bytes that the event loop copies in less time than a hop to a thread takes."""
 
 
-async def parcel_of(chunk: Chunk, pool: ThreadExecutor) -> Parcel:
-    """Return the elements of a chunk. Large chunks are converted on a thread of ``pool``."""
+async def parcel_of(chunk: Chunk, pool: ThreadExecutor, memory: LendsObjects) -> Parcel:
+    """Return the elements of a chunk, whose large ``bytes`` take memory from ``memory``.
+
+    Large chunks are converted on a thread of ``pool``.
+    """
     if isinstance(chunk, Items):
         nbytes = chunk.lease.nbytes if isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
         return Parcel(chunk.values, chunk.ids, chunk.made_of or chunk.ids, nbytes, chunk.lease, chunk.runs)
-    elements = chunk.elements() if is_quick(chunk) else value_of(await pool.submit(chunk.elements))
+    elements = chunk.elements() if is_quick(chunk) else value_of(await pool.submit(chunk.elements, memory))
     return Parcel(elements, chunk.ids, chunk.made_of or chunk.ids, chunk.nbytes, chunk.lease)
 
 

@@ -57,6 +57,7 @@ class Resources:
 
     Attributes:
         budget, board: Memory budget, and the counters of all stages.
+        blocks: Pool of reusable memory.
         pool: Threads for the engine's own work and for cheap user functions.
         stores: Opened object stores, keyed by their options as JSON.
         devices: The open devices, keyed by their ``to_device`` node.
@@ -77,7 +78,7 @@ class Resources:
         self.trimmer = Trimmer(options.run.memory_limit)
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
-        self._blocks = BlockPool(idle_blocks_nbytes(options.run.memory_limit))
+        self.blocks = BlockPool(idle_blocks_nbytes(options.run.memory_limit))
         self.workers = Workers(self.pool, one_at_a_time=options.run.debug)
         # Separate from the pool, so that threads blocked on a slow disk do not delay decoding.
         self._readers = (
@@ -95,7 +96,7 @@ class Resources:
             pool=self.pool,
             workers=self.workers,
             budget=self.budget,
-            blocks=self._blocks,
+            blocks=self.blocks,
             stores=self._stores,
             origins=state.origins,
             book=state.book,
@@ -177,5 +178,5 @@ class Resources:
 
     def drop_blocks(self) -> None:
         """Return unused read blocks to the operating system."""
-        self._blocks.close()
+        self.blocks.close()
         trim()  # otherwise malloc keeps the memory that threads of closed loaders freed in their arenas

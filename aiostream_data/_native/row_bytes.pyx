@@ -73,15 +73,16 @@ cdef enum:
     KEEP_GIL_NBYTES = 1 << 17  # takes about 10 microseconds to copy; reacquiring the GIL takes at least as long
 
 
-def byte_rows(const unsigned char[::1] values, starts, lengths):
-    """Return ``[bytes(values[start:start + length]), ...]`` for all starts and lengths."""
+def byte_rows(const unsigned char[::1] values, starts, lengths, memory=None):
+    """Return ``[bytes(values[start:start + length]), ...]`` for all starts and lengths; see the pure-Python twin."""
     check_rows(values, starts, lengths)
     cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
     cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
     cdef Py_ssize_t count = first.shape[0], i
     cdef int64_t nbytes = 0
     cdef list rows = PyList_New(count)
-    cdef object row
+    cdef list lent = memory
+    cdef bytes row
     cdef char** target
     cdef const unsigned char* source = &values[0] if values.shape[0] else NULL
     if not count:
@@ -91,7 +92,9 @@ def byte_rows(const unsigned char[::1] values, starts, lengths):
         raise MemoryError
     try:
         for i in range(count):
-            row = PyBytes_FromStringAndSize(NULL, length[i])
+            row = PyBytes_FromStringAndSize(NULL, length[i]) if lent is None else (<BytesMemory?>lent[i])._data
+            if len(row) != length[i]:
+                raise ValueError(f"row {i} has {length[i]} bytes, but its memory {len(row)}")
             target[i] = PyBytes_AS_STRING(row)
             Py_INCREF(row)
             PyList_SET_ITEM(rows, i, row)

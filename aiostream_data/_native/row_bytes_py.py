@@ -9,20 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def byte_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[bytes]:
+def byte_rows(
+    values: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    memory: list[BytesMemory] | None = None,
+) -> list[bytes]:
     """Return ``[bytes(values[start:start + length]), ...]`` for all starts and lengths.
 
     Args:
         values: uint8, contiguous.
         starts, lengths: int64, one for each row; no row may exceed the array.
+        memory: Memory for each row; None to allocate it.
 
     Raises:
-        ValueError: ``starts`` and ``lengths`` differ in length.
+        ValueError: ``starts`` and ``lengths`` differ in length, or the memory of a row has another size.
         IndexError: A row is outside the array.
     """
     check_rows(values, starts, lengths)
     view = values.data
+    if memory is not None:
+        return [_written(each, view[a : a + n]) for each, a, n in zip(memory, starts, lengths, strict=True)]
     return [bytes(view[a : a + n]) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
+
+
+def _written(memory: BytesMemory, row: memoryview) -> bytes:
+    with memory.view() as into:
+        into[:] = row
+    return memory.data()
 
 
 def check_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,17 @@ VarKind = Literal["bytes", "str", "array"]
 
 LONG_ROW_NBYTES: Final = 4 << 10
 """Minimum mean size of rows in bytes for which one object per row costs less than copying the rows."""
+
+
+LARGE_ROW_NBYTES: Final = 32 << 10
+"""Minimum mean size of rows in bytes for which new memory takes longer than copying the row into used memory."""
+
+
+class LendsObjects(Protocol):
+    """Pool of the memory of ``bytes`` objects."""
+
+    def lend_objects(self, sizes: Iterable[int]) -> list[_native.BytesMemory]:
+        """Return uninitialized memory for ``bytes`` objects of these sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +83,12 @@ class VarColumn:
             return part
         return part.tobytes() if self.kind == "bytes" else str(np.ascontiguousarray(part).data, "utf-8")
 
-    def elements(self) -> list[Any]:
+    def elements(self, pool: LendsObjects | None = None) -> list[Any]:
+        """Return the rows. If they are large ``bytes``, their memory is taken from ``pool``."""
         if self.kind == "bytes":
-            return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths)
+            is_large = pool is not None and int(self.lengths.sum()) >= LARGE_ROW_NBYTES * max(1, len(self))
+            memory = pool.lend_objects(self.lengths.tolist()) if pool is not None and is_large else None
+            return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths, memory)
         starts = self.starts.tolist()
         stops = (self.starts + self.lengths).tolist()
         if self.kind == "array":
@@ -140,7 +154,7 @@ class SeparateBytes(VarColumn):
     def element(self, row: int) -> bytes:
         return self.rows[row]
 
-    def elements(self) -> list[bytes]:
+    def elements(self, pool: LendsObjects | None = None) -> list[bytes]:
         return self.rows
 
 
@@ -149,14 +163,17 @@ Column: TypeAlias = NDArray[Any] | VarColumn
 _PYTHON_SCALARS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_), np.dtype(object))
 
 
-def column_elements(column: Column) -> list[Any]:
+def column_elements(column: Column, pool: LendsObjects | None = None) -> list[Any]:
     """Return the rows of a column as the Python objects that user functions receive.
 
     int64, float64 and bool scalars become Python int, float and bool, which convert back to the same dtype. Scalars of
     other dtypes become NumPy scalars. Rows that are arrays become views of the column's memory.
+
+    Args:
+        pool: Pool of memory for large ``bytes`` rows.
     """
     if isinstance(column, VarColumn):
-        return column.elements()
+        return column.elements(pool)
     return column.tolist() if column.ndim == 1 and column.dtype in _PYTHON_SCALARS else list(column)
 
 

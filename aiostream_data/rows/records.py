@@ -26,7 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.columns import Column, VarColumn, column_element, column_elements, concat_column, gather_column
+from aiostream_data.rows.columns import (
+    Column,
+    LendsObjects,
+    VarColumn,
+    column_element,
+    column_elements,
+    concat_column,
+    gather_column,
+)
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.row_ids import RowIds
@@ -105,8 +113,8 @@ class Columns:
     def element(self, row: int) -> Any:
         return self.structure.unflatten([column_element(leaf, row) for leaf in self.leaves])
 
-    def elements(self) -> list[Any]:
-        return self.structure.rows([column_elements(leaf) for leaf in self.leaves])
+    def elements(self, pool: LendsObjects | None = None) -> list[Any]:
+        return self.structure.rows([column_elements(leaf, pool) for leaf in self.leaves])
 
     def with_ids(self, ids: RowIds) -> Columns:
         return replace(self, ids=ids)

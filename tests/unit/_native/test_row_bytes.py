@@ -56,6 +56,18 @@ class TestByteRows:
         with pytest.raises(IndexError, match="row 1 "):
             kernel.byte_rows(np.zeros(6, np.uint8), indices(0, start), indices(1, length))
 
+    def test_rows_are_written_to_given_memory(self, kernel: ModuleType) -> None:
+        values = np.frombuffer(b"abcdef", np.uint8)
+        memory = kernel.BytesPool(1 << 20).memory([2, 0, 3])
+        rows = kernel.byte_rows(values, indices(4, 0, 1), indices(2, 0, 3), memory)
+        assert rows == [b"ef", b"", b"bcd"]
+        assert [each.data() for each in memory] == rows
+
+    def test_memory_of_another_size_is_an_error(self, kernel: ModuleType) -> None:
+        memory = kernel.BytesPool(1 << 20).memory([2, 4])
+        with pytest.raises(ValueError, match=r"row 1 has 3 bytes|different structures"):
+            kernel.byte_rows(np.zeros(6, np.uint8), indices(0, 1), indices(2, 3), memory)
+
     def test_starts_and_lengths_must_be_equally_many(self, kernel: ModuleType) -> None:
         with pytest.raises(ValueError, match="2 starts and 1 lengths"):
             kernel.byte_rows(np.zeros(6, np.uint8), indices(0, 1), indices(1))
