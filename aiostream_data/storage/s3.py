@@ -27,6 +27,7 @@ from aiostream_data.storage.key_search import KeySearch, Page, PageRequest
 from aiostream_data.storage.patterns import hint_of
 from aiostream_data.storage.redirects import guard_client
 from aiostream_data.storage.renewal import Renewal
+from aiostream_data.storage.s3_addresses import ClientAddresses, Remembered, remember
 from aiostream_data.storage.s3_errors import (
     WrongRegion,
     request_id_of,
@@ -45,6 +46,7 @@ from aiostream_data.storage.s3_plain import (
     S3Plain,
     is_plain,
     is_plain_bucket,
+    recalled,
     sends_plain,
     target_of,
 )
@@ -115,8 +117,8 @@ class S3Store:
         self._route = Route(reader, wire_options, endpoint_of("s3", settings), self._make_tls)
         self.counters = self._route.counters
         self._dialect_of_whole = DIALECT._replace(heard=self._hear)
-        self._plain: S3Plain | None = None
         self._regions: dict[str, str] = {}
+        self._plain = None if self._route.reader == "library" else recalled(settings, self._regions, self._open)
         self._renewal = Renewal(self._renew)
         self._retired: list[Any] = []
         self._run_blocking = run_blocking
@@ -214,7 +216,7 @@ class S3Store:
         """Read a range with the built-in HTTP client. Return False if aiobotocore has to send the request."""
         name, key = split_bucket(split_url(shard.url).path)
         with translating(shard.url, translate_s3_error):
-            if self._client is None:
+            if self._client is None and self._plain is None:
                 await self._open()
             plain = self._plain
             if plain is None or not is_plain_bucket(name):
@@ -284,7 +286,10 @@ class S3Store:
                 self._added = {name: file_system._get_s3_method_kwargs(getattr(client, name)) for name in _OPERATIONS}
                 self._client, sent = client, self._added["get_object"]
                 if self._route.reader == "plain" or is_plain(self._options, sent):
-                    self._plain = S3Plain(client, sent, self._regions)
+                    found = Remembered(sent, lists_plain=sends_plain(self._added["list_objects_v2"]))
+                    if is_plain(self._options, sent):
+                        found = remember(self._options, found)
+                    self._plain = S3Plain(ClientAddresses(client, found), found, self._regions)
         return self._client
 
     def _asked(self, operation: str, **asked: Any) -> dict[str, Any]:
@@ -338,8 +343,9 @@ class S3Store:
         return False
 
     async def _list_page(self, pattern: str, bucket: str, asked: PageRequest) -> Page:
-        await self._open()
-        if self._plain is not None and sends_plain(self._added["list_objects_v2"]):
+        if self._plain is None:
+            await self._open()
+        if self._plain is not None and self._plain.lists:
             body = await fetch_page(self._route, self._plain, bucket, asked, pattern)
             if body is not None:
                 return await parse_body(self._run_blocking, parse_page, pattern, body)

@@ -1,14 +1,14 @@
-"""Compute the address, credentials and headers of plain GET requests to S3, from the client of s3fs.
+"""Compute the headers of plain GET requests to S3.
 
-For every bucket, the client presigns one URL for a placeholder key. The URL contains the endpoint and addressing style
-that the library would use for the region, bucket name and custom endpoint. Each request replaces the placeholder with
-its own key. Each request reads the current credentials from the client, which renews credentials before they expire.
+For every bucket, the client of s3fs presigns one URL for a placeholder key (``s3_addresses.py``). The URL contains the
+endpoint and addressing style that the library would use for the region, bucket name and custom endpoint. Each request
+replaces the placeholder with its own key, and reads the current credentials.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,6 +17,15 @@ from aiostream_data.errors import PlanError, StorageError, StoreBusyError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.checksums import ASK_S3
+from aiostream_data.storage.s3_addresses import (
+    Addresses,
+    ClientAddresses,
+    FoundAddress,
+    Remembered,
+    RememberedAddresses,
+    given_key,
+    recall,
+)
 from aiostream_data.storage.s3_errors import translate_s3_answer
 from aiostream_data.storage.urls import safe_url
 from aiostream_data.storage.wire.client import Refused, RequestTarget
@@ -61,16 +70,21 @@ class S3Plain:
     """Builder of plain GET requests with the credentials and endpoint of one client.
 
     Args:
-        client: An aiobotocore client.
-        sent: Optional arguments for every request; see :func:`is_plain`.
+        addresses: Source of credentials and addresses.
+        found: Arguments for every request; see :func:`is_plain`.
         regions: Regions of buckets outside the client's region, by bucket name. :meth:`bucket_in` adds entries.
+
+    Attributes:
+        lists: True if plain GET requests support the arguments of listings.
 
     Raises:
         PlanError: A plain GET does not support one of the arguments.
     """
 
-    def __init__(self, client: Any, sent: Mapping[str, Any], regions: dict[str, str]) -> None:
-        self._client = client
+    def __init__(self, addresses: Addresses, found: Remembered, regions: dict[str, str]) -> None:
+        sent = found.sent
+        self.lists = found.lists_plain
+        self._addresses = addresses
         self._regions = regions
         if others := sorted(set(sent) - set(_SENT)):
             raise PlanError(
@@ -136,12 +150,8 @@ class S3Plain:
         return ObjectRequests(bucket.target, {**WHOLE, **sent}, shared)
 
     async def key(self) -> AwsKey | None:
-        """Return the current credentials, which the client renews before they expire; None for unsigned requests."""
-        credentials = self._client._request_signer._credentials
-        if credentials is None:
-            return None
-        frozen = await credentials.get_frozen_credentials()
-        return AwsKey(frozen.access_key, frozen.secret_key, frozen.token)
+        """Return the current credentials; None for unsigned requests."""
+        return await self._addresses.key()
 
     async def _signature(
         self, bucket: BucketAddress, path: str, query: str, sent: Mapping[str, str]
@@ -152,14 +162,13 @@ class S3Plain:
         return bucket.signer.headers(key, bucket.target.host_header, path, query, extra=sent)
 
     async def _find(self, name: str) -> BucketAddress:
-        url = await self._client.generate_presigned_url("get_object", Params={"Bucket": name, "Key": "k"}, ExpiresIn=60)
-        parts = urlsplit(url)
-        region = self._regions.get(name) or self._client.meta.region_name or "us-east-1"
+        found = await self._addresses.find(name)
+        parts = urlsplit(found.url)
+        region = self._regions.get(name) or found.region
         host = host_in(parts.hostname or "", region)
         port = parts.port or _PORTS[parts.scheme]
-        is_signed = self._client._request_signer._credentials is not None and bool(parts.query)
         target = RequestTarget(host, port, parts.scheme == "https", parts.path[:-1])
-        return BucketAddress(target, region, Signer(region) if is_signed else None)
+        return BucketAddress(target, region, Signer(region) if found.is_signed else None)
 
 
 class ObjectRequests:
@@ -188,6 +197,24 @@ class ObjectRequests:
         if self._shared is not None:
             lines += f"authorization: {self._shared.authorization(path)}\r\n"
         return request_of_lines("GET", self._host, path, lines)
+
+
+def recalled(
+    options: StoreOptions, regions: dict[str, str], open_client: Callable[[], Awaitable[Any]]
+) -> S3Plain | None:
+    """Return a builder of requests with the addresses that an earlier client of this process found, or None.
+
+    Args:
+        open_client: Opens a client, which is needed for other buckets.
+    """
+    found, key = recall(options), given_key(options)
+    if found is None or key is None:
+        return None
+
+    async def ask(bucket: str) -> FoundAddress:
+        return await ClientAddresses(await open_client(), found).find(bucket)
+
+    return S3Plain(RememberedAddresses(key, found, ask), found, regions)
 
 
 def host_in(host: str, region: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from leaks import leaves_nothing
 
 from aiostream_data import Dataset
+from aiostream_data.storage import lanes
 from aiostream_data.storage.aimd import FIRST
 from aiostream_data.storage.lanes import lane_of
 from aiostream_data.storage.stores import StoreSet
@@ -82,6 +83,7 @@ def test_who_is_cancelled_in_line_ends_so_though_a_connection_comes_back_at_that
 @pytest.mark.parametrize("dialect", ["s3", "http"])
 @pytest.mark.parametrize("reader", ["plain", "library"])
 def test_opening_64_shards_at_once_is_no_rush_of_64_requests(dialect: Any, reader: str) -> None:
+    lanes._lanes._begin_anew()  # an earlier test may have used the port of this server
     wire = WireModel(first_byte_s=0.05)
     with leaves_nothing(), fault_server(dialect, where="process", wire=wire) as server:
         urls = [server.put(f"bucket/{number}", b"line\n") for number in range(SHARDS)]
