@@ -81,6 +81,7 @@ class Stop:
         self._method = getattr(moment.owner, moment.name)
 
     def __enter__(self) -> Stop:
+        self._before = set(budget._budgets)  # of earlier tests
         self._patch = pytest.MonkeyPatch()
         stopped = self._stopped_on_thread() if self._moment.on_thread else self._stopped()
         self._patch.setattr(self._moment.owner, self._moment.name, stopped)
@@ -98,7 +99,7 @@ class Stop:
             self._left -= 1
             if self._left >= 0:
                 return False
-        self.budgets += budget._budgets
+        self.budgets += set(budget._budgets) - self._before
         self.reached.set()
         return True
 
