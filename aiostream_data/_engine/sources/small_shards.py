@@ -202,9 +202,11 @@ class SmallShards:
 
     def _most_nbytes_of(self, first: ShardRef) -> int:
         """Return the maximum bytes of a group that begins with the shard ``first``."""
-        is_local, is_separate = scheme_of(first) == LOCAL, self._is_separate(first)
-        growth = LOCAL_GROWTH if is_local else SEPARATE_REMOTE_GROWTH
-        growth = growth if is_separate else 1 if is_local else REMOTE_GROWTH
+        is_local = scheme_of(first) == LOCAL
+        if self._is_separate(first):
+            growth = LOCAL_GROWTH if is_local else SEPARATE_REMOTE_GROWTH
+        else:
+            growth = 1 if is_local else REMOTE_GROWTH
         return min(growth * GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
 
     @cached_property

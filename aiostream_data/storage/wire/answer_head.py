@@ -95,7 +95,7 @@ def parse_head(head: bytes | bytearray) -> AnswerHead | None:
 
 
 def parse_strictly(head: bytes | bytearray) -> AnswerHead | None:
-    """Parse any head. See :func:`parse_head`, which parses ordinary heads with native code."""
+    """Parse a head without native code, which parses only ordinary heads. See :func:`parse_head`."""
     whole = _WHOLE.fullmatch(head)
     if whole is None:
         raise MalformedAnswer(f"the head of the answer is malformed: {_excerpt(head)}")

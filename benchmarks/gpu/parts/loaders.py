@@ -80,7 +80,7 @@ class Size:
 
 
 def _record(hardware: Hardware, computes: Computes, asked: Sequence[Size], recorder: Recorder) -> None:
-    """Put what each size gave. What one does not use, opening included, is left to those that follow."""
+    """Measure all batch sizes and record their results. Time that one size does not use is left for the next sizes."""
     for number, size in enumerate(asked):
         share = size.share / sum(each.share for each in asked[number:])
         until = time.monotonic() + share * (recorder.left_s - SPARE_S)
@@ -133,10 +133,10 @@ class Group:
         return Work(self._hardware, self._pool, self._rows, compute)
 
     def profile(self) -> None:
-        """Let the package time its own copies, beside steps and alone, and with no other contender.
+        """Measure the duration of our copies with device events, with and without compute steps, without contenders.
 
-        A copy that waits for its slot, as beside steps, is enqueued long before it runs. One that runs at once is timed
-        with what the host does between recording the first event and enqueueing the copy.
+        With steps, the host enqueues a copy long before the copy runs, so the events measure the copy alone. Without
+        steps, a copy runs at once. The events then also measure the time in which the host enqueues the copy.
         """
         batches, work = self._hardware.scaled(PROFILED_BATCHES, 4), self._work(self._computes.of("cupy"))
         with self._noting("ours, profiled"):
