@@ -40,7 +40,7 @@ typedef struct Request {
 } Request;
 
 typedef struct {
-    int number, file, queue, worker, is_busy, is_cancelled, in_body, is_usable;
+    int number, file, queue, worker, is_busy, is_cancelled, in_body, closes, is_usable;
     Request *request; /* NULL after the connection has left */
     size_t head_filled;
     char head[HEAD_NBYTES];
@@ -96,12 +96,14 @@ static int is_name(const char *name, size_t nbytes, const char *wanted) {
 /* Return the body length of a complete head, or -1 if Python must judge the head.
 
    This function accepts only what the strict parser in `wire/answer_head.py` accepts, too: a response with status 200
-   or 206, one Content-Length, no transfer or content coding, on a connection that stays open. */
-static long long head_length(const char *head, size_t nbytes) {
+   or 206, one Content-Length, and no transfer or content coding. `closes`: the server closes the connection after it. */
+static long long head_length(const char *head, size_t nbytes, int *closes) {
     const char *at = head, *end = head + nbytes - 2; /* the empty line */
     long long length = -1;
-    int fields = 0;
-    if (nbytes < 17 || memcmp(end, "\r\n", 2) != 0 || memcmp(at, "HTTP/1.1 20", 11) != 0 || (at[11] != '0' && at[11] != '6')) return -1;
+    int fields = 0, options = 0;
+    if (nbytes < 17 || memcmp(end, "\r\n", 2) != 0 || memcmp(at, "HTTP/1.", 7) != 0) return -1;
+    if ((at[7] != '0' && at[7] != '1') || memcmp(at + 8, " 20", 3) != 0 || (at[11] != '0' && at[11] != '6')) return -1;
+    *closes = at[7] == '0';
     at += 12;
     if (*at != ' ' && *at != '\r') return -1;
     while (at < end && is_value((unsigned char)*at)) at++;
@@ -128,8 +130,10 @@ static long long head_length(const char *head, size_t nbytes) {
             }
         } else if (is_name(name, name_nbytes, "transfer-encoding") || is_name(name, name_nbytes, "content-encoding")) {
             return -1;
-        } else if (is_name(name, name_nbytes, "connection") && !is_name(value, value_nbytes, "keep-alive")) {
-            return -1;
+        } else if (is_name(name, name_nbytes, "connection")) {
+            int asks_to_close = is_name(value, value_nbytes, "close");
+            if (options++ > 0 || (!asks_to_close && !is_name(value, value_nbytes, "keep-alive"))) return -1;
+            *closes |= asks_to_close;
         }
     }
     return length;
@@ -186,7 +190,7 @@ static void connection_assign(Connection *connection, Request *request) {
     request->first_s = request->heard_s = 0;
     connection->request = request;
     connection->head_filled = 0;
-    connection->in_body = 0;
+    connection->in_body = connection->closes = 0;
 }
 
 static void request_ends(Exchange *all, Request *request, int problem) {
@@ -236,16 +240,17 @@ static int connection_moves_unlocked(Connection *connection, Request *request) {
         if (request->head == NULL) return ENOMEM;
         memcpy(request->head, connection->head, end);
         request->head_nbytes = end;
-        if (head_length(connection->head, end) != (long long)request->nbytes || rest > request->nbytes) return UNUSUAL;
+        if (head_length(connection->head, end, &connection->closes) != (long long)request->nbytes || rest > request->nbytes) return UNUSUAL;
         memcpy(request->into, connection->head + end, rest);
         request->filled = rest;
         connection->in_body = 1;
     }
 }
 
-/* Return 1 if nothing has arrived after the end of a response, so that another request may be sent. */
-static int connection_is_quiet_unlocked(const Connection *connection) {
+/* Return 1 if the server keeps the connection and sent nothing after the response, so another request may follow. */
+static int connection_stays_unlocked(const Connection *connection) {
     char byte;
+    if (connection->closes) return 0;
     ssize_t got = recv(connection->file, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
@@ -258,7 +263,7 @@ static int connection_step(Exchange *all, Connection *connection) {
         connection->is_busy = 1;
         pthread_mutex_unlock(&all->lock);
         int problem = connection_moves_unlocked(connection, request);
-        int is_quiet = problem == 0 && connection_is_quiet_unlocked(connection);
+        int stays = problem == 0 && connection_stays_unlocked(connection);
         pthread_mutex_lock(&all->lock);
         connection->is_busy = 0;
         if (connection->is_cancelled) pthread_cond_broadcast(&all->was_busy);
@@ -267,9 +272,9 @@ static int connection_step(Exchange *all, Connection *connection) {
         request_ends(all, request, problem);
         Queue *queue = &all->queues[connection->queue];
         Request *next = NULL;
-        connection->is_usable = is_quiet;
-        if (is_quiet && queue->retiring > 0) queue->retiring--;
-        else if (is_quiet) next = queue_pop(queue);
+        connection->is_usable = stays;
+        if (stays && queue->retiring > 0) queue->retiring--;
+        else if (stays) next = queue_pop(queue);
         connection->request = NULL;
         if (next != NULL) connection_assign(connection, next);
     }

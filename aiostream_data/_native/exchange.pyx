@@ -41,7 +41,7 @@ cdef extern from "exchange.h":
     int exchange_cancel(Exchange *all, int number) nogil
     Request *exchange_take(Exchange *all, int *left, int *is_usable, int *left_count)
     void request_free(Request *request)
-    long long head_length(const char *head, size_t nbytes)
+    long long head_length(const char *head, size_t nbytes, int *closes)
 
 
 cdef enum:
@@ -159,9 +159,9 @@ def ordinary_head(bytes head):
     cdef const char *value
     cdef char name[MOST_NAME_NBYTES]
     cdef Py_ssize_t nbytes
-    cdef int fields = 0
-    cdef long long length = head_length(text, PyBytes_GET_SIZE(head))
-    if length < 0:
+    cdef int fields = 0, closes = 0
+    cdef long long length = head_length(text, PyBytes_GET_SIZE(head), &closes)
+    if length < 0 or closes:
         return None
     headers = {}
     at = <const char *>memchr(text, b"\n", end - text) + 1

@@ -149,7 +149,9 @@ def test_a_request_larger_than_the_buffer_of_the_socket_is_sent_completely() -> 
         (b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD % 4 + b"abcd", UNUSUAL),
         (b"HTTP/1.1 200 OK\r\n\r\nabcd", UNUSUAL),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n", UNUSUAL),
-        (b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nabcd", UNUSUAL),
+        (b"HTTP/1.1 200 OK\r\nconnection: upgrade\r\ncontent-length: 4\r\n\r\nabcd", UNUSUAL),
+        (b"HTTP/1.1 200 OK\r\nconnection: close\r\nconnection: close\r\ncontent-length: 4\r\n\r\nabcd", UNUSUAL),
+        (b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nabc", CLOSED),
         (b"x" * 9_000, UNUSUAL),
     ],
 )
@@ -164,6 +166,19 @@ def test_a_connection_with_an_unusual_response_is_not_used_again(answer: bytes, 
         assert sender.left[connection] is False
         assert second not in sender.ended
         assert sender.native.waiting(sender.queue) == 1
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nConnection: Close", b"HTTP/1.0 200 OK\r\nServer: old"])
+def test_the_last_response_of_a_connection_is_complete_and_the_connection_is_not_used_again(head: bytes) -> None:
+    with running() as sender, pair() as (server, client):
+        (first, buffer), (second, _) = sender.put(4), sender.put(4)
+        connection = sender.add(client)
+        server.sendall(head + b"\r\ncontent-length: 4\r\n\r\nabcd")
+        sender.wait([first], [connection])
+        assert sender.ended[first].problem == 0
+        assert bytes(buffer) == b"abcd"
+        assert sender.left[connection] is False
+        assert second not in sender.ended
 
 
 def test_a_connection_with_bytes_after_a_response_is_not_used_again() -> None:
@@ -364,6 +379,11 @@ def test_an_ordinary_head_is_parsed_natively() -> None:
     head = b'HTTP/1.1 206 \r\nServer:nginx\r\nCONTENT-LENGTH: 4\r\nx:\r\nETag: \t"\xe9 1"\r\n\r\n'
     headers = {"server": "nginx", "content-length": "4", "x": "", "etag": '"\xe9 1"'}
     assert _native.ordinary_head(head) == (206, headers, 4)
+
+
+def test_the_head_of_the_last_response_of_a_connection_is_left_to_the_strict_parser() -> None:
+    assert _native.ordinary_head(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\n") is None
+    assert _native.ordinary_head(b"HTTP/1.0 200 OK\r\ncontent-length: 4\r\n\r\n") is None
 
 
 @pytest.mark.parametrize("line", [b"etag: 2", b"ETAG: 1", b"a: 1 ", b"a: 1\t", b"n" * 129 + b": 1"])

@@ -99,6 +99,23 @@ def test_all_objects_of_a_burst_are_read_with_one_request_each(objects: Objects)
     assert counters.connections_reused > 0
 
 
+@pytest.mark.parametrize("nbytes", [0, 3000, 300 << 10])
+def test_a_server_that_closes_every_connection_is_asked_once_for_each_object(nbytes: int) -> None:
+    closing = Fault(headers=(("Connection", "close"),), close_after=True)
+    with fault_server("s3") as server:
+        objects = Objects(server, nbytes)
+        objects.server.set_rules(Rule(closing))
+
+        async def case(stores: StoreSet, objects: Objects) -> Any:
+            return await objects.read(stores), stores.counters
+
+        outcomes, counters = use(objects, case)
+        assert outcomes == [None] * COUNT
+        assert all(objects.was_read(number) for number in range(COUNT))
+        assert (counters.requests, counters.retries) == (COUNT + 1, 0)
+        assert counters.connections_reused == 0
+
+
 @pytest.mark.parametrize("nbytes", [0, 1, 300 << 10])
 def test_objects_of_any_size_are_read(nbytes: int) -> None:
     with fault_server("s3") as server:
