@@ -37,7 +37,7 @@ def _(node: src.Tensors) -> int:
 
 @cardinality.register
 def _(node: src.Range) -> int:
-    return len(node.numbers)
+    return _times(len(node.numbers), node.times)
 
 
 @cardinality.register

@@ -25,7 +25,7 @@ from aiostream_data.plan.operators import (
 )
 from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
-from aiostream_data.plan.sources import ReadFiles, Tensors, TensorSlices
+from aiostream_data.plan.sources import Range, ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard
 from aiostream_data.plan.windows import Bucket, PaddedBatch
 
@@ -116,7 +116,7 @@ def _with_times(node: Node, count: int | None) -> Node | None:
     An in-memory source need not restart in every epoch. The search for the source skips nodes that do not affect rows,
     because states and random keys do not depend on these nodes.
     """
-    if isinstance(node, (Tensors, TensorSlices)):
+    if isinstance(node, (Tensors, TensorSlices, Range)):
         return replace(node, times=_times(node.times, count))
     if isinstance(node, (Prefetch, InSubprocess)):
         source = _with_times(node.input, count)

@@ -72,12 +72,17 @@ class Tensors(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Range(Node):
-    """Source that emits the integers of a Python range, as int64 or as ``dtype``."""
+    """Source that emits the integers of a Python range, as int64 or as ``dtype``.
+
+    Attributes:
+        times, permuted: Repetitions and random order, as for :class:`TensorSlices`.
+    """
 
     start: int
     stop: int
     step: int
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.int64))
+    times: int | None = 1
     permuted: Permuted | None = None
 
     @property

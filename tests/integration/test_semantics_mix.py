@@ -86,7 +86,7 @@ def test_a_function_that_returns_no_weights_is_an_error_where_its_row_comes() ->
 
 
 def test_random_draws_depend_on_seed_epoch_and_row_only() -> None:
-    mixed = Dataset.sample_from(ENDLESS, [1, 3], seed=5, random=True).take(4000)
+    mixed = Dataset.sample_from(ENDLESS, [1, 3], seed=7, random=True).take(4000)
     passes = []
     for epoch in (0, 0, 1):
         with mixed.open(epoch=epoch) as loader:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,30 +17,39 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
-from aiostream_data.rows.structure import LEAF
+from aiostream_data.rows.structure import LEAF, Structure
+from aiostream_data.transforms.collate import collate
 from aiostream_data.transforms.copy_element import fresh
 
 FIRST_ROWS = 256
 """Number of rows in the first chunk. With a small first chunk, the first element arrives early."""
 
+SHORT_ROWS = 4096
+"""Repetitions with fewer rows share a chunk, which copies their rows. Longer repetitions are not copied."""
+
 
 def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk]:
     """Yield the chunks of an in-memory source, without its first ``skip`` rows.
 
-    Each repetition has its own split number, which is part of the row ids.
+    Each repetition has its own split number, which is part of the row ids. Short repetitions share a chunk.
     """
-    if isinstance(node, TensorSlices):
-        first, row = divmod(skip, max(1, node.rows))
-        for split in repetitions(node.times if node.rows else 0, first):
-            yield from _slices(node, namespace.base + split, row)
+    if isinstance(node, (TensorSlices, Range)):
+        rows = rows_per_split(node)
+        if node.times != 1 and 0 < rows < SHORT_ROWS:
+            yield from _short_repetitions(node, namespace, rows, skip)
+            return
+        first, row = divmod(skip, max(1, rows))
+        for repetition in repetitions(node.times if rows else 0, first):
+            for start, stop in spans(node, row):
+                ids = RowIds.run(namespace.base + repetition, start, stop - start)
+                yield Columns(_structure(node), _slices(node, start, stop), ids)
             row = 0
     elif isinstance(node, Tensors):
-        for split in repetitions(node.times, skip):
-            yield Items([fresh(node.element)], RowIds.run(namespace.base + split, 0, 1))
-    elif isinstance(node, Range):
-        yield from _range_chunks(node, namespace.base, skip)
-    elif isinstance(node, PythonIterable) and isinstance(node.iterable, (list, tuple)):
-        yield Items(list(node.iterable[skip:]), RowIds.run(namespace.base, skip, max(0, len(node.iterable) - skip)))
+        for repetition in repetitions(node.times, skip):
+            yield Items([fresh(node.element)], RowIds.run(namespace.base + repetition, 0, 1))
+    elif isinstance(node, PythonIterable) and isinstance(node.iterable, (list, tuple, np.ndarray)):
+        left = node.iterable[skip:]
+        yield collected(left, RowIds.run(namespace.base, skip, len(left)))
     else:
         raise TypeError(f"{node.label} is not a source in memory")
 
@@ -59,14 +70,19 @@ def rows_of(node: Node, namespace: Namespace, splits: NDArray[np.int64], ordinal
         raise StateMismatchError(
             [f"row {int(ordinals.max())} of {node.label} was requested, but it has {count} rows"], OTHER_PIPELINE
         )
-    if isinstance(node, TensorSlices):
-        return Columns(node.structure, tuple(_native.take_rows(leaf, ordinals) for leaf in node.leaves), ids)
+    if isinstance(node, (TensorSlices, Range)):
+        return Columns(_structure(node), _taken(node, ordinals), ids)
     if isinstance(node, Tensors):
         return Items([fresh(node.element) for _ in range(len(ids))], ids)
-    if isinstance(node, Range):
-        return Columns(LEAF, ((node.start + ordinals * node.step).astype(node.dtype),), ids)
     assert isinstance(node, PythonIterable)
-    return Items([node.iterable[row] for row in ordinals.tolist()], ids)
+    return collected([node.iterable[row] for row in ordinals.tolist()], ids)
+
+
+def collected(items: Sequence[Any] | NDArray[Any], ids: RowIds) -> Chunk:
+    """Return a chunk of the items of a sequence. A one-dimensional array of objects is a sequence of these objects."""
+    if isinstance(items, np.ndarray) and items.dtype.isnative and not items.dtype.hasobject:
+        return Columns(LEAF, (items,), ids)
+    return collate(list(items), ids)
 
 
 def rows_per_split(node: Node) -> int:
@@ -88,29 +104,44 @@ def repetitions(times: int | None, first: int) -> Iterator[int]:
 
 def spans(node: TensorSlices | Range, start: int) -> Iterator[tuple[int, int]]:
     """Yield the row range (start, stop) of each chunk in one repetition, beginning at row ``start``."""
+    return _spans(rows_per_split(node), _row_nbytes(node), start)
+
+
+def _row_nbytes(node: TensorSlices | Range) -> float:
     if isinstance(node, Range):
-        return _spans(len(node.numbers), node.dtype.itemsize, start)
-    return _spans(node.rows, sum(leaf.nbytes for leaf in node.leaves) / max(1, node.rows), start)
+        return node.dtype.itemsize
+    return sum(leaf.nbytes for leaf in node.leaves) / max(1, node.rows)
 
 
-def _spans(rows: int, row_nbytes: float, start: int) -> Iterator[tuple[int, int]]:
+def _spans(rows: float, row_nbytes: float, start: int) -> Iterator[tuple[int, int]]:
     full = max(1, min(HOP_ROWS, int(CHUNK_NBYTES / max(row_nbytes, 1))))
     size = min(FIRST_ROWS, full)
     while start < rows:
-        stop = min(start + size, rows)
+        stop = int(min(start + size, rows))
         yield start, stop
         start, size = stop, full
 
 
-def _slices(node: TensorSlices, split: int, skip: int) -> Iterator[Chunk]:
-    for start, stop in spans(node, skip):
-        leaves = tuple(leaf[start:stop] for leaf in node.leaves)
-        yield Columns(node.structure, leaves, RowIds.run(split, start, stop - start))
+def _short_repetitions(node: TensorSlices | Range, namespace: Namespace, rows: int, skip: int) -> Iterator[Chunk]:
+    most = inf if node.times is None else rows * node.times
+    for start, stop in _spans(most, _row_nbytes(node), skip):
+        splits, ordinals = np.divmod(np.arange(start, stop, dtype=np.int64), rows)
+        ids = RowIds.of_source(namespace.base + splits, ordinals)
+        yield Columns(_structure(node), _taken(node, ordinals), ids)
 
 
-def _range_chunks(node: Range, split: int, skip: int) -> Iterator[Chunk]:
-    numbers = node.numbers
-    for start, stop in spans(node, skip):
-        part = numbers[start:stop]
-        values = np.arange(part.start, part.stop, part.step, dtype=node.dtype)
-        yield Columns(LEAF, (values,), RowIds.run(split, start, stop - start))
+def _structure(node: TensorSlices | Range) -> Structure:
+    return LEAF if isinstance(node, Range) else node.structure
+
+
+def _slices(node: TensorSlices | Range, start: int, stop: int) -> tuple[NDArray[Any], ...]:
+    if isinstance(node, TensorSlices):
+        return tuple(leaf[start:stop] for leaf in node.leaves)
+    part = node.numbers[start:stop]
+    return (np.arange(part.start, part.stop, part.step, dtype=node.dtype),)
+
+
+def _taken(node: TensorSlices | Range, ordinals: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+    if isinstance(node, TensorSlices):
+        return tuple(_native.take_rows(leaf, ordinals) for leaf in node.leaves)
+    return ((node.start + ordinals * node.step).astype(node.dtype),)

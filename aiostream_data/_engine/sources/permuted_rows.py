@@ -34,7 +34,7 @@ class PermutedRows:
         node = self.node
         rows = rows_per_split(node)
         first, row = divmod(skip, max(1, rows))
-        for repetition in repetitions(self._times if rows else 0, first):
+        for repetition in repetitions(self.node.times if rows else 0, first):
             for start, stop in spans(node, row):
                 yield repetition, start, stop
             row = 0
@@ -47,14 +47,10 @@ class PermutedRows:
         ordinals = self._order.slice(start, stop)
         return rows_of(self.node, self.namespace, np.full(len(ordinals), repetition), ordinals)
 
-    @property
-    def _times(self) -> int | None:
-        return self.node.times if isinstance(self.node, TensorSlices) else 1
-
     def _key(self, repetition: int) -> np.uint64:
         order = self.node.permuted
         assert order is not None
         # Use the epoch number that the repetition would have in a repeat() that is not folded into the source.
-        times = ENDLESS if self._times is None else self._times
+        times = ENDLESS if self.node.times is None else self.node.times
         epoch = self.context.epoch * times + repetition
         return self.context.key(self.node, order.seed, "permutation", epoch if order.reshuffle else 0)
