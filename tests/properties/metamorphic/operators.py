@@ -79,6 +79,7 @@ _EXPANDING: dict[str, Kind] = {
     "few_of_a_range": "number",
     "few_shuffled": "row",
     "few_generated": "number",
+    "few_in_memory": "number",
     "few_zipped": "row",
     "few_concatenated": "number",
     "few_batched": "number",

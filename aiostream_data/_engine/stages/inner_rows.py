@@ -1,0 +1,127 @@
+"""Rows of small inner datasets: lists, arrays and in-memory datasets that a user function returned.
+
+The rows of many consecutive small datasets are joined into one chunk, because a task and a channel for each dataset
+would take longer than its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, groupby
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.resume.origins import Namespace
+from aiostream_data._engine.sources.memory_rows import chunks_of, collected, rows_per_split
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.rows.lineage import Lineage, ids_side_by_side
+from aiostream_data.rows.records import Chunk, Columns, concat, lineage_of
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import LEAF
+
+SMALL_ROWS: Final = 8192
+"""Maximum number of rows of a small dataset."""
+
+Inner: TypeAlias = Node | list[Any] | tuple[Any, ...] | NDArray[Any]
+"""Inner dataset: a plan, or a sequence that a user function returned."""
+
+NamespaceOf: TypeAlias = Callable[[Node], Namespace]
+"""Function that returns the namespace that all small datasets of the same kind share."""
+
+_SEQUENCE: Final = PythonIterable(iterable=(), one_shot=False)
+"""Stands for all sequences in the search of their namespace."""
+
+
+def is_sequence(result: Any) -> bool:
+    """Return True if the result of a user function is a sequence whose items are rows."""
+    kind = type(result)
+    return kind is list or kind is tuple or (kind is np.ndarray and result.ndim > 0)
+
+
+def is_small(inner: Inner) -> bool:
+    """Return True if an inner dataset is in memory and has at most ``SMALL_ROWS`` rows."""
+    return small_rows(inner) >= 0
+
+
+def small_rows(inner: Inner) -> int:
+    """Return the number of rows of a small inner dataset in memory, or -1 for any other dataset."""
+    if not isinstance(inner, Node):
+        rows = len(inner)
+    elif isinstance(inner, PythonIterable):
+        rows = len(inner.iterable) if is_sequence(inner.iterable) else -1
+    elif isinstance(inner, (TensorSlices, Range)):
+        rows = -1 if inner.permuted is not None else _repeated(rows_per_split(inner), inner.times)
+    else:
+        rows = _repeated(1, inner.times) if isinstance(inner, Tensors) else -1
+    return rows if rows <= SMALL_ROWS else -1
+
+
+def _repeated(rows: int, times: int | None) -> int:
+    if rows == 0:
+        return 0
+    return -1 if times is None else rows * times
+
+
+def joined(inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage, namespace_of: NamespaceOf) -> Chunk | None:
+    """Join the rows of small datasets into one chunk. Return None if there are no rows.
+
+    Args:
+        rows: Number of rows of each dataset.
+        outer: Lineage of the elements from which the datasets were made.
+        namespace_of: Returns the namespace of a dataset.
+    """
+    parts = [part for kind, same in groupby(inners, _kind_of) if (part := _rows_of(kind, list(same), namespace_of))]
+    return with_outer(concat(parts), outer, rows) if parts else None
+
+
+def with_outer(chunk: Chunk, outer: Lineage, rows: NDArray[np.int64]) -> Chunk:
+    """Append the ids of the outer rows to the ids of a chunk. Outer row ``i`` has ``rows[i]`` rows in the chunk."""
+    repeated = outer.take(np.repeat(np.arange(len(rows)), rows))
+    ids, made_of = ids_side_by_side([lineage_of(chunk), repeated])
+    return chunk.with_ids(ids).with_made_of(made_of)
+
+
+_Kind: TypeAlias = tuple[Any, ...]
+_LISTS: Final = (list,)
+
+
+def _kind_of(inner: Inner) -> _Kind:
+    """Return a key of all datasets whose rows can be joined at once."""
+    kind = type(inner)
+    if kind is list or kind is tuple:
+        return _LISTS
+    if isinstance(inner, np.ndarray):
+        return (np.ndarray, inner.dtype, inner.shape[1:])
+    if isinstance(inner, Range) and inner.times == 1:
+        return (Range, inner.dtype)
+    return (kind, id(inner))
+
+
+def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf) -> Chunk | None:
+    """Return the rows of datasets of one kind, or None if there are none."""
+    chunk: Chunk | None
+    if kind[0] is list:
+        chunk = collected(list(chain.from_iterable(inners)), _ids(inners, namespace_of(_SEQUENCE)))
+    elif kind[0] is np.ndarray:
+        chunk = collected(np.concatenate(inners), _ids(inners, namespace_of(_SEQUENCE)))
+    elif kind[0] is Range:
+        numbers = [inner.numbers for inner in inners]
+        ids = _ids(numbers, namespace_of(inners[0]))
+        counts = np.fromiter(map(len, numbers), np.int64, len(numbers))
+        starts, steps = np.array([(part.start, part.step) for part in numbers], np.int64).T
+        values = np.repeat(starts, counts) + ids.ordinals * np.repeat(steps, counts)
+        chunk = Columns(LEAF, (values.astype(kind[1], copy=False),), ids)
+    else:
+        parts = [part for inner in inners for part in chunks_of(inner, namespace_of(inner)) if len(part)]
+        chunk = concat(parts) if parts else None
+    return chunk if chunk is not None and len(chunk) else None
+
+
+def _ids(parts: Sequence[Any], namespace: Namespace) -> RowIds:
+    """Return the ids of the rows of sequences, one sequence after another."""
+    counts = np.fromiter(map(len, parts), np.int64, len(parts))
+    first = np.cumsum(counts) - counts
+    return RowIds.of_source(namespace.base, np.arange(int(counts.sum())) - np.repeat(first, counts))

@@ -1,0 +1,366 @@
+"""Open inner datasets in order: each with a channel of its own, or many small ones together."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone, as_raisable
+from aiostream_data._engine.flow.channel import ReceiverClosed, Sender, open_channel
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.merge import ReadyStreams, Stream
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.flow.task_errors import carrying
+from aiostream_data._engine.memory.budget import READ_AHEAD, Budget
+from aiostream_data._engine.resume.emission_log import NO_ROWS
+from aiostream_data._engine.resume.lineage_reader import Book
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.merge_log import StreamPlace
+from aiostream_data._engine.resume.origins import Namespace
+from aiostream_data._engine.resume.position import Position, State
+from aiostream_data._engine.sources.memory_rows import chunks_of
+from aiostream_data._engine.sources.shard_damage import damage_of
+from aiostream_data._engine.stages.inner_rows import Inner, is_small, joined, small_rows, with_outer
+from aiostream_data.errors import ShardGoneError, StateMismatchError
+from aiostream_data.failing.policies import handling_of
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.operators import Interleave
+from aiostream_data.plan.sources import PythonIterable, ReadFiles
+from aiostream_data.plan.written import function_name
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, lineage_of
+
+CALLS_PER_HOP = 64
+"""Maximum number of elements for which one worker-thread call runs the user function."""
+
+QUICK_CALLS_PER_HOP = 2048
+"""The same maximum while the function is quick, and returns small datasets in memory."""
+
+QUICK_S = 0.005
+"""Functions are quick if a call on a worker thread takes less than this time, in seconds."""
+
+_INNER_RECORD = re.compile(r"record: from_iterable\(.*\) record (\d+)")
+"""Regular expression for an error note that contains the number of the failed record of an iterable."""
+
+
+class MakesInner(Protocol):
+    """Interface of the stage that makes inner datasets of elements."""
+
+    node: Interleave
+    context: RunContext
+    counters: StageCounters
+
+    async def hop(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Call ``work(*args)`` on a worker thread."""
+
+    async def inners_of(self, rows: Chunk) -> Sequence[Inner]:
+        """Call the user's function for every row and return the inner datasets."""
+
+    async def inners_made_before(self, rows: Chunk) -> Sequence[Inner]:
+        """Call the user's function again for rows that were not skipped in an earlier run. Return the datasets."""
+
+    def plan_of(self, inner: Inner) -> Node:
+        """Return the plan of an inner dataset."""
+
+    def context_of(self, inner: Node, outer: Lineage) -> RunContext:
+        """Return the run context of an inner plan."""
+
+    def namespace_of_small(self, inner: Node) -> Namespace:
+        """Return the namespace shared by all small inner datasets."""
+
+
+@dataclass
+class InnerStreams:
+    """Streams of inner datasets.
+
+    This class calls the user's function for each element and opens the returned dataset. Small datasets in memory are
+    joined.
+    """
+
+    stage: MakesInner
+    inlet: Inlet
+    outlet: Outlet
+    group: asyncio.TaskGroup
+    _made: _Made = field(default_factory=lambda: _Made([], NO_ROWS))
+    _opened: deque[Stream | ReadyStreams] = field(default_factory=deque)
+    _chunk: Chunk | None = None
+    _row: int = 0
+    _calls: int = 1  # number of elements of the next call on a worker thread
+    _given: int = 0
+    _at_end: bool = False
+    _failure: Exception | None = None  # raised after the inner datasets made so far
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._opened) and isinstance(self._opened[0], ReadyStreams)
+
+    async def next(self) -> Stream | ReadyStreams | None:
+        await self._open_ahead()
+        if self._opened:
+            stream = self._opened.popleft()
+            self._given += isinstance(stream, Stream)
+            return stream
+        if self._failure is not None:
+            raise self._failure
+        return None
+
+    async def again(self, state: State, given: int) -> Stream | None:
+        stage = self.stage
+        outer = stage.context.services.book.rows(state["outer"])
+        try:
+            rows = await stage.context.recall_held(stage.node.input, outer)
+        except ShardGoneError:
+            if outer.of(0) is not None:  # the outer row has several source rows, and some shards may still exist
+                raise
+            return None
+        self._given += 1
+        may_be_left_out = not given and state["inner"] is None  # the row may have been skipped with an empty dataset
+        (made,) = await (stage.inners_of(rows) if may_be_left_out else stage.inners_made_before(rows))
+        inner = stage.plan_of(made)
+        if state["inner"] is None and given and not is_small(inner):
+            raise StateMismatchError(
+                [f"the state lacks the position of {inner.label}, which had emitted {given} rows"],
+                f"Return the same kind of dataset as before from the function of {stage.node.label}().",
+            )
+        stage.context.services.runner.check_inner(inner, state["inner"], given)
+        return self._open(inner, lineage_of(rows), given, state["inner"])
+
+    def ended(self) -> None:
+        self._given -= 1
+
+    async def _open_ahead(self) -> None:
+        node: Interleave = self.stage.node
+        while self._given + len(self._opened) <= node.cycle_length:
+            if not self._made.left and not await self._has_made_more():
+                return
+            small, rows, outer = self._made.take_small()
+            if small:
+                self._opened.append(await self._join(small, rows, outer))
+            else:
+                inner, outer = self._made.take()
+                self._opened.append(self._open(self.stage.plan_of(inner), outer))
+
+    async def _join(self, inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage) -> ReadyStreams:
+        stage = self.stage
+        chunk = await stage.hop(joined, inners, rows, outer, stage.namespace_of_small)
+        if chunk is not None:
+            chunk = chunk.with_lease(stage.context.services.budget.charge(chunk_nbytes(chunk), READ_AHEAD))
+        return ReadyStreams(chunk, rows, _SmallPlaces(outer, stage.context.services.book))
+
+    async def _has_made_more(self) -> bool:
+        """Call the user's function for the next elements. Return True if inner datasets are ready to open."""
+        if self._failure is None:
+            try:
+                await self._make_more()
+            except Exception as error:  # noqa: BLE001 - raised when the data sets before are used up
+                self._failure = error
+        return self._made.left > 0
+
+    async def _make_more(self) -> None:
+        if self._chunk is None or self._row == len(self._chunk):
+            self._chunk = None if self._at_end else await self.inlet.receive()
+            self._row = 0
+            if self._chunk is None:
+                self._at_end = True
+                return
+        least = min(CALLS_PER_HOP, self.stage.node.cycle_length + 1)
+        stop = min(self._row + max(least, self._calls), len(self._chunk))
+        part = self._chunk.slice(self._row, stop)
+        self._row = stop
+        began = perf_counter()
+        try:
+            self._made = _Made(await self.stage.inners_of(part), lineage_of(part))
+        except PartlyDone as partly:
+            self._made = _Made(partly.done, lineage_of(part))
+            raise as_raisable(partly.error) from None
+        self._calls = self._next_calls(perf_counter() - began)
+
+    def _next_calls(self, took_s: float) -> int:
+        """Return the number of elements of the next call on a worker thread, after a call that took ``took_s``."""
+        rows = self._made.rows
+        if self.stage.context.services.workers.one_at_a_time or took_s > QUICK_S or (rows < 0).any():
+            return 1
+        return min(2 * len(rows), QUICK_CALLS_PER_HOP, len(rows) * CHUNK_ROWS // max(1, int(rows.sum())))
+
+    def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
+        context = self.stage.context_of(inner, outer)
+        budget = context.services.budget
+        sender, receiver = open_channel(2, budget.channel_nbytes)
+        receiver.counters = self.stage.counters
+        receiver.wanted_for(self.outlet.is_awaited)
+        receiver.on_wait = budget.look_soon
+        place = _InnerPlace(outer, given, state, context.services.book)
+        if is_small(inner):
+            _fill(sender, inner, self.stage.namespace_of_small(inner), outer, given, budget)
+        else:
+            work = _forward(context, inner, sender, place, self._name_inner)
+            self.group.create_task(work, name=f"inner {inner.label}")
+        return Stream(receiver, place)
+
+    def _name_inner(self, error: BaseException, inner: Node, outer: Lineage) -> None:
+        """Add notes that name the outer row and the user function to an error of an inner dataset."""
+        node: Interleave = self.stage.node
+        record = self.stage.context.services.origins.describe(outer.ids, 0)
+        name = function_name(node.function)
+        if not isinstance(inner, PythonIterable):
+            error.add_note(f"in the dataset that {name} returned for {record}, by {node.noted.removeprefix('stage: ')}")
+            if _could_skip(inner, error):
+                error.add_note(
+                    f"to skip this: pass on_error= to the dataset that {name} returns, since "
+                    f"on_error= of {node.label}() and open() does not apply to its files"
+                )
+            return
+        notes = getattr(error, "__notes__", [])
+        for number, note in enumerate(notes):
+            if note == inner.noted:
+                notes[number] = node.noted
+            elif found := _INNER_RECORD.fullmatch(note):
+                notes[number] = f"record: element {found[1]} of those made for {record}"
+        error.add_note(f"function: {name}")
+
+
+@dataclass
+class _InnerPlace:
+    """Position of one inner dataset.
+
+    Attributes:
+        outer: Outer row (input element) that produced the inner dataset.
+        first: Number of rows emitted before this run opened the inner dataset.
+        state: Saved state from which the inner dataset was resumed, or None.
+        book: Table of the rows that ``state`` refers to.
+        position: Position of the inner dataset's run. None for small in-memory datasets, which need only a row number.
+    """
+
+    outer: Lineage
+    first: int
+    state: State
+    book: Book
+    position: Position | None = None
+
+    def at(self, given: int, book: BookWriter) -> State:
+        if self.position is None:
+            inner = self.book.carried_over(self.state, book)
+        else:
+            inner = self.position.at(given - self.first, book)
+        return {"outer": book.rows(self.outer), "inner": inner}
+
+    def forget(self, given: int) -> None:
+        if self.position is not None:
+            self.position.forget(given - self.first)
+
+
+class _SmallPlaces(Sequence[StreamPlace]):
+    """Positions of joined small datasets.
+
+    Args:
+        outer: Outer rows that produced the datasets.
+    """
+
+    def __init__(self, outer: Lineage, book: Book) -> None:
+        self._outer, self._book = outer, book
+
+    def __len__(self) -> int:
+        return len(self._outer)
+
+    def __getitem__(self, number: Any) -> Any:
+        return _InnerPlace(self._outer.slice(number, number + 1), 0, None, self._book)
+
+
+class _Made:
+    """Inner datasets that the user's function returned, in order.
+
+    Args:
+        inners: The datasets.
+        outer: Lineage of the elements from which they were made. It can have more rows, at the end.
+
+    Attributes:
+        rows: Number of rows of each dataset, int64; -1 unless the dataset is small.
+    """
+
+    def __init__(self, inners: Sequence[Inner], outer: Lineage) -> None:
+        self._inners, self._outer = inners, outer
+        self._next = 0
+        self.rows = np.fromiter(map(small_rows, inners), np.int64, len(inners))
+
+    @property
+    def left(self) -> int:
+        """Number of datasets that were not taken."""
+        return len(self._inners) - self._next
+
+    def take(self) -> tuple[Inner, Lineage]:
+        """Take the next dataset. Return it and the lineage of its outer row."""
+        inners, _, outer = self._take(self._next + 1)
+        return inners[0], outer
+
+    def take_small(self) -> tuple[Sequence[Inner], NDArray[np.int64], Lineage]:
+        """Take all small datasets before the next other one. Return them, their numbers of rows, and their lineage."""
+        large = np.flatnonzero(self.rows[self._next :] < 0)
+        return self._take(self._next + int(large[0]) if len(large) else len(self._inners))
+
+    def _take(self, stop: int) -> tuple[Sequence[Inner], NDArray[np.int64], Lineage]:
+        start, self._next = self._next, stop
+        return self._inners[start:stop], self.rows[start:stop], self._outer.slice(start, stop)
+
+
+def of_one(chunk: Chunk, outer: Lineage) -> Chunk:
+    """Append the ids of one outer row to the ids of every row of a chunk."""
+    return with_outer(chunk, outer, np.array([len(chunk)]))
+
+
+def _could_skip(inner: Node, error: BaseException) -> bool:
+    """Return True if ``error`` is damage that a source of the inner plan could skip with ``on_error="skip"``."""
+    notes = getattr(error, "__notes__", [])
+    return damage_of(error, delivers_later=False) is not None and any(
+        isinstance(part, ReadFiles) and part.noted in notes and handling_of(part.on_error).kind == "raise"
+        for part in walk(inner)
+    )
+
+
+def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace, outer: Lineage, skip: int, budget: Budget) -> None:
+    with sender:
+        for chunk in chunks_of(node, namespace, skip):
+            nbytes = chunk_nbytes(chunk)
+            sender.put(of_one(chunk, outer).with_lease(budget.charge(nbytes, READ_AHEAD)), nbytes)
+
+
+async def _forward(
+    context: RunContext,
+    node: Node,
+    sender: Sender[Chunk],
+    place: _InnerPlace,
+    name: Callable[[BaseException, Node, Lineage], None],
+) -> None:
+    with sender, carrying(sender), _named(lambda error: name(error, node, place.outer)):
+        async with context.open(node, place.state) as receiver:
+            place.position = receiver.position
+            receiver.wanted_for(lambda: sender.is_awaited)
+            rows = 0
+            async for chunk in receiver:
+                rows += len(chunk)
+                await sender.send(of_one(chunk, place.outer), chunk_nbytes(chunk))
+            receiver.check(rows)
+            sender.declare(rows)
+
+
+@contextmanager
+def _named(name: Callable[[BaseException], None]) -> Iterator[None]:
+    """If the ``with`` block raises an error other than ReceiverClosed, pass the error to the function ``name``."""
+    try:
+        yield
+    except ReceiverClosed:
+        raise
+    except Exception as error:
+        name(error.error if isinstance(error, CarriedError) else error)
+        raise

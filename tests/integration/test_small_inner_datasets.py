@@ -1,0 +1,166 @@
+"""Small inner datasets of interleave and flat_map are read together, and behave like all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aiostream_data as asd
+from aiostream_data.testing.comparing import same
+from aiostream_data.testing.resume import resumes_everywhere
+
+LENGTHS = [3, 0, 7, 1, 0, 0, 5, 2, 1, 1, 4]
+
+
+def rows_of(number: int) -> list[int]:
+    return [100 * number + row for row in range(LENGTHS[number % len(LENGTHS)])]
+
+
+def generated(number: int) -> Iterator[int]:
+    yield from rows_of(number)
+
+
+def as_list(number: int) -> list[int]:
+    return rows_of(number)
+
+
+def as_array(number: int) -> Any:
+    return np.array(rows_of(number), np.int64)
+
+
+def as_range(number: int) -> Any:
+    return asd.Dataset.range(100 * number, 100 * number + LENGTHS[number % len(LENGTHS)])
+
+
+def as_slices(number: int) -> Any:
+    return asd.Dataset.from_tensor_slices(as_array(number))
+
+
+def as_any(number: int) -> Any:
+    """Return the rows in a form that differs from number to number; some are no small dataset."""
+    forms = (as_list, as_array, as_range, as_slices, generated, tuple, mapped)
+    form = forms[number * 7919 % len(forms)]
+    return tuple(rows_of(number)) if form is tuple else form(number)
+
+
+def mapped(number: int) -> Any:
+    return as_range(number).map(int)
+
+
+FORMS = [as_list, as_array, as_range, as_slices, as_any]
+
+
+@given(st.sampled_from(FORMS), st.integers(0, 300), st.sampled_from([None, 1, 2, 5]), st.integers(1, 3), st.booleans())
+def test_the_rows_are_those_of_generators(form: Any, count: int, cycle: int | None, block: int, debug: bool) -> None:
+    numbers = asd.Dataset.range(count)
+    if cycle is None:
+        dataset, expected = numbers.flat_map(form), numbers.flat_map(generated)
+    else:
+        dataset = numbers.interleave(form, cycle_length=cycle, block_length=block)
+        expected = numbers.interleave(generated, cycle_length=cycle, block_length=block)
+    with dataset.open(debug=debug) as loader:
+        assert list(loader) == list(expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cycle", [1, 3])
+def test_they_resume_at_every_row(form: Any, cycle: int) -> None:
+    numbers = asd.Dataset.range(12)
+    resumes_everywhere(numbers.interleave(form, cycle_length=cycle, block_length=2))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2],
+        [1.5, 2],
+        [True, False],
+        [None, None],
+        ["a", b"b"],
+        [(1, 2), (3, 4)],
+        [{"a": 1}, {"a": np.float32(2)}],
+        np.array([1, 2], np.uint8),
+        np.array([1, 2], ">i4"),
+        np.array([[1, 2], [3, 4]]),
+        np.array(["x", None], object),
+        np.array(["2020-01-01", "2021-01-01"], "datetime64[D]"),
+    ],
+)
+def test_elements_have_the_types_that_a_generator_of_the_same_values_gives(values: Any) -> None:
+    def generated(_: int) -> Iterator[Any]:
+        yield from values
+
+    found = list(asd.Dataset.range(3).flat_map(lambda _: values))
+    expected = list(asd.Dataset.range(3).flat_map(generated))
+    assert list(map(type, found)) == list(map(type, expected))
+    assert all(map(same, found, expected))
+
+
+def test_arrays_of_several_layouts_follow_each_other() -> None:
+    arrays = [np.zeros(2), np.ones((2, 2), np.float32), np.arange(3), np.empty((0, 5)), np.arange(1)]
+    found = list(asd.Dataset.range(5).flat_map(lambda number: arrays[number]))
+    expected = [row if row.ndim else row.item() for array in arrays for row in array]
+    assert len(found) == len(expected)
+    assert all(map(same, found, expected))
+
+
+def test_an_array_without_an_axis_is_refused() -> None:
+    with pytest.raises(TypeError, match="0-d array"):
+        list(asd.Dataset.range(3).flat_map(lambda _: np.array(3)))
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2, 70, 199])
+@pytest.mark.parametrize("form", [as_list, as_range])
+def test_a_failing_function_fails_behind_the_rows_before(bad: int, form: Any) -> None:
+    def function(number: int) -> Any:
+        if number == bad:
+            raise ValueError("cannot open it")
+        return form(number)
+
+    received: list[int] = []
+    with pytest.raises(ValueError, match="cannot open it") as raised:
+        received.extend(asd.Dataset.range(200).flat_map(function))  # keeps the rows before the error
+    assert received == [row for number in range(bad) for row in rows_of(number)]
+    assert any(f"record: range record {bad}" in note for note in raised.value.__notes__)
+
+
+def test_a_failing_function_is_skipped_alone() -> None:
+    def function(number: int) -> list[int]:
+        if number % 5 == 3:
+            raise ValueError("cannot open it")
+        return rows_of(number)
+
+    dataset = asd.Dataset.range(200).flat_map(function, on_error="skip")
+    with dataset.open() as loader:
+        assert list(loader) == [row for number in range(200) if number % 5 != 3 for row in rows_of(number)]
+        assert sum(stage.skipped for stage in loader.stats().stages) == 40
+
+
+def test_the_function_is_called_only_a_little_ahead_of_the_rows() -> None:
+    called = []
+
+    def function(number: int) -> list[int]:
+        called.append(number)
+        return [number] * 1000
+
+    with asd.Dataset.range(100_000).flat_map(function).open() as loader:
+        next(iter(loader))
+    assert len(called) < 300
+
+
+def test_lists_that_are_too_long_to_be_joined_are_read_whole() -> None:
+    found = list(asd.Dataset.range(3).flat_map(lambda number: [number] * 20_000))
+    assert found == [number for number in range(3) for _ in range(20_000)]
+
+
+def test_each_row_names_its_origin() -> None:
+    dataset = asd.Dataset.range(50).flat_map(as_list)
+    with dataset.open() as loader:
+        for element in loader:
+            (origin,) = loader.origins(element)
+            assert asd.Dataset.fetch(dataset, origin) == element
