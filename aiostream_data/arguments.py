@@ -63,10 +63,7 @@ def integer(
     Raises:
         PlanError: The value is not an integer or is out of range. The error message states the limit and the value.
     """
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
+    number = value if type(value) is int else _index(value)
     if number is None:
         raise ArgumentTypeError(f"{name} must be {what}, got {shown(value)}")
     if minimum is not None and number < minimum:
@@ -74,6 +71,14 @@ def integer(
     if maximum is not None and number > maximum:
         raise PlanError(f"{name} must be at most {maximum}, got {shown(number)}")
     return number
+
+
+def _index(value: Any) -> int | None:
+    """Return a value as an int; None for a bool, and for objects that are no integers."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def flag(name: str, value: Any) -> bool:

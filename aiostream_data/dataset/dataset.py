@@ -103,8 +103,8 @@ class Dataset(Chain, Generic[T], Hints):
     def __init__(self, plan: Node) -> None:
         super().__init__(plan)
         self._iterations = itertools.count()
-        self._iteration_seed = secrets.randbits(62)
-        self._iterated_in = os.getpid()
+        self._iteration_seed: int | None = None  # drawn by the first iteration
+        self._iterated_in: int | None = None  # process that drew the seed
 
     def __getstate__(self) -> dict[str, Any]:
         return {"plan": self.plan}

@@ -161,8 +161,9 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        for name in kwargs.keys() - set(known):
-            raise _unknown_argument(method.__name__, name, known)
+        if kwargs:
+            for name in kwargs.keys() - set(known):
+                raise _unknown_argument(method.__name__, name, known)
         return method(*args, **kwargs)
 
     return checked

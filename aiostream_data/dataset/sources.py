@@ -15,6 +15,8 @@ from aiostream_data.plan.spec import ArraySpec
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.rows.structure import flatten
 
+_INT64 = np.dtype(np.int64)
+
 
 def tensor_slices(tensors: Any) -> src.TensorSlices:
     """Return the plan node of ``from_tensor_slices``.
@@ -78,9 +80,10 @@ def numbers(start: Any, stop: Any, step: Any, dtype: Any) -> src.Range:
     Raises:
         PlanError: ``step`` is 0, or ``dtype`` cannot represent all numbers.
     """
-    for name, bound in (("start", start), ("stop", stop), ("step", step)):
-        if bound is not None or name != "stop":
-            integer(f"range() {name}", bound, -MOST - 1)
+    integer("range() start", start, -MOST - 1)
+    if stop is not None:
+        integer("range() stop", stop, -MOST - 1)
+    integer("range() step", step, -MOST - 1)
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise PlanError("range() step must not be 0")
@@ -95,6 +98,8 @@ def _cure(leaves: list[Any]) -> str:
 
 
 def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
+    if dtype is np.int64:
+        return _INT64
     found = numpy_dtype("range() dtype", dtype)
     if found.kind not in "iufc":
         raise ArgumentTypeError(f"range() dtype must be numeric, got {found}")
@@ -103,6 +108,8 @@ def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
 
 def _check_holds(node: src.Range) -> None:
     """Raise :class:`PlanError` if the dtype cannot represent all numbers of the range."""
+    if node.dtype is _INT64:  # the bounds are int64
+        return
     numbers = node.numbers
     if node.dtype.kind in "iu" and len(numbers):
         limits = np.iinfo(node.dtype)

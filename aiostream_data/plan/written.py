@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
+from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 from aiostream_data.arguments import shown
@@ -16,6 +17,10 @@ _PACKAGE: Final = __name__.partition(".")[0]
 _MACHINERY: Final = frozenset({"asyncio", "concurrent", "contextlib", "threading"})
 """Standard modules that start threads and tasks. Plan nodes created in threads of these modules have no line of user
 code."""
+
+
+_package_code: Final[set[CodeType]] = set()
+"""Code of this package that was found in the call stack."""
 
 
 class SourceLine(NamedTuple):
@@ -30,14 +35,15 @@ class SourceLine(NamedTuple):
 
 def callers_line() -> SourceLine | None:
     """Return the line of user code that called into the package, or None if no user code did. Takes a microsecond."""
-    frame = sys._getframe(1)
-    while True:
-        root = frame.f_globals.get("__name__", "").partition(".")[0]
-        if root != _PACKAGE:
-            return None if root in _MACHINERY else SourceLine(frame.f_code.co_filename, frame.f_lineno)
-        if frame.f_back is None:
-            return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code not in _package_code:
+            root = frame.f_globals.get("__name__", "").partition(".")[0]
+            if root != _PACKAGE:
+                return None if root in _MACHINERY else SourceLine(frame.f_code.co_filename, frame.f_lineno)
+            _package_code.add(frame.f_code)
         frame = frame.f_back
+    return None
 
 
 def _short(file: str) -> str:
