@@ -35,6 +35,12 @@ except ImportError:
     from aiostream_data._native.draws_py import words_below
 
 try:
+    from aiostream_data._native.elements import dict_columns, dicts_of, tuple_columns
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.elements_py import dict_columns, dicts_of, tuple_columns
+
+try:
     from aiostream_data._native.example import parse_examples
 except ImportError:
     HAVE_NATIVE = False
@@ -71,6 +77,12 @@ except ImportError:
     from aiostream_data._native.ordering_py import interleave_rows
 
 try:
+    from aiostream_data._native.philox import PhiloxSeeker
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.philox_py import PhiloxSeeker
+
+try:
     from aiostream_data._native.scalar_map import scalar_results
 except ImportError:
     HAVE_NATIVE = False
@@ -100,12 +112,15 @@ __all__ = [
     "BytesPool",
     "NativeBodyReceiver",
     "NativeExchange",
+    "PhiloxSeeker",
     "byte_rows",
     "compact",
     "compact_many",
     "crc32c",
     "crc32c_spans",
     "deal_rows",
+    "dict_columns",
+    "dicts_of",
     "exchange_rows",
     "find_lines",
     "follow_choices",
@@ -122,6 +137,7 @@ __all__ = [
     "scalar_results",
     "take_rows",
     "take_rows_many",
+    "tuple_columns",
     "unbox_floats",
     "unbox_ints",
     "words_below",

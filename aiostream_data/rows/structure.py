@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Literal
 
+from aiostream_data import _native
 from aiostream_data.errors import AiostreamError
 
 Kind = Literal["leaf", "dict", "tuple", "namedtuple", "dataclass"]
@@ -82,8 +83,7 @@ class Structure:
         if self.is_leaf:
             return columns[0] if isinstance(columns[0], list) else list(columns[0])
         if all(child.is_leaf for child in self.children):
-            maker = self._maker()
-            return [maker(row) for row in zip(*columns, strict=True)]
+            return self._flat_rows(columns)
         return [self.unflatten(row) for row in zip(*columns, strict=True)]
 
     def columns(self, elements: Sequence[Any]) -> list[list[Any]]:
@@ -94,20 +94,27 @@ class Structure:
         """
         if self.is_leaf:
             return [list(elements)]
-        if self.kind == "dict" and all(child.is_leaf for child in self.children):
-            return self._columns_of_dicts(elements)
+        if (found := self._flat_columns(elements)) is not None:
+            return found
         flat = [self.flatten(element) for element in elements]
         return [list(column) for column in zip(*flat, strict=True)] if flat else [[] for _ in range(self.leaf_count)]
 
-    def _columns_of_dicts(self, elements: Sequence[Any]) -> list[list[Any]]:
-        size = len(self.names)
-        for element in elements:
-            if type(element) is not dict or len(element) != size:
-                self._parts(element)  # raises unless the element is another mapping type with the same keys
-        try:
-            return [[element[name] for element in elements] for name in self.names]
-        except KeyError:
-            raise next(self._mismatch(element) for element in elements if set(element) != set(self.names)) from None
+    def _flat_rows(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
+        if self.kind == "dict" and self.names:
+            return _native.dicts_of(self.names, [each if type(each) is list else list(each) for each in columns])
+        if self.kind == "tuple":
+            return list(zip(*columns, strict=True))
+        maker = self._maker()
+        return [maker(row) for row in zip(*columns, strict=True)]
+
+    def _flat_columns(self, elements: Sequence[Any]) -> list[list[Any]] | None:
+        """Split plain dicts or tuples that contain only leaves. Return None for all other elements."""
+        if not all(child.is_leaf for child in self.children):
+            return None
+        given = elements if isinstance(elements, list) else list(elements)
+        if self.kind == "dict":
+            return _native.dict_columns(given, self.names)
+        return _native.tuple_columns(given, len(self.children)) if self.kind == "tuple" else None
 
     def map(self, function: Callable[[Any], Any], element: Any) -> Any:
         """Return ``element`` with every leaf replaced by ``function(leaf)``."""

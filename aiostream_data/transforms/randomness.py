@@ -8,13 +8,12 @@ SplitMix64 generator, applied to a Weyl sequence. Keys are BLAKE2b hashes of the
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data._native import draws_py
+from aiostream_data._native import draws_py, philox_py
 
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -72,19 +71,24 @@ class RecordGenerator:
     """
 
     def __init__(self, key: np.uint64) -> None:
-        self._philox = np.random.Philox(key=int(key))
-        self._generator = np.random.Generator(self._philox)
-        self._fresh: Any = self._philox.state
+        philox = np.random.Philox(key=int(key))
+        self._generator = np.random.Generator(philox)
+        self._seek = _seeker(philox).seek
 
     def at(self, split: int, ordinal: int) -> np.random.Generator:
         """Return the random generator, moved to the start of the row's random stream.
 
         The returned generator is valid until the next call of this method.
         """
-        counter = self._fresh["state"]["counter"]
-        counter[2], counter[3] = split % 2**64, ordinal % 2**64
-        self._philox.state = self._fresh
+        self._seek(split % 2**64, ordinal % 2**64)
         return self._generator
+
+
+def _seeker(philox: np.random.Philox) -> _native.PhiloxSeeker:
+    try:
+        return _native.PhiloxSeeker(philox)
+    except ValueError:  # this version of NumPy stores the state in another way
+        return philox_py.PhiloxSeeker(philox)
 
 
 def _high_product(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]:

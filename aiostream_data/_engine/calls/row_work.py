@@ -269,13 +269,9 @@ def _composed(first: NDArray[np.int64] | None, then: NDArray[np.int64] | None) -
 
 
 def _mapped(user: UserFunction, chunk: Chunk) -> Made:
-    if user.is_plain and isinstance(chunk, Columns) and chunk.structure.is_leaf:
-        numbers = chunk.leaves[0]
-        if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
-            return _mapped_numbers(user, chunk, numbers)
     if len(chunk) <= BLOCK_ROWS:
         return _mapped_block(user, chunk)
-    blocks = [chunk.slice(start, start + BLOCK_ROWS) for start in range(0, len(chunk), BLOCK_ROWS)]
+    blocks = [chunk.slice(start, min(start + BLOCK_ROWS, len(chunk))) for start in range(0, len(chunk), BLOCK_ROWS)]
     return _concatenated(partial(_mapped_block, user), blocks)
 
 
@@ -289,6 +285,10 @@ def _mapped_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -
 
 
 def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
+    if user.is_plain and isinstance(chunk, Columns) and chunk.structure.is_leaf:
+        numbers = chunk.leaves[0]
+        if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
+            return _mapped_numbers(user, chunk, numbers)
     results = call_rows(user, chunk)
     kept = results.kept()
     more = results.failed, results.retries, results.failure, results.rows

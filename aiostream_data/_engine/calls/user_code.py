@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._engine.calls.argument_errors import as_arguments, misfit
+from aiostream_data._engine.calls.rng_calls import calls_with_rng
 from aiostream_data._engine.calls.running_calls import noted_as_running
 from aiostream_data._engine.calls.worker_state import StateKey, state_of_worker
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import note_call, rows_within, summary
 from aiostream_data._engine.failures.failed_row import Failed
 from aiostream_data._engine.resume.origins import Origins
-from aiostream_data._engine.resume.row_keys import Stable, rng_names
+from aiostream_data._engine.resume.row_keys import Stable
 from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import workable
 from aiostream_data.failing.policies import Handling
@@ -33,12 +34,10 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, flatten
 from aiostream_data.transforms.batching import batch_leaf
 from aiostream_data.transforms.collate import as_stackable, collate_results, stack
-from aiostream_data.transforms.randomness import RecordGenerator, key_of
 
 RAISE = Handling()
 
-MAX_GENERATORS = 256
-"""Maximum number of random generators kept in the cache."""
+_BOOLS = {bool, np.bool_}
 
 Describe = Callable[[RowIds, int], str]
 """Function that returns the name of a row's record, such as "URL record N", for the arguments (ids, row)."""
@@ -103,26 +102,15 @@ class UserFunction:
     def calls(self, function: Callable[..., Any], left: Iterator[Any], chunk: Chunk) -> Iterator[Any]:
         """Return an iterator over the results for ``left``, the remaining elements of a chunk."""
         if self.rng_key is not None:
-            return self._calls_with_rng(function, left, chunk.ids.slice(len(chunk) - length_hint(left), len(chunk)))
+            assert self.stable is not None
+            ids = chunk.ids.slice(len(chunk) - length_hint(left), len(chunk))
+            return calls_with_rng(function, left, ids, self.rng_key, self.stable)
         if isinstance(chunk, Columns):
             return starmap(function, left) if chunk.structure.kind == "tuple" else map(function, left)
         kinds = set(map(type, chunk.values))
         if tuple not in kinds:
             return map(function, left)
         return starmap(function, left if len(kinds) == 1 else map(as_arguments, left))
-
-    def _calls_with_rng(self, function: Callable[..., Any], left: Iterator[Any], ids: RowIds) -> Iterator[Any]:
-        assert self.rng_key is not None
-        assert self.stable is not None
-        generators: dict[tuple[int, ...], RecordGenerator] = {}
-        for element, numbers in zip(left, ids.tolist(), strict=True):
-            names, split, ordinal = rng_names(numbers, self.stable)
-            generator = generators.get(names)
-            if generator is None:
-                generators = generators if len(generators) < MAX_GENERATORS else {}
-                generator = generators[names] = RecordGenerator(key_of(int(self.rng_key), *names))
-            rng = generator.at(split, ordinal)
-            yield function(*as_arguments(element), rng=rng)
 
     def note(self, error: BaseException, chunk: Chunk, row: int) -> None:
         """Add notes to an error that name the function and the record."""
@@ -248,7 +236,8 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Call
     """
     results = call_rows(user, chunk)
     rows = results.kept()
-    for number, value in enumerate(results.values):
+    are_bools = set(map(type, results.values)) <= _BOOLS
+    for number, value in enumerate(() if are_bools else results.values):
         if not is_scalar_bool(value):
             row = number if rows is None else int(rows[number])
             results.failure = no_scalar_bool(user.function, value)
@@ -256,7 +245,7 @@ def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], Call
             results.values = results.values[:number]
             results.lost = [lost for lost in results.lost if lost < row]
             break
-    true = np.flatnonzero(np.array(results.values, bool))
+    true = np.flatnonzero(np.fromiter(results.values, bool, len(results.values)))
     return (true if rows is None else rows[true]), results
 
 
