@@ -185,8 +185,14 @@ def column_element(column: Column, row: int) -> Any:
     return value.item() if column.ndim == 1 and column.dtype in _PYTHON_SCALARS[:3] else value
 
 
-def gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Column:
-    """For each i, take row ``rows[i]`` of ``columns[which[i]]``. Return these rows as a new column."""
+def gather_column(
+    columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsObjects | None = None
+) -> Column:
+    """For each i, take row ``rows[i]`` of ``columns[which[i]]``. Return these rows as a new column.
+
+    Args:
+        pool: Pool of memory for large ``bytes`` rows, which become separate objects. Later, no one copies them again.
+    """
     variable = [column for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return _native.take_rows_many([column for column in columns if not isinstance(column, VarColumn)], which, rows)
@@ -194,8 +200,31 @@ def gather_column(columns: Sequence[Column], which: NDArray[np.int32], rows: NDA
         return SeparateBytes([separate[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)])
     starts = _native.take_rows_many([column.starts for column in variable], which, rows)
     lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
+    if pool is not None and variable[0].kind == "bytes" and int(lengths.sum()) >= LARGE_ROW_NBYTES * max(1, len(rows)):
+        return SeparateBytes(_gathered_objects(variable, which, starts, lengths, pool))
     values, new_starts = _native.compact_many([column.values for column in variable], which, starts, lengths)
     return VarColumn(values, new_starts, lengths, variable[0].kind)
+
+
+def _gathered_objects(
+    columns: Sequence[VarColumn],
+    which: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    pool: LendsObjects,
+) -> list[bytes]:
+    """Copy each row of several columns into an object of its own."""
+    memory = pool.lend_objects(lengths.tolist())
+    found: list[bytes] = [b""] * len(which)
+    for number in np.unique(which).tolist():
+        places = np.flatnonzero(which == number)
+        own = [memory[place] for place in places.tolist()]
+        values = np.ascontiguousarray(columns[number].values)
+        for place, row in zip(
+            places.tolist(), _native.byte_rows(values, starts[places], lengths[places], own), strict=True
+        ):
+            found[place] = row
+    return found
 
 
 def concat_column(columns: Sequence[Column]) -> Column:

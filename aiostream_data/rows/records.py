@@ -217,10 +217,15 @@ def _layout(chunk: Columns) -> tuple[Any, ...]:
     return (chunk.structure, *leaves)
 
 
-def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64]) -> Chunk:
+def gather(
+    chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsObjects | None = None
+) -> Chunk:
     """For each i, copy row ``rows[i]`` of ``chunks[which[i]]`` into one new chunk.
 
     The result is Columns if all chunks have equal layouts, else Items. Copying dense columns releases the GIL.
+
+    Args:
+        pool: Pool of memory for large ``bytes`` rows; see :func:`.gather_column`.
     """
     ids = RowIds.gather([chunk.ids for chunk in chunks], which, rows)
     made_of = _gathered_made_of(chunks, which, rows)
@@ -230,7 +235,7 @@ def gather(chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.i
         return Items(values, ids, None, made_of)
     sources: list[Columns] = [chunk for chunk in chunks if isinstance(chunk, Columns)]
     columns = zip(*(chunk.leaves for chunk in sources), strict=True)
-    leaves = tuple(gather_column(column, which, rows) for column in columns)
+    leaves = tuple(gather_column(column, which, rows, pool) for column in columns)
     return Columns(sources[0].structure, leaves, ids, None, made_of)
 
 

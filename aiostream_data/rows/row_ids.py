@@ -286,6 +286,10 @@ class RowIds:
 
     def ends_with(self, kind: int) -> Mask:
         """Return a mask of the rows whose last id pair was appended by an operator and is of kind ``kind``."""
+        if self._pairs.shape[1] == 2:
+            return np.zeros(len(self), np.bool_)
+        if self._is_filled():
+            return np.asarray(self._pairs[:, -2] == kind)
         last = self._widths() - 2
         found: Mask = (self._pairs[np.arange(len(self)), last] == kind) & (last > 0)
         return found

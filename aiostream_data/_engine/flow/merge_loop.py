@@ -9,6 +9,7 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, rows_of_a_chunk
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, unbroken_run
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data.rows.columns import LendsObjects
 from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.interleave import MergeStep, Need, WaitingStream
 
@@ -28,9 +29,11 @@ class MergeLoop:
 
     Attributes:
         current: For each input slot, the chunk from which the next rows are taken.
+        pool: Pool of memory for large ``bytes`` rows; None copies these rows into one block.
     """
 
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
+    pool: LendsObjects | None = field(init=False, default=None)
     _picked: PickedRows = field(init=False, default_factory=PickedRows)
     _rows_at_once: int = field(init=False, default=1)
     """Maximum number of rows that are copied together."""
@@ -94,7 +97,7 @@ class MergeLoop:
         """Copy all chosen rows that were not sent into one chunk, and send the chunk."""
         if len(self._picked):
             is_quick = len(self._picked) * QUICK_SHARE <= self._rows_at_once
-            await self.sent(outlet.send_work(gathered, self._picked.taken(), is_quick=is_quick))
+            await self.sent(outlet.send_work(gathered, self._picked.taken(), self.pool, is_quick=is_quick))
 
     def release(self) -> None:
         """Release all chunks."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.rows.columns import LendsObjects
 from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.interleave import MergeStep
 
@@ -59,14 +60,17 @@ class PickedRows:
         return choice
 
 
-def gathered(choice: Choice) -> Chunk:
+def gathered(choice: Choice, pool: LendsObjects | None = None) -> Chunk:
     """Copy all chosen rows into one chunk.
 
     If the rows are consecutive rows of one chunk, return a slice of that chunk without a copy.
+
+    Args:
+        pool: Pool of memory for large ``bytes`` rows; see :func:`.gather_column`.
     """
     chunks, which, rows = choice[0], np.concatenate(choice[1]), np.concatenate(choice[2])
     run = unbroken_run(which, rows, chunks)
-    return gather(chunks, which, rows) if run is None else run
+    return gather(chunks, which, rows, pool) if run is None else run
 
 
 def unbroken_run(

@@ -38,6 +38,34 @@ class Position(Protocol):
         """Discard the history before row ``rows``. Later saved states must not need this history."""
 
 
+class RememberedPosition:
+    """Position of an input that remembers its last state.
+
+    Most inputs of a large mixture emit no row between two states.
+    """
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self._forgotten = 0
+        self._last: tuple[int, State] | None = None
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        """Return the state after the first ``rows`` rows; see :class:`Position`."""
+        if self._last is not None and self._last[0] == rows:
+            return self._last[1]
+        named_before = len(book.checks)
+        state = self._position.at(rows, book)
+        if len(book.checks) == named_before:  # references to rows are valid only in the state of one book
+            self._last = rows, state
+        return state
+
+    def forget(self, rows: int) -> None:
+        """Discard the history before row ``rows``; see :class:`Position`."""
+        if rows > self._forgotten:
+            self._position.forget(rows)
+            self._forgotten = rows
+
+
 class Log(Generic[E]):
     """Log entries, sorted by the first row of each entry.
 

@@ -80,12 +80,20 @@ class ShardOffsets:
         for start, stop in pairwise(bounds if len(splits) else []):
             split = int(splits[start])
             with self._lock:
-                known, offsets = self._known.get(split, self._start_of(split))
-                places = np.searchsorted(np.array(known, np.int64), ordinals[start:stop], side="right") - 1
-                needed = places[np.flatnonzero(np.diff(places, prepend=-1))].tolist()
+                known, offsets = self._known.get(split) or self._start_of(split)
+                places = np.searchsorted(_as_array(known), ordinals[start:stop], side="right") - 1
+                changes = places[1:] != places[:-1]
+                needed = places[np.concatenate([places[:1] >= 0, changes])].tolist()
                 found += [Hint(split, known[place], offsets[place]) for place in needed]
         return found
 
     def _start_of(self, split: int) -> tuple[Sequence[int], Sequence[int]]:
         is_known = split < len(self._starts) and self._starts[split]
         return ((0,), (0,)) if is_known else ((), ())
+
+
+def _as_array(ordinals: Sequence[int]) -> NDArray[np.int64]:
+    """Return ordinals as an array. An ``array`` is not copied, and cannot grow while the result exists."""
+    return (
+        np.frombuffer(ordinals, np.int64) if isinstance(ordinals, array) and ordinals else np.array(ordinals, np.int64)
+    )

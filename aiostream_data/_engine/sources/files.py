@@ -145,6 +145,7 @@ class ReadFilesSource(Stage):
             if account is not None:
                 account.rows_before = rows
             merge = Merge(streams, order, MergeLog(), account)
+            merge.pool = self.context.services.blocks
             self._runs.add(rows, _EraRun(era, own, merge.log, slots))
             if state is not None:
                 await merge.resume(state)
@@ -166,8 +167,9 @@ class ReadFilesSource(Stage):
         merged = run.log.at(rows - start, book)
         if merged is None and start == 0:
             return self._state
-        order = InterleaveOrder(run.slots).state()
-        state, opened = merged or ({"order": order, "streams": []}, 0)
+        if merged is None:
+            merged = {"order": InterleaveOrder(run.slots).state(), "streams": []}, 0
+        state, opened = merged
         state = {"op": "files", **state, "next": run.turns.next_after(opened)}
         if run.era.number:
             state["era"] = run.era.number

@@ -16,7 +16,7 @@ from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
-from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data._engine.resume.position import Log, RememberedPosition, State, taken_up
 from aiostream_data._engine.resume.weight_changes import WeightChanges
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data.errors import ChoiceError, StateMismatchError
@@ -136,14 +136,18 @@ class TakesTurns(MergeLoop, Stage):
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._log.find(rows)
         order = self._resumed if found is None else self.order.state_at(found[1], rows - found[0])
-        inputs = zip(self.inputs, self._rows_of_this_run(order), strict=True)
+        inputs = zip(self._positions, self._rows_of_this_run(order), strict=True)
         return {"op": self.kind, "order": order, "inputs": [before.at(given, book) for before, given in inputs]}
+
+    @cached_property
+    def _positions(self) -> Sequence[RememberedPosition]:
+        return [RememberedPosition(before) for before in self.inputs]
 
     def forget(self, rows: int) -> None:
         found = self._log.find(rows)
         if found is not None:
             order = self.order.state_at(found[1], 0)
-            for before, given in zip(self.inputs, self._rows_of_this_run(order), strict=True):
+            for before, given in zip(self._positions, self._rows_of_this_run(order), strict=True):
                 before.forget(given)
             self._log.forget(rows)
 

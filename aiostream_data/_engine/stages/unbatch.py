@@ -25,10 +25,16 @@ from aiostream_data.transforms.unbatch import split_rows
 
 
 class _Cut(NamedTuple):
-    """Log entry of one push: number of the first element, row count of each element, and row lineage if needed."""
+    """Log entry of one push.
+
+    Attributes:
+        first: Number of the first element.
+        stops: For each element, the number of rows of the elements before it; and the number of all rows. int64.
+        rows: Lineage of the rows, if it is needed.
+    """
 
     first: int
-    sizes: list[int]
+    stops: NDArray[np.int64]
     rows: Lineage | None
 
 
@@ -63,7 +69,7 @@ class UnbatchStep(Step):
         rows, sizes = concat([rows for rows, _ in split]), [size for _, sizes in split for size in sizes]
         self._given += len(self._rest) if self._refilled is not None else 0
         names = lineage_of(rows) if self._names_rows else None
-        self._log.add(self._given - self._skip, _Cut(self.rows_in - len(chunk), sizes, names))
+        self._log.add(self._given - self._skip, _Cut(self.rows_in - len(chunk), np.cumsum([0, *sizes]), names))
         cut = min(self._skip, len(rows))
         self._skip -= cut
         rows = rows.slice(cut, len(rows)) if cut else rows
@@ -131,8 +137,7 @@ class UnbatchStep(Step):
         found = self._log.find(rows)
         if found is None:
             return 0, self._skipped, None
-        start, (first, sizes, names) = found
-        stops = np.cumsum(np.array([0, *sizes]))
+        start, (first, stops, names) = found
         element = int(np.searchsorted(stops, rows - start, side="right")) - 1
         skip = rows - start - int(stops[element])
         rest = names.slice(rows - start, int(stops[element + 1])) if names is not None and skip else None

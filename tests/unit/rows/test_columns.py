@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from aiostream_data.rows.columns import SeparateBytes, VarColumn, concat_column
+from aiostream_data._engine.memory.buffers import BlockPool
+from aiostream_data.rows.columns import LARGE_ROW_NBYTES, SeparateBytes, VarColumn, concat_column, gather_column
 from aiostream_data.rows.records import Columns, concat, gather, largest_row_nbytes, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 
@@ -70,3 +73,22 @@ def test_columns_of_both_kinds_are_joined_and_gathered(first: Any, second: Any) 
     found = gather([chunk(column) for column in columns], which, rows)
     assert isinstance(found, Columns)
     assert found.elements() == [ROWS[2], ROWS[4], ROWS[2], ROWS[4]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12))
+def test_large_rows_are_gathered_into_objects_of_their_own(choices: list[tuple[int, int]]) -> None:
+    rows = [[bytes([10 * source + row]) * (LARGE_ROW_NBYTES + source + row) for row in range(4)] for source in range(3)]
+    columns = [in_one_array(each) for each in rows]
+    which = np.array([source for source, _ in choices], np.int32)
+    wanted = np.array([row for _, row in choices], np.int64)
+    found = gather_column(columns, which, wanted, BlockPool(0))
+    assert isinstance(found, SeparateBytes)
+    assert found.elements() == [rows[source][row] for source, row in choices]
+    assert not isinstance(gather_column(columns, which, wanted), SeparateBytes)
+
+
+def test_small_rows_are_gathered_into_one_block() -> None:
+    column = in_one_array([b"small", b"row"])
+    found = gather_column([column], np.zeros(2, np.int32), np.array([1, 0]), BlockPool(0))
+    assert not isinstance(found, SeparateBytes)
+    assert found.elements() == [b"row", b"small"]
