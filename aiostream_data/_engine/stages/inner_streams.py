@@ -25,7 +25,7 @@ from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.memory.budget import READ_AHEAD, Budget
 from aiostream_data._engine.resume.emission_log import NO_ROWS
 from aiostream_data._engine.resume.lineage_reader import Book
-from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.lineage_writer import BookWriter, Encoded, Spaces
 from aiostream_data._engine.resume.merge_log import StreamPlace
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import Position, State
@@ -248,13 +248,16 @@ class _InnerPlace:
     state: State
     book: Book
     position: Position | None = None
+    _encoded: tuple[Spaces, Encoded] | None = None
 
     def at(self, given: int, book: BookWriter) -> State:
         if self.position is None:
             inner = self.book.carried_over(self.state, book)
         else:
             inner = self.position.at(given - self.first, book)
-        return {"outer": book.rows(self.outer), "inner": inner}
+        if self._encoded is None or self._encoded[0] is not book.spaces:
+            self._encoded = book.spaces, book.spaces.encode(self.outer)
+        return {"outer": book.add(self._encoded[1]), "inner": inner}
 
     def forget(self, given: int) -> None:
         if self.position is not None:
