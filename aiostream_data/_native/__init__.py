@@ -23,10 +23,10 @@ except ImportError:  # the event loop sends all requests, and the strict parser 
     from aiostream_data._native.exchange_py import ordinary_head
 
 try:
-    from aiostream_data._native.row_bytes import BytesMemory, BytesPool, byte_rows
+    from aiostream_data._native.row_bytes import BytesMemory, BytesPool, byte_rows, str_rows
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows
+    from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows, str_rows
 
 try:
     from aiostream_data._native.draws import words_below
@@ -53,10 +53,24 @@ except ImportError:
     from aiostream_data._native.framing_py import crc32c, find_lines, frame_tfrecords, hardware_crc, masked_crc32c
 
 try:
-    from aiostream_data._native.gather import compact, compact_many, exchange_rows, take_rows, take_rows_many
+    from aiostream_data._native.gather import (
+        compact,
+        compact_many,
+        exchange_rows,
+        exchange_spans,
+        take_rows,
+        take_rows_many,
+    )
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.gather_py import compact, compact_many, exchange_rows, take_rows, take_rows_many
+    from aiostream_data._native.gather_py import (
+        compact,
+        compact_many,
+        exchange_rows,
+        exchange_spans,
+        take_rows,
+        take_rows_many,
+    )
 
 try:
     from aiostream_data._native.hashing import hash_ids, hash_rows
@@ -122,6 +136,7 @@ __all__ = [
     "dict_columns",
     "dicts_of",
     "exchange_rows",
+    "exchange_spans",
     "find_lines",
     "follow_choices",
     "frame_tfrecords",
@@ -135,6 +150,7 @@ __all__ = [
     "read_small_files",
     "read_spans",
     "scalar_results",
+    "str_rows",
     "take_rows",
     "take_rows_many",
     "tuple_columns",

@@ -142,6 +142,53 @@ def exchange_rows(buffer, slots, incoming):
     return out
 
 
+def exchange_spans(arena, Py_ssize_t used, held_starts, held_lengths, slots, values, starts, lengths):
+    """Replace the span of each slot by an incoming span, in order; see the pure-Python twin."""
+    twin.check_alike([arena, values])
+    if _holds_references(arena):
+        return twin.exchange_spans(arena, used, held_starts, held_lengths, slots, values, starts, lengths)
+    twin.check_arena(arena, held_starts, held_lengths)
+    slots, starts, lengths = _indices(slots, np.int64), _indices(starts, np.int64), _indices(lengths, np.int64)
+    twin.check_lengths(slots, starts, lengths)
+    values = np.ascontiguousarray(values)
+    cdef Py_ssize_t count = len(slots), held_rows = len(held_starts), bad
+    cdef const int64_t* at = <const int64_t*>_address(slots)
+    cdef const int64_t* begin = <const int64_t*>_address(starts)
+    cdef const int64_t* size = <const int64_t*>_address(lengths)
+    cdef int64_t* held_begin = <int64_t*>_address(held_starts)
+    cdef int64_t* held_size = <int64_t*>_address(held_lengths)
+    cdef Source incoming = Source(_address(values), len(values))
+    cdef Source held = Source(_address(arena), len(arena))
+    cdef size_t width = _row_width(arena)
+    cdef int64_t total = 0, given = 0
+    which = np.zeros(count, np.int32)
+    cdef const int32_t* only = <const int32_t*>_address(which)
+    new_starts, old_starts, old_lengths, out_starts = (np.empty(count, np.int64) for _ in range(4))
+    cdef int64_t* new_begin = <int64_t*>_address(new_starts)
+    cdef int64_t* old_begin = <int64_t*>_address(old_starts)
+    cdef int64_t* old_size = <int64_t*>_address(old_lengths)
+    cdef int64_t* out_begin = <int64_t*>_address(out_starts)
+    with nogil:
+        bad = _first_outside(at, count, held_rows)
+        if bad < 0:
+            bad = _first_bad_span(&incoming, 1, only, begin, size, count, new_begin, &total)
+    if bad >= 0:
+        raise IndexError(f"slot {at[bad]} or row {begin[bad]}+{size[bad]} does not exist")
+    if not 0 <= used <= held.rows - total:
+        raise IndexError(f"{total} rows do not fit behind row {used} of an arena of {held.rows}")
+    with nogil:
+        _copy_spans(<char*>held.data + <size_t>used * width, total, &incoming, only, begin, size, new_begin, count, width)
+        _exchange_spans(held_begin, held_size, at, used, new_begin, size, old_begin, old_size, count)
+        bad = _first_bad_span(&held, 1, only, old_begin, old_size, count, out_begin, &given)
+    if bad >= 0:
+        raise IndexError(f"slot {at[bad]} holds a row outside the arena")
+    out = np.empty((given, *arena.shape[1:]), arena.dtype)
+    cdef char* target = _address(out)
+    with nogil:
+        _copy_spans(target, given, &held, only, old_begin, old_size, out_begin, count, width)
+    return out, out_starts, old_lengths, used + total
+
+
 # -- memory of arrays --------------------------------------------------------------------------
 
 
@@ -278,6 +325,16 @@ cdef inline void _exchange_rows(
         slot = held + <size_t>slots[i] * width
         memcpy(out + <size_t>i * width, slot, width)
         memcpy(slot, incoming + <size_t>i * width, width)
+
+
+cdef void _exchange_spans(
+    int64_t* held_begin, int64_t* held_size, const int64_t* slots, int64_t used, const int64_t* new_begin,
+    const int64_t* size, int64_t* old_begin, int64_t* old_size, Py_ssize_t count,
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        old_begin[i], old_size[i] = held_begin[slots[i]], held_size[slots[i]]
+        held_begin[slots[i]], held_size[slots[i]] = used + new_begin[i], size[i]
 
 
 # -- check, then copy: return the first bad position, with nothing copied, or -1 ----------------

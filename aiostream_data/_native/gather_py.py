@@ -76,6 +76,47 @@ def exchange_rows(buffer: NDArray[Any], slots: Rows, incoming: NDArray[Any]) -> 
     return out
 
 
+def exchange_spans(
+    arena: NDArray[Any],
+    used: int,
+    held_starts: Rows,
+    held_lengths: Rows,
+    slots: Rows,
+    values: NDArray[Any],
+    starts: Rows,
+    lengths: Rows,
+) -> tuple[NDArray[Any], Rows, Rows, int]:
+    """Replace the span of slot ``slots[i]`` by ``values[starts[i] : starts[i] + lengths[i]]``, for each i in order.
+
+    Slot k holds ``arena[held_starts[k] : held_starts[k] + held_lengths[k]]``. The incoming spans are appended to the
+    arena behind row ``used``, so there must be room for them.
+
+    Returns:
+        The replaced rows in contiguous memory, their starts and lengths, and the number of used rows of the arena.
+    """
+    check_alike([arena, values])
+    check_arena(arena, held_starts, held_lengths)
+    check_lengths(slots, starts, lengths)
+    _check_inside(slots, len(held_starts))
+    packed, new_starts = compact(values, starts, lengths)
+    if not 0 <= used <= len(arena) - len(packed):
+        raise IndexError(f"{len(packed)} rows do not fit behind row {used} of an arena of {len(arena)}")
+    arena[used : used + len(packed)] = packed
+    old_starts = exchange_rows(held_starts, slots, new_starts + used)
+    old_lengths = exchange_rows(held_lengths, slots, lengths)
+    out, out_starts = compact(arena, old_starts, old_lengths)
+    return out, out_starts, old_lengths, used + len(packed)
+
+
+def check_arena(arena: NDArray[Any], held_starts: Rows, held_lengths: Rows) -> None:
+    """Raise ``ValueError`` unless the arrays of :func:`exchange_spans` are contiguous, writable and of one length."""
+    for array in (arena, held_starts, held_lengths):
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise ValueError("the arena and its spans must be contiguous and writable")
+    if held_starts.dtype != np.int64 or held_lengths.dtype != np.int64 or held_starts.shape != held_lengths.shape:
+        raise ValueError("the spans must be two int64 arrays of one length")
+
+
 def check_alike(arrays: Sequence[NDArray[Any]]) -> None:
     """Raise ``ValueError`` unless ``arrays`` is non-empty and all arrays share dtype and row shape."""
     if not arrays:

@@ -10,6 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -106,6 +107,19 @@ def byte_rows(const unsigned char[::1] values, starts, lengths, memory=None):
                 _fill(target, source, &first[0], &length[0], count)
     finally:
         free(target)
+    return rows
+
+
+def str_rows(const unsigned char[::1] values, starts, lengths):
+    """Return ``[str(values[start:start + length], "utf-8"), ...]``; see the pure-Python twin."""
+    check_rows(values, starts, lengths)
+    cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
+    cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
+    cdef Py_ssize_t i
+    cdef const char* source = <const char*>&values[0] if values.shape[0] else NULL
+    cdef list rows = []
+    for i in range(first.shape[0]):
+        rows.append(PyUnicode_DecodeUTF8(source + first[i], length[i], NULL) if length[i] else "")
     return rows
 
 

@@ -9,6 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def str_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[str]:
+    """Return ``[str(values[start:start + length], "utf-8"), ...]`` for all starts and lengths.
+
+    Raises:
+        ValueError: A row lies outside ``values``.
+        UnicodeDecodeError: A row is not valid UTF-8.
+    """
+    check_rows(values, starts, lengths)
+    view = memoryview(values)
+    return [
+        str(view[start : start + length], "utf-8")
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+    ]
+
+
 def byte_rows(
     values: NDArray[np.uint8],
     starts: NDArray[np.int64],

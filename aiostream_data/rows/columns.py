@@ -89,12 +89,11 @@ class VarColumn:
             is_large = pool is not None and int(self.lengths.sum()) >= LARGE_ROW_NBYTES * max(1, len(self))
             memory = pool.lend_objects(self.lengths.tolist()) if pool is not None and is_large else None
             return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths, memory)
+        if self.kind == "str":
+            return _native.str_rows(np.ascontiguousarray(self.values), self.starts, self.lengths)
         starts = self.starts.tolist()
         stops = (self.starts + self.lengths).tolist()
-        if self.kind == "array":
-            return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
-        view = np.ascontiguousarray(self.values).data
-        return [str(view[a:b], "utf-8") for a, b in zip(starts, stops, strict=True)]
+        return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
 
 
 class SeparateBytes(VarColumn):

@@ -243,11 +243,15 @@ def _rows_of(chunk: Chunk) -> MadeOf:
 
 def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any]:
     """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
+    first = cuts[0].start
     if isinstance(column, VarColumn):
-        return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
+        rows = column.slice(first, cuts[-1].stop)
+        if rows.kind == "array" or rows.nbytes > SHARED_NBYTES:
+            return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
+        block = object_array(rows.elements())
+        return [block[start - first : stop - first] for start, stop, _ in cuts]
     if own and column.nbytes <= SHARED_NBYTES:
         return [column[start:stop] for start, stop, _ in cuts]
-    first = cuts[0].start
     rows = column[first : cuts[-1].stop]
     if rows.nbytes > SHARED_NBYTES:
         return [column[start:stop].copy() for start, stop, _ in cuts]

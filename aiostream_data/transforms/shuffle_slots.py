@@ -55,6 +55,11 @@ class DenseSlots:
     def nbytes(self) -> int:
         return self._rows.nbytes
 
+    @property
+    def rows(self) -> NDArray[Any]:
+        """Rows of all slots, including unused capacity."""
+        return self._rows
+
     def fill(self, first: int, rows: NDArray[Any]) -> None:
         stop = first + len(rows)
         if stop > len(self._rows):
@@ -97,13 +102,22 @@ class VarSlots:
         self._slots_used = first + len(rows)
 
     def exchange(self, slots: Slots, rows: VarColumn) -> VarColumn:
-        starts = self._starts.exchange(slots, self._append(rows))
-        lengths = self._lengths.exchange(slots, rows.lengths)
-        given = VarColumn(self._arena, starts, lengths, self._kind).compact()
-        self._live -= len(given.values)
+        added = int(rows.lengths.sum())
+        self._make_room(added)
+        values, starts, lengths, self._used = _native.exchange_spans(
+            self._arena,
+            self._used,
+            self._starts.rows,
+            self._lengths.rows,
+            slots,
+            rows.values,
+            rows.starts,
+            rows.lengths,
+        )
+        self._live += added - len(values)
         if self._used > 2 * self._live:
             self._pack()
-        return given
+        return VarColumn(values, starts, lengths, self._kind)
 
     def take(self, slots: Slots) -> VarColumn:
         starts, lengths = self._starts.take(slots), self._lengths.take(slots)
@@ -115,17 +129,22 @@ class VarSlots:
         Return the start position of each copied row in the arena.
         """
         packed = rows.compact()
+        self._make_room(len(packed.values))
         stop = self._used + len(packed.values)
-        if stop > len(self._arena):
-            # The arena is packed at twice the live size, so it grows at most once between two packings.
-            grown = np.empty((max(stop, 2 * self._live), *self._arena.shape[1:]), self._arena.dtype)
-            grown[: self._used] = self._arena[: self._used]
-            self._arena = grown
         self._arena[self._used : stop] = packed.values
         starts = packed.starts + self._used
         self._used = stop
         self._live += len(packed.values)
         return starts
+
+    def _make_room(self, count: int) -> None:
+        """Let the arena grow until ``count`` more items fit."""
+        stop = self._used + count
+        if stop > len(self._arena):
+            # The arena is packed at twice the live size, so it grows at most once between two packings.
+            grown = np.empty((max(stop, 2 * self._live), *self._arena.shape[1:]), self._arena.dtype)
+            grown[: self._used] = self._arena[: self._used]
+            self._arena = grown
 
     def _pack(self) -> None:
         everything = np.arange(self._slots_used)

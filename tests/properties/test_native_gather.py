@@ -97,3 +97,74 @@ def test_exchange_rows_equals_its_twin_in_what_goes_out_and_what_stays(data: st.
     kept, kept_by_twin = buffer.copy(), buffer.copy()
     assert_same(native.exchange_rows(kept, slots, incoming), twin.exchange_rows(kept_by_twin, slots, incoming))
     assert kept.tolist() == kept_by_twin.tolist()
+
+
+@given(st.data())
+def test_exchange_spans_equals_its_twin_in_what_goes_out_and_what_stays(data: st.DataObject) -> None:
+    held, values = data.draw(sources(2))
+    spare = data.draw(st.integers(0, 60))
+    arena = np.zeros((len(held) + spare, *held.shape[1:]), held.dtype)
+    arena[: len(held)] = held
+    kept = data.draw(st.integers(0, 5))
+    held_starts = np.array([data.draw(st.integers(0, len(held))) for _ in range(kept)], np.int64)
+    held_lengths = np.array([data.draw(st.integers(0, len(held) - start)) for start in held_starts], np.int64)
+    slots = data.draw(index_lists(kept))
+    starts = np.array([data.draw(st.integers(0, len(values))) for _ in slots], np.int64)
+    lengths = np.array([data.draw(st.integers(0, len(values) - start)) for start in starts], np.int64)
+    results = []
+    for kernel in (native, twin):
+        spans = arena.copy(), held_starts.copy(), held_lengths.copy()
+        try:
+            out = kernel.exchange_spans(spans[0], len(held), *spans[1:], slots, values, starts, lengths)
+        except IndexError:
+            out = None
+        results.append((out, spans))
+    (ours, kept_by_us), (theirs, kept_by_twin) = results
+    assert (ours is None) == (theirs is None)
+    if ours is None or theirs is None:
+        assert lengths.sum() > spare
+        return
+    assert ours[3] == theirs[3]
+    for one, other in zip([*ours[:3], *kept_by_us[1:]], [*theirs[:3], *kept_by_twin[1:]], strict=True):
+        assert_same(one, other)
+    assert kept_by_us[0][: ours[3]].tolist() == kept_by_twin[0][: ours[3]].tolist()
+
+
+@pytest.mark.parametrize("kernel", [native, twin])
+@pytest.mark.parametrize(
+    ("used", "slot", "start", "length"),
+    [
+        (0, 3, 0, 1),
+        (0, -1, 0, 1),
+        (0, 0, 5, 1),
+        (0, 0, -1, 1),
+        (0, 0, 0, -1),
+        (8, 0, 0, 3),
+        (-1, 0, 0, 1),
+        (11, 0, 0, 0),
+    ],
+)
+def test_exchange_spans_checks_all_indices_first(kernel: Any, used: int, slot: int, start: int, length: int) -> None:
+    arena, values = np.arange(10, dtype=np.uint8), np.arange(5, dtype=np.uint8)
+    held_starts, held_lengths = np.array([0, 2, 4]), np.array([2, 2, 2])
+    with pytest.raises(IndexError):
+        kernel.exchange_spans(
+            arena, used, held_starts, held_lengths, np.array([slot]), values, np.array([start]), np.array([length])
+        )
+    assert arena.tolist() == list(range(10))
+    assert held_starts.tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("kernel", [native, twin])
+def test_exchange_spans_refuses_arrays_that_it_cannot_change(kernel: Any) -> None:
+    arena, spans, none = np.zeros(10, np.uint8), np.zeros(3, np.int64), np.empty(0, np.int64)
+    fixed = arena.copy()
+    fixed.flags.writeable = False
+    for bad in (
+        (fixed, spans, spans),
+        (arena[::2], spans, spans),
+        (arena, spans[:2], spans),
+        (arena, spans, spans > 0),
+    ):
+        with pytest.raises(ValueError, match=r"contiguous and writable|int64"):
+            kernel.exchange_spans(bad[0], 0, bad[1], bad[2], none, arena.copy(), none, none)

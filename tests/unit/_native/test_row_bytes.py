@@ -56,6 +56,23 @@ class TestByteRows:
         with pytest.raises(IndexError, match="row 1 "):
             kernel.byte_rows(np.zeros(6, np.uint8), indices(0, start), indices(1, length))
 
+    def test_text_is_decoded_from_utf_8(self, kernel: ModuleType) -> None:
+        text = ["plain", "", "grün", "日本", "\U0001f600 and NUL \0"]
+        rows = [each.encode() for each in text]
+        lengths = indices(*map(len, rows))
+        values = np.frombuffer(b"".join(rows), np.uint8)
+        assert kernel.str_rows(values, np.cumsum(lengths) - lengths, lengths) == text
+        assert kernel.str_rows(np.empty(0, np.uint8), indices(0), indices(0)) == [""]
+
+    def test_the_error_of_invalid_text_is_that_of_python(self, kernel: ModuleType) -> None:
+        with pytest.raises(UnicodeDecodeError) as raised:
+            kernel.str_rows(np.frombuffer(b"ok\xffno", np.uint8), indices(0, 1), indices(2, 3))
+        assert (raised.value.object, raised.value.start, raised.value.encoding) == (b"k\xffn", 1, "utf-8")
+
+    def test_text_outside_the_values_is_an_error(self, kernel: ModuleType) -> None:
+        with pytest.raises(IndexError, match="row 1 "):
+            kernel.str_rows(np.zeros(6, np.uint8), indices(0, 5), indices(1, 2))
+
     def test_rows_are_written_to_given_memory(self, kernel: ModuleType) -> None:
         values = np.frombuffer(b"abcdef", np.uint8)
         memory = kernel.BytesPool(1 << 20).memory([2, 0, 3])
