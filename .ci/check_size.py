@@ -13,7 +13,6 @@ MAX_LINES: Final = 400
 
 LONGER: Final = {
     "aiostream_data/_engine/engine.py": "one engine from open to close; its parts share one loop and thread",
-    "aiostream_data/_engine/stages/interleave.py": "the merge loop and its resume cases are not separated yet",
     "aiostream_data/dataset/dataset.py": "the public class, whose operators return it; most lines are docstrings",
     "aiostream_data/errors.py": "every public error; most lines are docstrings",
     "aiostream_data/formats/stream.py": "compression, blocks and records of one stream are not separated yet",

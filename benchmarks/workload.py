@@ -60,6 +60,11 @@ def example_columns(first: int, count: int) -> dict[str, NDArray[Any]]:
     return {"features": features.astype(np.float32), "label": ids % LABELS, "id": ids}
 
 
+def captions(ids: Iterable[int]) -> list[bytes]:
+    """Return the captions of Examples: 40 bytes each."""
+    return [b"caption of the example %017d" % number for number in ids]
+
+
 def tally_examples(batches: Iterable[Any]) -> Tally:
     """Count the rows, and sum ids, labels and the first feature: what is timed."""
     count = checksum = 0
@@ -78,6 +83,16 @@ def tally_examples_fully(batches: Iterable[Any]) -> Tally:
         values = batch["features"].sum(axis=1, dtype=np.float64) * _SCALE + batch["label"]
         count += len(ids)
         checksum += int(values.astype(np.int64) @ (ids % 1_009))
+    return Tally(count, checksum)
+
+
+def tally_captions_fully(batches: Iterable[Any]) -> Tally:
+    """Count the rows, and compare every caption with the id beside it: what is checked before timing."""
+    count = checksum = 0
+    for batch in batches:
+        ids = batch["id"].tolist()
+        count += len(ids)
+        checksum += sum(ids) * (batch["caption"].tolist() == captions(ids))
     return Tally(count, checksum)
 
 

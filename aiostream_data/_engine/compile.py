@@ -25,7 +25,7 @@ from aiostream_data._engine.stages.grouping.buckets import BucketStep
 from aiostream_data._engine.stages.grouping.costs import CostBatchStep
 from aiostream_data._engine.stages.grouping.pack import PackStep
 from aiostream_data._engine.stages.grouping.windows import PaddedBatchStep, RebatchStep, WindowStep
-from aiostream_data._engine.stages.interleave import InterleaveStage
+from aiostream_data._engine.stages.interleaving.interleave import InterleaveStage
 from aiostream_data._engine.stages.mix import ChooseStage, MixStage
 from aiostream_data._engine.stages.prefetch import PrefetchStage
 from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep

@@ -17,7 +17,7 @@ def str_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDAr
         UnicodeDecodeError: A row is not valid UTF-8.
     """
     check_rows(values, starts, lengths)
-    view = memoryview(values)
+    view = values.data
     return [
         str(view[start : start + length], "utf-8")
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)

@@ -245,11 +245,11 @@ def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any
     """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
     first = cuts[0].start
     if isinstance(column, VarColumn):
-        rows = column.slice(first, cuts[-1].stop)
-        if rows.kind == "array" or rows.nbytes > SHARED_NBYTES:
+        whole = column.slice(first, cuts[-1].stop)
+        if whole.kind == "array" or whole.nbytes > SHARED_NBYTES:
             return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
-        block = object_array(rows.elements())
-        return [block[start - first : stop - first] for start, stop, _ in cuts]
+        objects = object_array(whole.elements())
+        return [objects[start - first : stop - first] for start, stop, _ in cuts]
     if own and column.nbytes <= SHARED_NBYTES:
         return [column[start:stop] for start, stop, _ in cuts]
     rows = column[first : cuts[-1].stop]

@@ -1,4 +1,4 @@
-"""P1 with this package."""
+"""P1 and P1 with captions, with this package."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from benchmarks.workload import BATCH_SIZE, CYCLE_LENGTH, FEATURES, SHUFFLE_BUFF
 
 
 def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
-    """Yield dicts of arrays; ``variant`` says in whose process they are made."""
+    """Yield dicts of arrays; ``variant`` says in whose process they are made, or whether they have captions."""
+    features = {
+        "features": asd.FixedLen((FEATURES,), np.float32),
+        "label": asd.FixedLen((), np.int64),
+        "id": asd.FixedLen((), np.int64),
+        **({"caption": asd.FixedLen((), bytes)} if variant == "captions" else {}),
+    }
     dataset = (
         asd.Dataset.from_tfrecord([str(path) for path in workload.paths], compression="", cycle_length=CYCLE_LENGTH)
-        .parse_example(
-            {
-                "features": asd.FixedLen((FEATURES,), np.float32),
-                "label": asd.FixedLen((), np.int64),
-                "id": asd.FixedLen((), np.int64),
-            }
-        )
+        .parse_example(features)
         .shuffle(SHUFFLE_BUFFER, seed=7)
         .batch(BATCH_SIZE)
     )

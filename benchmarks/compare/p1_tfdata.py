@@ -17,7 +17,9 @@ _FEATURES = {
 
 
 def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
-    """Yield dicts of arrays; ``variant`` says whether the order has to be the same every time."""
+    """Yield dicts of arrays; ``variant`` says whether the order has to be the same every time, or adds captions."""
+    caption = {"caption": tf.io.FixedLenFeature((), tf.string)}
+    features = {**_FEATURES, **(caption if "captions" in (variant or "") else {})}
     autotune = tf.data.AUTOTUNE
     dataset = (
         tf.data.Dataset.from_tensor_slices([str(path) for path in workload.paths])
@@ -25,11 +27,11 @@ def batches(workload: Workload, variant: str | None) -> Iterator[Any]:
             tf.data.TFRecordDataset,
             cycle_length=CYCLE_LENGTH,
             num_parallel_calls=autotune,
-            deterministic=variant == "deterministic",
+            deterministic="any order" not in (variant or ""),
         )
         .shuffle(SHUFFLE_BUFFER, seed=7)
         .batch(BATCH_SIZE)
-        .map(lambda records: tf.io.parse_example(records, _FEATURES), num_parallel_calls=autotune)
+        .map(lambda records: tf.io.parse_example(records, features), num_parallel_calls=autotune)
         .prefetch(autotune)
     )
     yield from dataset.as_numpy_iterator()

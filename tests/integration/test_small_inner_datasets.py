@@ -41,11 +41,14 @@ def as_slices(number: int) -> Any:
     return asd.Dataset.from_tensor_slices(as_array(number))
 
 
+def as_tuple(number: int) -> Any:
+    return tuple(rows_of(number))
+
+
 def as_any(number: int) -> Any:
     """Return the rows in a form that differs from number to number; some are no small dataset."""
-    forms = (as_list, as_array, as_range, as_slices, generated, tuple, mapped)
-    form = forms[number * 7919 % len(forms)]
-    return tuple(rows_of(number)) if form is tuple else form(number)
+    forms = (as_list, as_array, as_range, as_slices, generated, as_tuple, mapped)
+    return forms[number * 7919 % len(forms)](number)
 
 
 def mapped(number: int) -> Any:
@@ -102,7 +105,7 @@ def test_elements_have_the_types_that_a_generator_of_the_same_values_gives(value
 
 
 def test_arrays_of_several_layouts_follow_each_other() -> None:
-    arrays = [np.zeros(2), np.ones((2, 2), np.float32), np.arange(3), np.empty((0, 5)), np.arange(1)]
+    arrays: list[Any] = [np.zeros(2), np.ones((2, 2), np.float32), np.arange(3), np.empty((0, 5)), np.arange(1)]
     found = list(asd.Dataset.range(5).flat_map(lambda number: arrays[number]))
     expected = [row if row.ndim else row.item() for array in arrays for row in array]
     assert len(found) == len(expected)

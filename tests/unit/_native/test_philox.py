@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ NUMBERS = st.integers(0, 2**64 - 1)
 
 def draws(generator: np.random.Generator, seed: int) -> list[Any]:
     """Draw numbers of several kinds, so that buffers and halves are left over."""
-    kinds = [
+    kinds: list[Callable[[], Any]] = [
         lambda: int(generator.integers(1 << 62)),
         lambda: int(generator.integers(10, dtype=np.uint32)),
         lambda: generator.random(),
@@ -28,7 +29,7 @@ def draws(generator: np.random.Generator, seed: int) -> list[Any]:
 
 @given(NUMBERS, st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(0, 1000)), min_size=1, max_size=6))
 def test_both_kernels_give_the_same_draws(key: int, places: list[tuple[int, int, int]]) -> None:
-    found = []
+    found: list[list[Any]] = []
     for kernel in (philox, philox_py):
         bits = np.random.Philox(key=key)
         seeker, generator = kernel.PhiloxSeeker(bits), np.random.Generator(bits)

@@ -90,5 +90,6 @@ def test_large_rows_are_gathered_into_objects_of_their_own(choices: list[tuple[i
 def test_small_rows_are_gathered_into_one_block() -> None:
     column = in_one_array([b"small", b"row"])
     found = gather_column([column], np.zeros(2, np.int32), np.array([1, 0]), BlockPool(0))
+    assert isinstance(found, VarColumn)
     assert not isinstance(found, SeparateBytes)
     assert found.elements() == [b"row", b"small"]

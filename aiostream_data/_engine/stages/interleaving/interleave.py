@@ -26,8 +26,8 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.resume.row_keys import expression
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.sources.memory_rows import rows_of
-from aiostream_data._engine.stages.inner_rows import Inner, is_sequence, is_small
-from aiostream_data._engine.stages.inner_streams import InnerStreams, of_one
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_sequence, is_small
+from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams, of_one
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import Handling, handling_of
 from aiostream_data.plan.base import Node, keys_of, walk

@@ -31,7 +31,7 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
-from aiostream_data._engine.stages.inner_rows import Inner, is_small, joined, small_rows, with_outer
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, small_rows, with_outer
 from aiostream_data.errors import ShardGoneError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
