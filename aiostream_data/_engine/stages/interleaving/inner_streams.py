@@ -184,7 +184,8 @@ class InnerStreams:
             self._made = _Made(await self.stage.inners_of(part), lineage_of(part))
         except PartlyDone as partly:
             self._made = _Made(partly.done, lineage_of(part))
-            raise as_raisable(partly.error) from None
+            self._failure = as_raisable(partly.error)
+            return
         self._calls = self._next_calls(perf_counter() - began)
 
     def _next_calls(self, took_s: float) -> int:
