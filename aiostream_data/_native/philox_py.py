@@ -8,7 +8,7 @@ import numpy as np
 
 
 class PhiloxSeeker:
-    """Moves one generator. Not thread-safe.
+    """Moves one ``numpy.random.Philox`` generator to the random numbers of any row. Not thread-safe.
 
     Args:
         philox: The generator; a new one.
