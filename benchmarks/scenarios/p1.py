@@ -15,7 +15,8 @@ def _work(rows: int, data: Path) -> Workload:
     return example_files(data, rows)
 
 
-def _expected(workload: Workload) -> Iterator[Any]:
+def expected(workload: Workload) -> Iterator[Any]:
+    """Yield the batches that a workload must give."""
     for first in range(0, workload.rows, BATCH_SIZE):
         yield example_columns(first, min(BATCH_SIZE, workload.rows - first))
 
@@ -27,7 +28,7 @@ P1 = Scenario(
     rows=1_000_000,
     warm_up_rows=50_000,
     work=_work,
-    expected=_expected,
+    expected=expected,
     tally=tally_examples,
     check=tally_examples_fully,
     contenders=(

@@ -10,14 +10,8 @@ import numpy as np
 
 from benchmarks.dataset import example_files
 from benchmarks.scenario import NATIVE, OURS, Contender, Scenario
-from benchmarks.workload import (
-    BATCH_SIZE,
-    Workload,
-    captions,
-    example_columns,
-    tally_captions_fully,
-    tally_examples,
-)
+from benchmarks.scenarios.p1 import expected
+from benchmarks.workload import Workload, captions, tally_captions_fully, tally_examples
 
 
 def _work(rows: int, data: Path) -> Workload:
@@ -25,8 +19,7 @@ def _work(rows: int, data: Path) -> Workload:
 
 
 def _expected(workload: Workload) -> Iterator[Any]:
-    for first in range(0, workload.rows, BATCH_SIZE):
-        columns = example_columns(first, min(BATCH_SIZE, workload.rows - first))
+    for columns in expected(workload):
         yield {**columns, "caption": np.array(captions(columns["id"].tolist()), object)}
 
 
