@@ -97,8 +97,14 @@ class VarSlots:
         return self._arena.nbytes + self._starts.nbytes + self._lengths.nbytes
 
     def fill(self, first: int, rows: VarColumn) -> None:
-        self._starts.fill(first, self._append(rows))
+        packed = rows.compact()
+        self._make_room(len(packed.values))
+        stop = self._used + len(packed.values)
+        self._arena[self._used : stop] = packed.values
+        self._starts.fill(first, packed.starts + self._used)
         self._lengths.fill(first, rows.lengths)
+        self._used = stop
+        self._live += len(packed.values)
         self._slots_used = first + len(rows)
 
     def exchange(self, slots: Slots, rows: VarColumn) -> VarColumn:
@@ -122,20 +128,6 @@ class VarSlots:
     def take(self, slots: Slots) -> VarColumn:
         starts, lengths = self._starts.take(slots), self._lengths.take(slots)
         return VarColumn(self._arena, starts, lengths, self._kind).compact()
-
-    def _append(self, rows: VarColumn) -> NDArray[np.int64]:
-        """Copy rows to the end of the arena (the shared array).
-
-        Return the start position of each copied row in the arena.
-        """
-        packed = rows.compact()
-        self._make_room(len(packed.values))
-        stop = self._used + len(packed.values)
-        self._arena[self._used : stop] = packed.values
-        starts = packed.starts + self._used
-        self._used = stop
-        self._live += len(packed.values)
-        return starts
 
     def _make_room(self, count: int) -> None:
         """Let the arena grow until ``count`` more items fit."""
