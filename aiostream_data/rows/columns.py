@@ -190,7 +190,7 @@ def gather_column(
     """For each i, take row ``rows[i]`` of ``columns[which[i]]``. Return these rows as a new column.
 
     Args:
-        pool: Pool of memory for large ``bytes`` rows, which become separate objects. Later, no one copies them again.
+        pool: Pool of memory for large ``bytes`` rows. They become separate objects, which later steps do not copy.
     """
     variable = [column for column in columns if isinstance(column, VarColumn)]
     if not variable:

@@ -196,17 +196,17 @@ class InnerStreams:
         return min(2 * len(rows), QUICK_CALLS_PER_HOP, len(rows) * CHUNK_ROWS // max(1, int(rows.sum())))
 
     def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
-        context = self.stage.context_of(inner, outer)
-        budget = context.services.budget
+        services = self.stage.context.services
+        budget = services.budget
         sender, receiver = open_channel(2, budget.channel_nbytes)
         receiver.counters = self.stage.counters
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.on_wait = budget.look_soon
-        place = _InnerPlace(outer, given, state, context.services.book)
+        place = _InnerPlace(outer, given, state, services.book)
         if is_small(inner):
             _fill(sender, inner, self.stage.namespace_of_small(inner), outer, given, budget)
         else:
-            work = _forward(context, inner, sender, place, self._name_inner)
+            work = _forward(self.stage.context_of(inner, outer), inner, sender, place, self._name_inner)
             self.group.create_task(work, name=f"inner {inner.label}")
         return Stream(receiver, place)
 
