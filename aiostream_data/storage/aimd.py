@@ -5,7 +5,8 @@ Three rules change the limit:
 - At first, the limit doubles with every round of responses, until throughput stops growing or the store refuses a
   request.
 - A throttling response halves the limit, at most once per round. Then the limit grows by one per round, as in TCP
-  (additive increase, multiplicative decrease).
+  (additive increase, multiplicative decrease). If refusals have reduced the limit further than to half, it first grows
+  by up to a quarter per round, like TCP below its slow-start threshold.
 - Many stores never refuse a request, but slow down. After the first phase, trials of two limits decide whether fewer
   requests have the same throughput, or more requests a higher throughput; see :mod:`.load_trial`. A trial begins when
   the speed of the store has changed, and otherwise at intervals that double while trials change nothing.
@@ -64,6 +65,9 @@ _COLLAPSED: Final = 0.6
 """If the throughput of the last round is less than this fraction of the best throughput, the first limit may have been
 too high."""
 
+_CALM_ROUNDS: Final = 8
+"""Number of rounds without a refusal after which the next refusal shows the store's capacity."""
+
 _PERIOD_S: Final = 0.03
 """Minimum duration of a period in seconds."""
 
@@ -93,6 +97,8 @@ class Aimd:
     _doubles: bool = True
     _adds: bool = False
     _cut_at: float = -1e9
+    _regains: float = 0.0
+    _since_cut: int = 0
     _round_s: float = 0.1
     _load: LoadSampling = field(default_factory=LoadSampling)
     _settles: bool = False
@@ -122,6 +128,7 @@ class Aimd:
             nbytes: Object bytes in the response.
         """
         self._round_s += 0.1 * (max(0.001, seconds) - self._round_s)
+        self._since_cut += 1
         if self._trial is None and in_flight >= FILLED * int(self.limit):
             self._grow()
         if not self._rounds:
@@ -137,14 +144,27 @@ class Aimd:
         if now - self._cut_at > self._round_s:
             if self._trial is not None:
                 self._end_trial(self._trial.usual)
-            self._doubles, self._adds, self._cut_at = False, True, now
+            self._regains = self._limit_to_regain()
+            self._doubles, self._adds, self._cut_at, self._since_cut = False, True, now, 0
             self.limit = max(1.0, self.limit * 0.5)
+
+    def _limit_to_regain(self) -> float:
+        """Return the limit up to which the limit grows faster, if a request is refused now.
+
+        Refusals in quick succession do not lower it. If the store refuses again after some rounds at a lower limit,
+        each such refusal brings it closer to half of that limit.
+        """
+        half = self.limit / 2
+        if self._adds and self._since_cut < _CALM_ROUNDS * self.limit:
+            return max(half, self._regains)
+        return max(half, (self._regains + half) / 2)
 
     def _grow(self) -> None:
         if self._doubles:
             self.limit = min(MOST, self.limit + 1.0)
         elif self._adds:
-            self.limit = min(MOST, self.limit + 1.0 / self.limit)
+            per_round = max(1.0, self.limit / 4) if self.limit < self._regains else 1.0
+            self.limit = min(MOST, self.limit + per_round / self.limit)
 
     def _begin_period(self, now: float, in_flight: int) -> None:
         in_flight = max(1, in_flight)
@@ -192,16 +212,21 @@ class Aimd:
     # The second phase: trials.
 
     def _watch(self, sample: LoadSample) -> None:
-        """Begin a trial if the store's speed has changed, or if the last trial was long ago."""
+        """Begin a trial if the store's speed has changed, or if the last trial was long ago.
+
+        No trial begins while the limit recovers from refusals: it would hold the limit for a second, and a few
+        disturbed measurements would stop the growth.
+        """
         self._periods += 1
-        if not sample.is_steady:
+        is_used = sample.in_flight >= FILLED * self.limit
+        if not sample.is_steady or (is_used and self._adds and self.limit < self._regains):
             return
         if not self._usual_speed:
             self._usual_speed = sample.speed
         slowdown = self._usual_speed / sample.speed if sample.speed else MOST_STEP
         used = max(1, min(int(self.limit), round(sample.in_flight)))
         self._most_used = max(self._most_used, used)
-        is_full = sample.in_flight >= FILLED * self.limit and not self._adds
+        is_full = is_used and not self._adds
         if slowdown > CHANGED and self._periods > self._patience:
             self._patience = min(MOST_PATIENCE, 2 * self._patience)
             self._begin_trial(used, grows=False, step=slowdown)

@@ -22,6 +22,34 @@ def test_the_limit_doubles_in_every_round_until_the_first_refusal_and_grows_by_o
     assert aimd.limit == pytest.approx(FIRST + 1, abs=0.1)
 
 
+def test_a_limit_that_many_refusals_reduced_soon_returns_to_half_and_then_grows_by_one() -> None:
+    aimd = Aimd()
+    answered(aimd, 3 * int(FIRST))
+    for late in range(20):
+        aimd.refused(10.0 + late, None)
+    assert aimd.limit == 1.0
+    rounds = 0
+    while aimd.limit < 0.9 * 2 * FIRST:
+        answered(aimd, int(aimd.limit), now=40.0 + rounds)
+        rounds += 1
+    assert rounds <= 20
+    half = aimd.limit
+    for late in range(10):
+        answered(aimd, int(aimd.limit), now=80.0 + late)
+    assert aimd.limit == pytest.approx(half + 10, abs=2)
+
+
+def test_a_store_that_keeps_refusing_at_a_lower_limit_lowers_the_limit_of_fast_growth() -> None:
+    aimd = Aimd(limit=1000.0)
+    for second in range(0, 200, 10):
+        aimd.refused(float(second), None)
+        aimd.limit = 20.0
+        answered(aimd, 200, now=float(second), share=0.5)
+    aimd.refused(200.0, None)
+    answered(aimd, int(aimd.limit), now=201.0)
+    assert aimd.limit == pytest.approx(11, abs=0.2)  # by one per round, from half of the 20 that the store bears
+
+
 def test_refusals_of_one_round_cut_once() -> None:
     aimd = Aimd(limit=64.0)
     answered(aimd, 1, share=0.0)
