@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from aiostream_data.arguments import word
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least
+from aiostream_data.rows.text_arrays import FORMS, Strings
 
 # Imports that only batches by cost need are local, to keep importing the package fast.
 
@@ -30,6 +33,22 @@ def checked_rows(rows: int | None, for_costs: Iterable[Any], on_too_large: Any) 
             "Pass max_cost=, or use padded_batch() for padding."
         )
     return rows
+
+
+def checked_strings(strings: Any, max_cost: Any) -> Strings | None:
+    """Return the form of bytes and text in batches, or None for object arrays.
+
+    Raises:
+        PlanError: The form does not exist, needs a later NumPy, or is not available with ``max_cost``.
+    """
+    if isinstance(strings, str) and strings == "objects":
+        return None
+    form: Strings = word("strings", strings, FORMS)
+    if max_cost is not None:
+        raise PlanError('batch(): strings needs batch_size without max_cost. Remove strings, or pass "objects".')
+    if form == "string_dtype" and not hasattr(np.dtypes, "StringDType"):
+        raise PlanError('batch(): strings="string_dtype" needs NumPy 2. Install it, or pass "columns".')
+    return form
 
 
 def checked_limit(max_cost: Any, on_too_large: str) -> int:

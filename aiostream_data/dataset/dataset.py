@@ -31,6 +31,7 @@ from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.method_suggestions import Hints
+from aiostream_data.dataset.tensor_slices import tensor_slices
 from aiostream_data.errors import PlanError, UnknownLengthError
 from aiostream_data.failing.policies import OnError, Raise, log_path, policy_of
 from aiostream_data.formats.example import ExampleParser
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from aiostream_data.plan.windows import TooLong
     from aiostream_data.ranks import Policy, Tail
     from aiostream_data.rows.provenance import Origin
+    from aiostream_data.rows.text_arrays import Strings
     from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
     from aiostream_data.weights import Stop, WeightPlan
@@ -133,12 +135,12 @@ class Dataset(Chain, Generic[T], Hints):
 
         Elements have the structure of ``tensors`` (dict, tuple, NamedTuple, dataclass); lists become arrays. The
         dataset does not copy arrays, so do not modify the arrays while the dataset is in use. Elements are read-only
-        views.
+        views. A :class:`BytesArray`, :class:`TextArray` or :class:`RaggedArray` yields its rows.
 
         Raises:
             PlanError: An array has no first axis, or the lengths of the first axes differ.
         """
-        return cls._begin(sources.tensor_slices(tensors))
+        return cls._begin(tensor_slices(tensors))
 
     @classmethod
     def from_generator(
@@ -624,6 +626,8 @@ class Dataset(Chain, Generic[T], Hints):
     @overload
     def batch(self, batch_size: int, *, drop_remainder: bool = ...) -> Dataset[T]: ...
     @overload
+    def batch(self, batch_size: int, *, strings: Strings, drop_remainder: bool = ...) -> Dataset[Any]: ...
+    @overload
     def batch(
         self,
         batch_size: int | None = ...,
@@ -647,11 +651,12 @@ class Dataset(Chain, Generic[T], Hints):
         padding_values: Any = None,
         on_too_large: TooLarge = "raise",
         drop_remainder: bool = False,
+        strings: Strings = "objects",
     ) -> Dataset[Any]:
         """Stack ``batch_size`` consecutive elements (tf.data ``batch``), or as many elements as ``max_cost`` allows.
 
-        Numbers and arrays become arrays whose first axis is the row. Bytes and str become object arrays. Features of
-        type VarLen or Ragged become a :class:`RaggedArray`. Batches own their memory.
+        Numbers and arrays become arrays whose first axis is the row. Bytes and str become object arrays, or what
+        ``strings`` selects. Features of type VarLen or Ragged become a :class:`RaggedArray`. Batches own their memory.
 
         With ``max_cost``, a batch ends before the element that would make the batch's cost exceed ``max_cost``. Use
         ``max_cost`` if the model's memory depends on the size of the elements, not on their number. With ``max_cost``,
@@ -673,22 +678,28 @@ class Dataset(Chain, Generic[T], Hints):
                 drops and counts the element; "alone" emits the element as a batch of one row.
             drop_remainder: If True, drop an incomplete last batch. With ``max_cost``, a batch is full if another
                 element of cost 1 would not fit.
+            strings: Form of bytes and text in the batch, not with ``max_cost``. "objects": an object array, with None
+                for a missing value. "columns": a :class:`BytesArray` or :class:`TextArray` without Python objects,
+                which Arrow, Polars and DuckDB read without a copy. "string_dtype": text as ``numpy.dtypes.StringDType``
+                (NumPy 2), bytes as objects. "ragged": a :class:`RaggedArray` of uint8. "padded": a uint8 array of shape
+                (rows, longest row), with 0 after the end of shorter rows. Text becomes UTF-8.
 
         Raises:
             PlanError: An argument is invalid, or the cost of an element is undefined.
 
         Raises (when iterated):
-            BatchShapeError: The shapes or structures of two elements differ. The error names the two records and their
-                shapes.
+            BatchShapeError: The shapes or structures of two elements differ, or a value is missing. The error names the
+                records and their shapes.
             BatchCostError: The cost of a single element exceeds ``max_cost``. The error names the record.
             PlanError: ``cost`` did not return an integer >= 0. A note on the error names the record.
         """
         for name, value in (("drop_remainder", drop_remainder), ("padded", padded)):
             flag(name, value)
         rows = None if batch_size is None else at_least("batch_size", batch_size, 1)
+        form = batches.checked_strings(strings, max_cost)
         if max_cost is None:
             rows = batches.checked_rows(rows, (cost, padded_shapes, padding_values), on_too_large)
-            return self._then(op.Batch, "batch", batch_size=rows, drop_remainder=drop_remainder)
+            return self._then(op.Batch, "batch", batch_size=rows, drop_remainder=drop_remainder, strings=form)
         from aiostream_data.plan.costs import CostBatch
 
         return self._then(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,33 +12,9 @@ from aiostream_data.dataset.callables import check_takes_arguments
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.spec import ArraySpec
-from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.rows.structure import flatten
 
 _INT64 = np.dtype(np.int64)
-
-
-def tensor_slices(tensors: Any) -> src.TensorSlices:
-    """Return the plan node of ``from_tensor_slices``.
-
-    Raises:
-        PlanError: An array has no first axis, or the lengths of the first axes differ.
-    """
-    structure, leaves = flatten(tensors)
-    arrays = tuple(_read_only(leaf, path) for leaf, path in zip(leaves, structure.paths(), strict=True))
-    if not arrays:
-        raise PlanError("from_tensor_slices() needs at least one array")
-    for path, array in zip(structure.paths(), arrays, strict=True):
-        if array.ndim == 0:
-            cure = _cure(leaves)
-            raise PlanError(f"from_tensor_slices() needs arrays with a first axis, but {path} is a scalar{cure}")
-        if len(array) != len(arrays[0]):
-            first = structure.paths()[0]
-            raise PlanError(
-                "from_tensor_slices() needs arrays of equal length, but "
-                f"{first} has {len(arrays[0])} rows, {path} has {len(array)}. Cut or pad one of them."
-            )
-    return src.TensorSlices(structure=structure, leaves=arrays, rows=len(arrays[0]))
 
 
 def generator(factory: Callable[..., Any], args: Any, signature: Any) -> src.Generator:
@@ -92,11 +68,6 @@ def numbers(start: Any, stop: Any, step: Any, dtype: Any) -> src.Range:
     return node
 
 
-def _cure(leaves: list[Any]) -> str:
-    is_lazy = any(isinstance(leaf, Iterator) for leaf in leaves)
-    return ". Use from_iterable() or from_generator()." if is_lazy else ". Use from_tensors() for a single element."
-
-
 def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
     if dtype is np.int64:
         return _INT64
@@ -119,20 +90,3 @@ def _check_holds(node: src.Range) -> None:
                 f"range() dtype {node.dtype} cannot represent all numbers from {lowest} to {highest}. "
                 "Pass a larger dtype=."
             )
-
-
-def _read_only(leaf: Any, path: str) -> np.ndarray[Any, Any]:
-    if isinstance(leaf, (list, tuple)) and leaf and all(isinstance(value, (str, bytes)) for value in leaf):
-        array = np.empty(len(leaf), object)
-        array[:] = leaf
-        return array
-    try:
-        found = array_of(leaf, explicit=True)
-        array = (np.asarray(leaf) if found is None else found).view()
-    except (NoNumpyFormError, ValueError) as error:
-        name = type_name(type(leaf))
-        raise PlanError(f"from_tensor_slices() cannot convert {path}, a {name}, to an array: {error}") from error
-    if array.dtype.kind in "US":
-        array = array.astype(object)
-    array.flags.writeable = False
-    return array

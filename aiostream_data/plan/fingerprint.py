@@ -23,6 +23,7 @@ from aiostream_data.plan.functions import identify, parse_identity
 from aiostream_data.plan.shard_list import ShardSummary
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.values import dataclass_values, hashed, text_of
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.structure import Structure, flatten
 from aiostream_data.safe_url import safe_text
 
@@ -194,6 +195,8 @@ def _leaves(structure: Structure, leaves: Sequence[Any]) -> Arguments:
 
 def _content(value: Any) -> Any:
     """Wrap callable data in a tuple, so that descriptions contain its content instead of a function name."""
+    if isinstance(value, VarColumn):  # equal rows have many layouts
+        return value.kind, value.lengths, value.compact().values
     return (value,) if _is_function(value) else value
 
 

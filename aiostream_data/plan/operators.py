@@ -10,6 +10,7 @@ from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator, SameElements, Transform
 from aiostream_data.plan.written import Verbatim, call_arguments
 from aiostream_data.rows.structure import Structure
+from aiostream_data.rows.text_arrays import Strings
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -221,14 +222,19 @@ class Batch(Operator):
         parts_from: Minimum size in bytes of a chunk whose rows are not copied during batching. A rewrite sets
             ``parts_from`` if batches are later copied into other memory, such as a device slot. Rows of large chunks
             stay in their chunks until they are copied to that memory.
+        strings: Form of leaves whose rows are bytes or text; None for object arrays. See
+            :data:`~aiostream_data.rows.text_arrays.Strings`.
     """
 
     batch_size: int
     drop_remainder: bool = False
     parts_from: int | None = None
+    strings: Strings | None = None
 
     def detail(self) -> str:
-        return call_arguments(self.batch_size, drop_remainder=(self.drop_remainder, False))
+        return call_arguments(
+            self.batch_size, drop_remainder=(self.drop_remainder, False), strings=(self.strings, None)
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

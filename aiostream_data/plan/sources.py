@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node
 from aiostream_data.plan.written import Verbatim, call_arguments
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.structure import Structure
 from aiostream_data.safe_url import safe_url
 
@@ -41,7 +41,7 @@ class TensorSlices(Node):
     """
 
     structure: Structure
-    leaves: tuple[NDArray[Any], ...]
+    leaves: tuple[Column, ...]
     rows: int
     times: int | None = 1
     permuted: Permuted | None = None
@@ -52,7 +52,9 @@ class TensorSlices(Node):
         return self.name
 
     def detail(self) -> str:
-        return self.structure.described(f"{leaf.dtype}{list(leaf.shape)}" for leaf in self.leaves)
+        return self.structure.described(
+            leaf.kind if isinstance(leaf, VarColumn) else f"{leaf.dtype}{list(leaf.shape)}" for leaf in self.leaves
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,7 +14,8 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node, Operator, SameElements
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of
-from aiostream_data.rows.structure import LEAF, Structure, flatten
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.structure import LEAF, Structure, flatten, graft
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,21 @@ def leaf_spec(value: Any) -> ArraySpec:
 
 @spec_of.register
 def _(node: src.TensorSlices) -> Spec:
-    return node.structure, tuple(ArraySpec(leaf.shape[1:], leaf.dtype) for leaf in node.leaves)
+    leaves = iter(node.leaves)
+    specs = []
+    for is_nullable in node.structure.nullable_leaves():
+        specs.append(_column_spec(next(leaves)))
+        if is_nullable:
+            next(leaves)
+    return node.structure.plain, tuple(specs)
+
+
+def _column_spec(column: Column) -> ArraySpec:
+    if not isinstance(column, VarColumn):
+        return ArraySpec(column.shape[1:], column.dtype)
+    if column.kind == "array":
+        return ArraySpec((None, *column.item_shape), column.dtype, ragged=True)
+    return ArraySpec((), np.dtype(object))
 
 
 @spec_of.register
@@ -151,7 +166,20 @@ def _per_leaf(node: Operator, change: Callable[[ArraySpec], ArraySpec]) -> Spec:
 @spec_of.register
 def _(node: op.Batch) -> Spec:
     rows = node.batch_size if node.drop_remainder else None
-    return _per_leaf(node, lambda leaf: leaf if leaf.shape is None else _with_shape(leaf, (rows, *leaf.shape)))
+
+    def batched(leaf: ArraySpec) -> ArraySpec:
+        if node.strings is not None and leaf.shape == () and leaf.dtype == np.dtype(object):
+            return _string_spec(node.strings, rows)
+        return leaf if leaf.shape is None else _with_shape(leaf, (rows, *leaf.shape))
+
+    return _per_leaf(node, batched)
+
+
+def _string_spec(form: str, rows: int | None) -> ArraySpec:
+    """Return the spec of bytes or text in a batch. With "string_dtype", the dtype depends on the type of the rows."""
+    if form in ("ragged", "padded"):
+        return ArraySpec((rows, None), np.dtype(np.uint8), ragged=form == "ragged")
+    return ArraySpec((rows,), np.dtype(object) if form == "columns" else None)
 
 
 @spec_of.register
@@ -179,15 +207,3 @@ def _(node: op.Zip) -> Spec:
 @spec_of.register
 def _(node: op.Concatenate) -> Spec:
     return spec_of(node.nodes[0])
-
-
-def graft(outer: Structure, inner: list[Structure]) -> Structure:
-    """Replace each leaf of the structure ``outer`` with the next structure in ``inner``."""
-    parts = iter(inner)
-
-    def put(level: Structure) -> Structure:
-        if level.is_leaf:
-            return next(parts)
-        return Structure(level.kind, level.names, tuple(put(child) for child in level.children), level.cls)
-
-    return put(outer)

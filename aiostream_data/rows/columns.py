@@ -162,6 +162,11 @@ Column: TypeAlias = NDArray[Any] | VarColumn
 _PYTHON_SCALARS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_), np.dtype(object))
 
 
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """Return a one-dimensional object array of the values. Values that are sequences or arrays stay single objects."""
+    return np.fromiter(values, np.dtype(object), len(values))
+
+
 def column_elements(column: Column, pool: LendsObjects | None = None) -> list[Any]:
     """Return the rows of a column as the Python objects that user functions receive.
 

@@ -9,12 +9,12 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.arguments import shown
-from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
+from aiostream_data.errors import ArgumentTypeError, PlanError
+from aiostream_data.rows.split_rows import SplitRows, check_arrays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RaggedArray:
+class RaggedArray(SplitRows):
     """Array of rows with different lengths: row i is ``values[row_splits[i] : row_splits[i + 1]]``.
 
     The layout is that of ``tf.RaggedTensor`` with one ragged axis. A RaggedArray is a leaf of an element.
@@ -29,24 +29,8 @@ class RaggedArray:
         PlanError: ``row_splits`` are not valid boundaries within ``values``.
     """
 
-    values: NDArray[Any]
-    row_splits: NDArray[np.int64]
-
     def __post_init__(self) -> None:
-        if not hasattr(self.values, "ndim") or not hasattr(self.row_splits, "ndim"):
-            found = f"{type(self.values).__name__} and {type(self.row_splits).__name__}"
-            raise ArgumentTypeError(f"values and row_splits must be arrays, got {found}")
-        if self.row_splits.ndim != 1 or len(self.row_splits) < 1 or self.values.ndim < 1:
-            raise PlanError(
-                f"cannot create a RaggedArray: values have shape {self.values.shape}, and row_splits "
-                f"{self.row_splits.shape}. Pass values with at least one axis, and row_splits with one axis and one "
-                "entry or more."
-            )
-        if isinstance(self.row_splits, np.ndarray):  # reading device arrays would wait for the device
-            _check_splits(self.row_splits, len(self.values))
-
-    def __len__(self) -> int:
-        return len(self.row_splits) - 1
+        check_arrays("RaggedArray", self.values, self.row_splits)
 
     @overload
     def __getitem__(self, row: int) -> NDArray[Any]: ...
@@ -62,14 +46,8 @@ class RaggedArray:
             ValueError: The step of the slice is not 1.
         """
         if isinstance(row, slice):
-            start, stop, step = row.indices(len(self))
-            if step != 1:
-                raise PlanError(f"the slice of a RaggedArray must have step 1, got {step}")
-            splits = self.row_splits[start : max(start, stop) + 1]
-            return trusted_ragged(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
-        position = row + len(self) if row < 0 else row
-        if not 0 <= position < len(self):
-            raise RowIndexError(f"row {row} is out of range: the RaggedArray has {len(self)} rows")
+            return trusted_ragged(*self._part(*self._range(row)))
+        position = self._place(row)
         view: NDArray[Any] = self.values[int(self.row_splits[position]) : int(self.row_splits[position + 1])]
         return view
 
@@ -89,27 +67,9 @@ class RaggedArray:
             rows[i] = self[i]
         return rows
 
-    @property
-    def nbytes(self) -> int:
-        """Total size of ``values`` and ``row_splits`` in bytes."""
-        return int(self.values.nbytes + self.row_splits.nbytes)
-
-    @property
-    def row_lengths(self) -> NDArray[np.int64]:
-        """Length of each row, int64."""
-        return np.diff(self.row_splits)
-
     def to_list(self) -> list[Any]:
         """Convert the array to nested Python lists of Python scalars."""
         return [self[i].tolist() for i in range(len(self))]
-
-    def to_padded(self, fill: Any = 0) -> NDArray[Any]:
-        """Return a dense array of shape (rows, longest row, ...), with shorter rows padded with ``fill``."""
-        lengths = self.row_lengths
-        longest = int(lengths.max(initial=0))
-        padded = np.full((len(self), longest, *self.values.shape[1:]), fill, self.values.dtype)
-        padded[np.arange(longest) < lengths[:, None]] = self._values_of_rows()
-        return padded
 
     def to_sparse(self) -> tuple[NDArray[np.int64], NDArray[Any], tuple[int, ...]]:
         """Return (indices, values, dense shape) in row order, as in a ``tf.SparseTensor``.
@@ -124,10 +84,6 @@ class RaggedArray:
         shape = (len(self), int(lengths.max(initial=0)), *values.shape[1:])
         return np.stack([rows, positions], axis=1), values, shape
 
-    def _values_of_rows(self) -> NDArray[Any]:
-        view: NDArray[Any] = self.values[int(self.row_splits[0]) : int(self.row_splits[-1])]
-        return view
-
 
 def trusted_ragged(values: Any, row_splits: Any) -> RaggedArray:
     """Create a RaggedArray without validation; the caller guarantees valid splits."""
@@ -135,10 +91,3 @@ def trusted_ragged(values: Any, row_splits: Any) -> RaggedArray:
     object.__setattr__(rows, "values", values)
     object.__setattr__(rows, "row_splits", row_splits)
     return rows
-
-
-def _check_splits(splits: NDArray[Any], stop: int) -> None:
-    if splits.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"row_splits must be integers, got {splits.dtype}")
-    if splits[0] < 0 or splits[-1] > stop or (splits[1:] < splits[:-1]).any():
-        raise PlanError(f"row_splits must ascend, from at least 0 to at most {stop}, got {shown(splits.tolist())}")

@@ -3,6 +3,9 @@
 An element is any nesting of dicts, tuples, NamedTuples and dataclasses. All other values (arrays, numbers, bytes, str,
 lists) are leaves. Lists are data, not structure, as in tf.data. Other subclasses of tuple are also leaves, because such
 classes cannot be rebuilt reliably.
+
+In the structure of a chunk, :data:`NULLABLE` stands for a leaf that can be missing. It has two columns: the values, and
+a bool column that is True where a row has a value. The row of an element without a value is None.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any, Literal
 from aiostream_data import _native
 from aiostream_data.errors import AiostreamError
 
-Kind = Literal["leaf", "dict", "tuple", "namedtuple", "dataclass"]
+Kind = Literal["leaf", "nullable", "dict", "tuple", "namedtuple", "dataclass"]
 
 
 class StructureError(AiostreamError, ValueError):
@@ -27,7 +30,7 @@ class Structure:
     """Nested structure of an element, without the values of its leaves. Hashable, comparable and picklable.
 
     Attributes:
-        kind: Kind of the outermost container, or "leaf".
+        kind: Kind of the outermost container, "leaf", or "nullable" for a leaf with a column of marks.
         names: Keys or field names; empty for a leaf or a tuple.
         children: One structure per key, field or position.
         cls: Class of the NamedTuple or dataclass, or None for other kinds.
@@ -46,10 +49,30 @@ class Structure:
     def leaf_count(self) -> int:
         return 1 if self.is_leaf else sum(child.leaf_count for child in self.children)
 
+    @property
+    def has_nullable(self) -> bool:
+        """True if a leaf can be missing."""
+        return self.kind == "nullable" or any(child.has_nullable for child in self.children)
+
+    @property
+    def plain(self) -> Structure:
+        """This structure with one leaf in place of each nullable leaf: the structure of the elements."""
+        if self.kind == "nullable":
+            return LEAF
+        return dataclasses.replace(self, children=tuple(child.plain for child in self.children))
+
+    def nullable_leaves(self) -> list[bool]:
+        """Return for each leaf of :attr:`plain`, in leaf order, True if it can be missing."""
+        if self.is_leaf or self.kind == "nullable":
+            return [not self.is_leaf]
+        return [found for child in self.children for found in child.nullable_leaves()]
+
     def paths(self, prefix: str = "") -> list[str]:
         """Return a readable name per leaf, in leaf order: ``image``, ``box.x``, ``[0]``."""
         if self.is_leaf:
             return [prefix or "element"]
+        if self.kind == "nullable":
+            return [prefix or "element", f"{prefix or 'element'} (has a value)"]
         keys = self.names or range(len(self.children))
         found: list[str] = []
         for key, child in zip(keys, self.children, strict=True):
@@ -74,6 +97,8 @@ class Structure:
         """Build an element of this structure from leaves in leaf order."""
         if self.is_leaf:
             return leaves[0]
+        if self.has_nullable:
+            return self.rows([[leaf] for leaf in leaves])[0]
         if all(child.is_leaf for child in self.children):
             return self._maker()(leaves)
         return self._build(iter(leaves))
@@ -82,6 +107,8 @@ class Structure:
         """Convert one sequence of values per leaf, all of equal length, to a list of elements."""
         if self.is_leaf:
             return columns[0] if isinstance(columns[0], list) else list(columns[0])
+        if self.has_nullable:
+            return self.plain.rows(self._with_missing(columns))
         if all(child.is_leaf for child in self.children):
             return self._flat_rows(columns)
         return [self.unflatten(row) for row in zip(*columns, strict=True)]
@@ -98,6 +125,17 @@ class Structure:
             return found
         flat = [self.flatten(element) for element in elements]
         return [list(column) for column in zip(*flat, strict=True)] if flat else [[] for _ in range(self.leaf_count)]
+
+    def _with_missing(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        """Return one sequence of values per leaf of :attr:`plain`, with None for missing values."""
+        given = iter(columns)
+        merged: list[Sequence[Any]] = []
+        for nullable in self.nullable_leaves():
+            values = next(given)
+            merged.append(
+                [v if has else None for v, has in zip(values, next(given), strict=True)] if nullable else values
+            )
+        return merged
 
     def _flat_rows(self, columns: Sequence[Sequence[Any]]) -> list[Any]:
         if self.kind == "dict" and self.names:
@@ -121,6 +159,8 @@ class Structure:
         return self.unflatten([function(leaf) for leaf in self.flatten(element)])
 
     def _parts(self, element: Any) -> list[Any]:
+        if self.kind == "nullable":
+            raise self._mismatch(element)
         if self.kind == "dict":
             if not isinstance(element, Mapping) or len(element) != len(self.names):
                 raise self._mismatch(element)
@@ -195,6 +235,8 @@ class Structure:
         if self.is_leaf:
             return next(leaves)
         children = [child._described(leaves) for child in self.children]
+        if self.kind == "nullable":
+            return f"{children[0]} or None"
         if self.kind == "tuple":
             return "(" + ", ".join(children) + ("," if len(children) == 1 else "") + ")"
         inner = ", ".join(f"{name}: {child}" for name, child in zip(self.names, children, strict=True))
@@ -202,6 +244,8 @@ class Structure:
 
 
 LEAF = Structure("leaf")
+NULLABLE = Structure("nullable", (), (LEAF, LEAF))
+"""Structure of a leaf that can be missing: its values, and True for each row that has a value."""
 
 
 def _dataclass_of(cls: type[Any], names: Sequence[str], values: Sequence[Any]) -> Any:
@@ -242,3 +286,15 @@ def flatten(element: Any, leaf_type: type[Any] | None = None) -> tuple[Structure
     """Return the structure of ``element`` (see :func:`structure_of`) and its leaves, in leaf order."""
     structure = structure_of(element, leaf_type)
     return structure, structure.flatten(element)
+
+
+def graft(outer: Structure, inner: Iterable[Structure]) -> Structure:
+    """Replace each leaf of the structure ``outer`` with the next structure in ``inner``."""
+    parts = iter(inner)
+
+    def put(level: Structure) -> Structure:
+        if level.is_leaf:
+            return next(parts)
+        return Structure(level.kind, level.names, tuple(put(child) for child in level.children), level.cls)
+
+    return put(outer)

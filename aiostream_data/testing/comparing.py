@@ -59,7 +59,8 @@ def parts_of(value: Any) -> dict[Any, Any] | None:
 
 
 def _bits(array: NDArray[Any]) -> tuple[Hashable, ...]:
-    held = tuple(map(canonical, array.ravel().tolist())) if array.dtype == object else array.tobytes()
+    has_objects = array.dtype == object or array.dtype.kind == "T"  # the bytes of both are addresses
+    held = tuple(map(canonical, array.ravel().tolist())) if has_objects else array.tobytes()
     return array.dtype.str, array.shape, held
 
 

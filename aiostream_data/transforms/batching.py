@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
 from aiostream_data.rows.columns import Column, VarColumn, concat_column
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.parts import Parts
-from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.records import Chunk, Columns, Items, concat, gather, same_layout
 from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.text_arrays import Strings
+from aiostream_data.transforms.batch_leaves import batch_element, batch_leaf
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,
     as_stackable,
-    object_array,
     stack,
     stack_leaf,
     stack_leaf_in_parts,
 )
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
+from aiostream_data.transforms.string_leaves import string_leaves
 
 Describe = Callable[[RowIds, int], str]
 """Function ``describe(ids, row)`` that returns the name of a row for error messages: "s3://b/x.tfrecord record 17"."""
@@ -126,11 +126,15 @@ class Batcher:
             consumer of a batch copies its parts to their destination. Batches with parts keep the memory of their
             chunks alive. With ``parts_from=0``, long values of ragged leaves and larger sets of carried-over rows are
             also not copied.
+        strings: Form of leaves whose rows are bytes or text.
     """
 
-    def __init__(self, order: BatchOrder, describe: Describe, parts_from: int | None = None) -> None:
+    def __init__(
+        self, order: BatchOrder, describe: Describe, parts_from: int | None = None, strings: Strings = "objects"
+    ) -> None:
         self.order = order
         self._parts_from = parts_from
+        self._strings = strings
         self.dropped = 0
         """Number of rows dropped at the end of the stream."""
         self._describe = describe
@@ -188,9 +192,10 @@ class Batcher:
         return batches
 
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[BatchCut], own: bool) -> Iterable[FullBatch]:
-        if not isinstance(chunk, Columns) or not cuts or chunk.made_of is not None or self._is_left(chunk):
+        is_plain = isinstance(chunk, Columns) and chunk.made_of is None and not chunk.structure.has_nullable
+        if not isinstance(chunk, Columns) or not is_plain or not cuts or self._is_left(chunk):
             return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
-        leaves = [_cut_column(leaf, cuts, own) for leaf in chunk.leaves]
+        leaves = [_cut_column(leaf, cuts, own, self._strings) for leaf in chunk.leaves]
         first = cuts[0].start
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
@@ -226,30 +231,35 @@ class Batcher:
 
     def _made(self, parts: Sequence[Chunk]) -> FullBatch:
         in_parts = any(map(self._is_left, parts))
-        if in_parts and same_layout(parts):
-            return _batch_in_parts([part for part in parts if isinstance(part, Columns)], self._parts_from == 0)
+        has_nullable = any(isinstance(part, Columns) and part.structure.has_nullable for part in parts)
+        if in_parts and not has_nullable and same_layout(parts):
+            return _batch_in_parts(
+                [part for part in parts if isinstance(part, Columns)], self._parts_from == 0, self._strings
+            )
         rows = concat(parts)
+
+        def describe(row: int) -> str:
+            return self._describe(rows.ids, row)
+
         if isinstance(rows, Items):
             leaf = stack_leaf_in_parts if in_parts else stack_leaf
-            return FullBatch(stack(rows.values, lambda row: self._describe(rows.ids, row), leaf), _rows_of(rows))
+            return FullBatch(stack(rows.values, describe, leaf, self._strings), _rows_of(rows))
         shared = len(parts) == 1  # concat() copies two or more parts
-        leaves = [batch_leaf(leaf, copy=shared) for leaf in rows.leaves]
-        return FullBatch(rows.structure.unflatten(leaves), _rows_of(rows))
+        return FullBatch(batch_element(rows, describe, shared, self._strings), _rows_of(rows))
 
 
 def _rows_of(chunk: Chunk) -> MadeOf:
     return Lineage(chunk.ids.copy(), chunk.made_of).as_made_of()
 
 
-def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any]:
+def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool, strings: Strings) -> list[Any]:
     """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
     first = cuts[0].start
     if isinstance(column, VarColumn):
         whole = column.slice(first, cuts[-1].stop)
         if whole.kind == "array" or whole.nbytes > SHARED_NBYTES:
-            return [batch_leaf(column.slice(cut.start, cut.stop)) for cut in cuts]
-        objects = object_array(whole.elements())
-        return [objects[start - first : stop - first] for start, stop, _ in cuts]
+            return [batch_leaf(column.slice(cut.start, cut.stop), strings=strings) for cut in cuts]
+        return string_leaves(column, [(start, stop) for start, stop, _ in cuts], strings)
     if own and column.nbytes <= SHARED_NBYTES:
         return [column[start:stop] for start, stop, _ in cuts]
     rows = column[first : cuts[-1].stop]
@@ -260,8 +270,10 @@ def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool) -> list[Any
     return [block[start - first : stop - first] for start, stop, _ in cuts]
 
 
-def _batch_in_parts(chunks: Sequence[Columns], ragged: bool) -> FullBatch:
-    leaves = [_leaf_in_parts(columns, ragged) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)]
+def _batch_in_parts(chunks: Sequence[Columns], ragged: bool, strings: Strings) -> FullBatch:
+    leaves = [
+        _leaf_in_parts(columns, ragged, strings) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)
+    ]
     ids = RowIds.concat([chunk.ids for chunk in chunks])
     if all(chunk.made_of is None for chunk in chunks):
         return FullBatch(chunks[0].structure.unflatten(leaves), ids)
@@ -269,7 +281,7 @@ def _batch_in_parts(chunks: Sequence[Columns], ragged: bool) -> FullBatch:
     return FullBatch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of).as_made_of())
 
 
-def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:
+def _leaf_in_parts(columns: Sequence[Column], ragged: bool, strings: Strings) -> Any:
     dense = tuple(column for column in columns if not isinstance(column, VarColumn) and not column.dtype.hasobject)
     if len(dense) == len(columns):
         return Parts(dense)
@@ -278,21 +290,7 @@ def _leaf_in_parts(columns: Sequence[Column], ragged: bool) -> Any:
         in_parts = ragged_in_parts(of_arrays) if len(of_arrays) == len(columns) else None
         if in_parts is not None:
             return in_parts
-    return batch_leaf(concat_column(columns))
-
-
-def batch_leaf(column: Column, copy: bool = True) -> NDArray[Any] | RaggedArray:
-    """Convert a column to a leaf of a batch element (one array per leaf).
-
-    Rows of type bytes or str become an object array. Variable-length rows of kind ``array`` always become a
-    RaggedArray. Types therefore never depend on the lengths in the data. Dense columns are copied if ``copy`` is True.
-    """
-    if not isinstance(column, VarColumn):
-        return np.array(column, order="C", copy=True) if copy else column
-    if column.kind != "array":
-        return object_array(column.elements())
-    packed = column.compact()
-    return trusted_ragged(packed.values, np.append(packed.starts, len(packed.values)))
+    return batch_leaf(concat_column(columns), strings=strings)
 
 
 def _owned(chunk: Chunk) -> Chunk:

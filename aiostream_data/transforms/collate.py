@@ -8,6 +8,7 @@ would return with another type stay in a list. :func:`stack` makes one batch ele
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,13 @@ from aiostream_data.rows.array_likes import (
     numbers_array,
     type_name,
 )
-from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, SeparateBytes, VarColumn
+from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, SeparateBytes, VarColumn, object_array
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import StructureError, flatten, structure_of
+from aiostream_data.rows.text_arrays import WITH_MISSING, Strings
+from aiostream_data.transforms.string_leaves import missing_value, strings_of
 
 DescribeRow = Callable[[int], str]
 StackLeaf = Callable[[str, Sequence[Any], DescribeRow], Any]
@@ -151,7 +154,9 @@ def column_of(values: list[Any]) -> Column | None:
     return None
 
 
-def stack(elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None = None) -> Any:
+def stack(
+    elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None = None, strings: Strings = "objects"
+) -> Any:
     """Stack elements into one batch element, as tf.data's ``batch`` does.
 
     The first axis of each stacked leaf is the element index.
@@ -164,6 +169,7 @@ def stack(elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None
         elements: Elements to stack; at least one.
         describe: Function that returns the name of a row for error messages.
         leaf: Function that stacks one leaf; the default is :func:`stack_leaf`.
+        strings: Form of leaves whose values are bytes or text. In such leaves, None is a missing value.
 
     Raises:
         BatchShapeError: Shapes, dtypes or structures differ, an integer exceeds 64 bits, or an array cannot be
@@ -177,12 +183,28 @@ def stack(elements: Sequence[Any], describe: DescribeRow, leaf: StackLeaf | None
         first, found = f"structure {structure}", [f"structure {structure_of(element)}" for element in elements]
         raise _refusal("the elements", describe, _first_other(first, found), first, found) from error
     paths = structure.paths()
+    if strings != "objects":
+        leaf = _with_strings(leaf, strings)
     return structure.unflatten([leaf(path, values, describe) for path, values in zip(paths, leaves, strict=True)])
 
 
-def object_array(values: Sequence[Any]) -> NDArray[Any]:
-    """Return a one-dimensional object array of the values. Values that are sequences or arrays stay single objects."""
-    return np.fromiter(values, np.dtype(object), len(values))
+def _with_strings(leaf: StackLeaf, strings: Strings) -> StackLeaf:
+    """Stack leaves of bytes or text in the form ``strings``, and all others with ``leaf``."""
+
+    def stacked(path: str, values: Sequence[Any], describe: DescribeRow) -> Any:
+        if not _are_strings(set(map(type, values))):
+            return leaf(path, values, describe)
+        if strings not in WITH_MISSING and None in values:
+            raise missing_value(path, describe(values.index(None)))
+        return strings_of(values, strings)
+
+    return stacked
+
+
+def _are_strings(kinds: AbstractSet[type]) -> bool:
+    """Return True if all types are those of bytes, or all are those of text, apart from missing values."""
+    some = kinds - {type(None)}
+    return bool(some) and any(all(issubclass(kind, text) for kind in some) for text in _TEXT)
 
 
 def _bytes_column(values: Sequence[bytes]) -> VarColumn:
@@ -223,7 +245,7 @@ def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArr
         BatchShapeError: The values cannot be stacked. The error message names the leaf path and both rows.
     """
     kinds = set(map(type, values))
-    if all(issubclass(kind, bytes) for kind in kinds) or all(issubclass(kind, str) for kind in kinds):
+    if _are_strings(kinds):
         return object_array(values)
     if are_numbers(kinds) and (numbers := numbers_array(values, kinds)) is not None:
         return numbers
@@ -265,8 +287,18 @@ def as_stackable(chunk: Chunk) -> Chunk:
     if isinstance(chunk, Columns) and any(
         not isinstance(leaf, VarColumn) and holds_arrays(leaf) for leaf in chunk.leaves
     ):
-        return Items(chunk.elements(), chunk.ids, chunk.lease, chunk.made_of)
+        return as_items(chunk)
     return chunk
+
+
+def without_marks(chunk: Chunk) -> Chunk:
+    """Convert Columns with nullable leaves to Items, for code that reads columns by name."""
+    return as_items(chunk) if isinstance(chunk, Columns) and chunk.structure.has_nullable else chunk
+
+
+def as_items(chunk: Columns) -> Items:
+    """Return the rows of a chunk as a list of elements."""
+    return Items(chunk.elements(), chunk.ids, chunk.lease, chunk.made_of)
 
 
 def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any] | Parts:

@@ -9,6 +9,7 @@ import numpy as np
 from aiostream_data.rows.array_likes import copy_of
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.structure import flatten
+from aiostream_data.rows.text_arrays import BytesArray, TextArray
 
 
 def fresh(element: Any) -> Any:
@@ -26,6 +27,8 @@ def _fresh_leaf(leaf: Any) -> Any:
         return leaf.copy()
     if isinstance(leaf, RaggedArray):
         return trusted_ragged(leaf.values.copy(), leaf.row_splits.copy())
+    if isinstance(leaf, (BytesArray, TextArray)):
+        return leaf.copy()
     if type(leaf) is list:
         return [_fresh_leaf(value) for value in leaf]
     if type(leaf) in (dict, tuple):  # nested in a list

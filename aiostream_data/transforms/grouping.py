@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.records import Chunk, Columns, Items, lineage_of
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.transforms.batching import SHARED_NBYTES, Describe, batch_leaf
+from aiostream_data.transforms.batch_leaves import batch_element
+from aiostream_data.transforms.batching import SHARED_NBYTES, Describe
 from aiostream_data.transforms.collate import DescribeRow, as_stackable, stack
 from aiostream_data.transforms.held_rows import HeldRows
 
@@ -53,7 +54,7 @@ def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
     rows = as_stackable(rows)
     if isinstance(rows, Items):
         return stack(rows.values, describe)
-    return rows.structure.unflatten([batch_leaf(leaf, copy=False) for leaf in rows.leaves])
+    return batch_element(rows, describe, copy=False)
 
 
 def made_of(rows: Chunk) -> MadeOf:

@@ -12,7 +12,7 @@ from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
-from aiostream_data.transforms.collate import DescribeRow
+from aiostream_data.transforms.collate import DescribeRow, without_marks
 
 Lengths = NDArray[np.int64]
 
@@ -42,6 +42,7 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | l
         PlanError: A leaf name does not exist.
         BatchShapeError: The rows differ in structure.
     """
+    chunk = without_marks(chunk)
     structure = structure_of_rows(chunk)
     names = structure.paths() if names is None else names
     numbers = leaf_numbers(structure, names)
@@ -54,7 +55,7 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | l
 
 def structure_of_rows(chunk: Chunk) -> Structure:
     """Return the structure of the elements in a non-empty chunk."""
-    return chunk.structure if isinstance(chunk, Columns) else structure_of(chunk.values[0])
+    return chunk.structure.plain if isinstance(chunk, Columns) else structure_of(chunk.values[0])
 
 
 def the_only_length(chunk: Chunk) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Chunk
-from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable
+from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable, without_marks
 from aiostream_data.transforms.filling import as_pieces, fill_rows, joined
 from aiostream_data.transforms.lengths import leaves_of
 from aiostream_data.transforms.packing import Bin
@@ -42,7 +42,7 @@ def pack_rows(
         BatchShapeError: A leaf is not an array, or its rows differ in dtype or in an axis other than the first.
         PlanError: A leaf named in ``fields`` does not exist, or its dtype cannot represent the padding value.
     """
-    leaves = leaves_of(as_stackable(rows), fields)
+    leaves = leaves_of(as_stackable(without_marks(rows)), fields)
     pieces = [piece for packed in bins for piece in packed.pieces]
     starts = np.array([piece.start for piece in pieces], np.int64)
     sizes = np.array([piece.stop for piece in pieces], np.int64) - starts

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, VarColumn
+from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, VarColumn, object_array
 from aiostream_data.rows.parts import PaddedParts, Parts
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
-from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable, object_array, stack, stack_leaf
+from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable, stack, stack_leaf, without_marks
 from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -150,7 +150,7 @@ def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int
         BatchShapeError: A row exceeds its padded shape, or rows differ in number of axes, dtype or structure.
         PlanError: The padding rule does not match the rows.
     """
-    rows = as_stackable(rows)
+    rows = as_stackable(without_marks(rows))
     if isinstance(rows, Columns):
         leaves = rule.leaves(rows.structure)
         padded = [_pad_column(*pair, describe, longest) for pair in zip(rows.leaves, leaves, strict=True)]

@@ -20,6 +20,7 @@ from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.text_arrays import BytesArray, TextArray
 
 Numbers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -175,4 +176,6 @@ def _is_plain(value: Any) -> bool:
         return not _has_references(value)
     if kind is RaggedArray:
         return type(value.values) is np.ndarray and not _has_references(value.values)
+    if kind is BytesArray or kind is TextArray:
+        return True
     return isinstance(value, np.generic) and kind.__module__ == "numpy" and not value.dtype.hasobject

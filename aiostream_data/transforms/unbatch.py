@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
-from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.columns import Column, VarColumn, object_array
 from aiostream_data.rows.lineage import CutFrom, MadeOf, ids_of_split
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items, concat
 from aiostream_data.rows.row_ids import CUT, RowIds
-from aiostream_data.rows.structure import flatten
-from aiostream_data.transforms.collate import column_of, object_array
+from aiostream_data.rows.structure import LEAF, NULLABLE, flatten, graft
+from aiostream_data.rows.text_arrays import BytesArray, TextArray
+from aiostream_data.transforms.collate import column_of
 
 Describe = Callable[[RowIds, int], str]
 """Function ``describe(ids, row)`` that returns the name of a row for error messages."""
@@ -28,7 +30,7 @@ def unbatch(chunk: Chunk, describe: Describe) -> Chunk:
     The id of a row consists of the id of its element and the index in the element. If the element is a batch of rows,
     the id of the original row replaces the id of the element in the row id. The result is a Columns chunk if all rows
     have one layout. Rows of a single element may share the memory of the element. A RaggedArray splits into arrays of
-    different lengths. A list is split like an array, as in tf.data.
+    different lengths, and a BytesArray or TextArray into bytes or text. A list is split like an array, as in tf.data.
 
     Raises:
         BatchShapeError: A leaf has no first axis, or the first axes of an element's leaves differ in size.
@@ -92,7 +94,16 @@ def _split_element(element: Any, ids: RowIds, where: Callable[[], str]) -> Colum
             "Return leaves with equal numbers of rows from map()."
         )
     found = tuple(column for column in columns if column is not None)
-    return Columns(structure, found, ids.repeat(sizes[0]))
+    split = Columns(structure, found, ids.repeat(sizes[0]))
+    marks = [leaf.valid if isinstance(leaf, (BytesArray, TextArray)) else None for leaf in leaves]
+    return split if all(each is None for each in marks) else _marked(split, marks)
+
+
+def _marked(rows: Columns, marks: Sequence[NDArray[np.bool_] | None]) -> Columns:
+    """Add the marks of rows with values to the leaves that have marks."""
+    kinds = [NULLABLE if each is not None else LEAF for each in marks]
+    columns = [part for leaf, each in zip(rows.leaves, marks, strict=True) for part in (leaf, each) if part is not None]
+    return Columns(graft(rows.structure, kinds), tuple(columns), rows.ids)
 
 
 def _split_named(path: str, leaf: Any, where: Callable[[], str]) -> Column | None:
@@ -107,6 +118,8 @@ def _split_named(path: str, leaf: Any, where: Callable[[], str]) -> Column | Non
 
 def _split_leaf(leaf: Any) -> Column | None:
     """Convert the rows inside a leaf to a column, or return None if the leaf has no first axis."""
+    if isinstance(leaf, (BytesArray, TextArray)):
+        return leaf.column()
     if isinstance(leaf, RaggedArray):
         return VarColumn(leaf.values, leaf.row_splits[:-1], leaf.row_lengths, "array")
     if isinstance(leaf, list):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image, fromarray
 
-from aiostream_data import Dataset
+from aiostream_data import BytesArray, Dataset, TextArray
 
 MODULUS = 1_000_003
 
@@ -23,6 +23,12 @@ def number(*element: Any) -> int:
 
 def number_of(value: Any) -> int:
     """Return the number of a value of any kind; see :func:`number`."""
+    if value is None:
+        return 0
+    if isinstance(value, (BytesArray, TextArray)):
+        return _folded(value.to_list())
+    if isinstance(value, memoryview):
+        value = bytes(value)
     if isinstance(value, (bytes, str)):
         return zlib.crc32(value.encode() if isinstance(value, str) else value) % MODULUS
     if isinstance(value, (np.ndarray, Image)):
@@ -59,6 +65,16 @@ def pictured(*element: Any) -> dict[str, Any]:
 
 def text(*element: Any) -> str:
     return f"row {number(*element)}"
+
+
+def encoded(*element: Any) -> bytes:
+    return text(*element).encode()
+
+
+def number_of_a_view(element: memoryview) -> int:
+    """Return the number of an element that arrives as a view if it is bytes."""
+    assert type(element).__name__ != "bytes"
+    return number(element)
 
 
 def int_or_float(*element: Any) -> float:

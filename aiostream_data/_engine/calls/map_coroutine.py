@@ -16,6 +16,7 @@ from aiostream_data._engine.calls.loop_states import LoopStates
 from aiostream_data._engine.calls.loop_steps import LoopSteps
 from aiostream_data._engine.calls.result_budget import ResultBudget
 from aiostream_data._engine.calls.user_code import is_scalar_bool, no_scalar_bool
+from aiostream_data._engine.calls.view_arguments import elements_with_views, views_of
 from aiostream_data._engine.calls.worker_state import StateKeys
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
 from aiostream_data._engine.failures.element_summary import note_call, rows_within, summary
@@ -206,11 +207,13 @@ class CoroutineStage(CallStage):
 
     async def _each(self, chunks: AsyncIterator[Chunk], results: ResultBudget) -> AsyncGenerator[AwaitedRow, None]:
         number, keeps = 0, isinstance(self.node, Filter)
+        views = views_of(self.node.function_called)
         async for chunk in chunks:
             if self.log is not None:
                 number = self.log.take_in(lineage_of(chunk))
             made_of = chunk.made_of or [None] * len(chunk)
-            for row, (element, entry) in enumerate(zip(chunk.elements(), made_of, strict=True)):
+            elements = elements_with_views(chunk, views)
+            for row, (element, entry) in enumerate(zip(elements, made_of, strict=True)):
                 room = await results.room_for(object_nbytes(element))
                 yield AwaitedRow(element, chunk.ids, row, entry, number, room, chunk if keeps else None)
                 number += 1
@@ -312,7 +315,7 @@ class CoroutineStage(CallStage):
         await self._make_state()
         self._handling = self._handling.of_given_rows
         results = []
-        for row, element in enumerate(chunk.elements()):
+        for row, element in enumerate(elements_with_views(chunk, views_of(self.node.function_called))):
             entry = AwaitedRow(element, chunk.ids, row, None, row)
             await self._attempt(entry)
             self.counters.busy_s += entry.busy_s

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import starmap
 from operator import length_hint
 from typing import Any
@@ -18,6 +18,7 @@ from aiostream_data import _native
 from aiostream_data._engine.calls.argument_errors import as_arguments, misfit
 from aiostream_data._engine.calls.rng_calls import calls_with_rng
 from aiostream_data._engine.calls.running_calls import noted_as_running
+from aiostream_data._engine.calls.view_arguments import Views, elements_with_views, views_of
 from aiostream_data._engine.calls.worker_state import StateKey, state_of_worker
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import note_call, rows_within, summary
@@ -32,7 +33,7 @@ from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_nam
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, flatten
-from aiostream_data.transforms.batching import batch_leaf
+from aiostream_data.transforms.batch_leaves import batch_element
 from aiostream_data.transforms.collate import as_stackable, collate_results, stack
 
 RAISE = Handling()
@@ -75,6 +76,11 @@ class UserFunction:
     def is_plain(self) -> bool:
         """True if the user function takes only the element, and every error ends the stream."""
         return self.rng_key is None and self.init is None and not self.handling.interferes
+
+    @cached_property
+    def views(self) -> Views:
+        """Arguments that the user function receives as memoryviews instead of bytes."""
+        return views_of(self.function)
 
     @property
     def by_name(self) -> list[str]:
@@ -165,7 +171,7 @@ def call_rows(user: UserFunction, chunk: Chunk) -> CallResults:
 
     Stop at the first error that the error policy does not handle, and return this error as ``failure``.
     """
-    elements = chunk.elements()
+    elements = elements_with_views(chunk, user.views)
     function = user.call_with()
     results = CallResults()
     left = iter(elements)
@@ -223,7 +229,7 @@ def _handle(
 
 def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, row: int) -> Any:
     single = chunk.slice(row, row + 1)
-    found = list(user.calls(function, iter(single.elements()), single))
+    found = list(user.calls(function, iter(elements_with_views(single, user.views)), single))
     if not found:
         raise StopIteration("raised by the function")
     return found[0]
@@ -256,7 +262,7 @@ def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException |
 
     The predicate is not called for rows after the first row that returns False or fails.
     """
-    elements = chunk.elements()
+    elements = elements_with_views(chunk, user.views)
     left = iter(elements)
     rows = 0
     with noted_as_running(user.function, user.describe, chunk.ids, left):
@@ -362,8 +368,12 @@ def _as_arrays(chunk: Chunk) -> Any:
     """Stack the rows into one element made of arrays, with rows on the first axis."""
     chunk = as_stackable(chunk)
     if isinstance(chunk, Items):
-        return stack(chunk.values, lambda row: f"row {row}")
-    return chunk.structure.unflatten([batch_leaf(leaf) for leaf in chunk.leaves])
+        return stack(chunk.values, _numbered)
+    return batch_element(chunk, _numbered)
+
+
+def _numbered(row: int) -> str:
+    return f"row {row}"
 
 
 _UNNAMED = re.compile(r"\brow (-?\d+(?::-?\d+)+)(?= to row -?\d+:|, the first of |$)")

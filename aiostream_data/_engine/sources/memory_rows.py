@@ -15,6 +15,7 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.rows.structure import LEAF, Structure
@@ -134,14 +135,19 @@ def _structure(node: TensorSlices | Range) -> Structure:
     return LEAF if isinstance(node, Range) else node.structure
 
 
-def _slices(node: TensorSlices | Range, start: int, stop: int) -> tuple[NDArray[Any], ...]:
+def _slices(node: TensorSlices | Range, start: int, stop: int) -> tuple[Column, ...]:
     if isinstance(node, TensorSlices):
-        return tuple(leaf[start:stop] for leaf in node.leaves)
+        return tuple(
+            leaf.slice(start, stop) if isinstance(leaf, VarColumn) else leaf[start:stop] for leaf in node.leaves
+        )
     part = node.numbers[start:stop]
     return (np.arange(part.start, part.stop, part.step, dtype=node.dtype),)
 
 
-def _taken(node: TensorSlices | Range, ordinals: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+def _taken(node: TensorSlices | Range, ordinals: NDArray[np.int64]) -> tuple[Column, ...]:
     if isinstance(node, TensorSlices):
-        return tuple(_native.take_rows(leaf, ordinals) for leaf in node.leaves)
+        return tuple(
+            leaf.take(ordinals) if isinstance(leaf, VarColumn) else _native.take_rows(leaf, ordinals)
+            for leaf in node.leaves
+        )
     return ((node.start + ordinals * node.step).astype(node.dtype),)

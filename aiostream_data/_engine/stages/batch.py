@@ -26,7 +26,7 @@ class BatchStep(Step):
     def __post_init__(self) -> None:
         node: Batch = self.node
         order = batching.BatchOrder(node.batch_size, node.drop_remainder)
-        self._batcher = batching.Batcher(order, self.context.services.origins.describe, node.parts_from)
+        self._batcher = self._new_batcher(order)
         self._held = self.context.services.budget.charge(0, node.label)
         self._batched = 0
         self._batched_nbytes = 0
@@ -85,12 +85,17 @@ class BatchStep(Step):
         batches: list[batching.FullBatch] = []
         first = 0
         for part in lineages:
-            batcher = batching.Batcher(order, self.context.services.origins.describe, self.node.parts_from)
+            batcher = self._new_batcher(order)
             batches += batcher.push(rows.slice(first, first + len(part))) + batcher.finish()
             first += len(part)
         made = self._as_items(batches)
         assert made is not None
         return made.with_made_of(made.made_of)  # resets the runs, which belong only to the last batch
+
+    def _new_batcher(self, order: batching.BatchOrder) -> batching.Batcher:
+        node: Batch = self.node
+        describe = self.context.services.origins.describe
+        return batching.Batcher(order, describe, node.parts_from, strings=node.strings or "objects")
 
     def rows_accounted(self) -> int | None:
         return self._batched

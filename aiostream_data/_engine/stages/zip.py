@@ -12,10 +12,9 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.plan.operators import Zip
-from aiostream_data.plan.spec import graft
 from aiostream_data.rows.lineage import Beside, Lineage, MadeOf, ids_side_by_side
 from aiostream_data.rows.records import Chunk, Columns, Items, lineage_of
-from aiostream_data.rows.structure import Structure
+from aiostream_data.rows.structure import Structure, graft
 
 
 @dataclass

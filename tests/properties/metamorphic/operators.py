@@ -64,6 +64,10 @@ def _map_batched(random: Random, plan: Drawn) -> Drawn:
     return plan.then(f"map({function}, batched=True, **HOW)", kind=kind)
 
 
+def _of_views(random: Random, plan: Drawn) -> Drawn:
+    return plan.then("map(encoded, **HOW)", kind="text").then("map(number_of_a_view, **HOW)", kind="number")
+
+
 def _filter(random: Random, plan: Drawn) -> Drawn:
     if plan.may_draw and chance(random, 0.2):
         predicate = one_of(random, "is_drawn, **HOW", "is_drawn_later, **AWAITED")
@@ -176,7 +180,13 @@ def _prefetch(random: Random, plan: Drawn) -> Drawn:
 def _batch(random: Random, plan: Drawn) -> Drawn:
     size, drop = random.randint(1, 6), plan.ordered and chance(random, 0.4)
     plan = plan.depending_on_order() if drop else plan
-    return _grouped(plan, f"batch({size}{', drop_remainder=True' if drop else ''})", size)
+    return _grouped(plan, f"batch({size}{', drop_remainder=True' if drop else ''}{_form(random, plan)})", size)
+
+
+def _form(random: Random, plan: Drawn) -> str:
+    """Draw the form of bytes and text in a batch."""
+    forms = {"text": ("columns", "string_dtype"), "example": ("columns",)}.get(plan.kind, ())
+    return f", strings={random.choice(forms)!r}" if forms and chance(random, 0.5) else ""
 
 
 def _grouped(plan: Drawn, call: str, size: int) -> Drawn:
@@ -287,6 +297,8 @@ def _applicable(plan: Drawn) -> list[tuple[float, Operator]]:
             found += [(1.5, draw_numbers)]
     if plan.kind == "number":
         found += [(0.6, _map_batched)]
+    if plan.kind in STACKABLE:
+        found += [(0.3, _of_views)]
     if plan.kind in STACKABLE:
         found += [(1.2, _batch), (1.5, cut_again), (0.4, _rebatch)]
     if plan.kind == "batch" and plan.row_kind in STACKABLE:

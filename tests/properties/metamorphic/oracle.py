@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
+import aiostream_data as asd
 from aiostream_data.testing.comparing import difference, multiset_difference, same, sequence_difference, shown
 from metamorphic.running import Given
 
@@ -147,4 +148,6 @@ def plain(value: Any) -> Any:
         return type(value)(map(plain, value))
     if isinstance(value, Image):
         value = np.asarray(value)
+    if isinstance(value, (asd.BytesArray, asd.TextArray)):
+        return value.to_list()
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

@@ -22,15 +22,20 @@ def _small_numbers(random: Random) -> Drawn:
     return Drawn(Step(f'Dataset.range({rows}, dtype="int32")'), "row", rows)
 
 
+_SOME_MISSING = 'None if n % 4 == 1 else "text %d" % n for n in range({0})'
+
+
 def _slices(random: Random) -> Drawn:
     rows = _rows(random)
     texts: list[tuple[str, Kind]] = [
         ("np.arange({0})", "number"),
         ("(np.arange({0}), np.arange({0}, dtype=np.float32)[:, None])", "row"),
         ('{{"n": np.arange({0}), "x": np.stack([np.arange({0}), -np.arange({0})], axis=1)}}', "row"),
+        ('asd.BytesArray.from_list([b"bytes %d" % n for n in range({0})])', "text"),
+        (f'{{{{"t": asd.TextArray.from_list([{_SOME_MISSING}]), "n": np.arange({{0}})}}}}', "example"),
         ('["text %d" % n for n in range({0})]', "text"),
     ]
-    text, kind = one_of(random, *(texts if rows else texts[:3]))
+    text, kind = one_of(random, *(texts if rows else texts[:-1]))
     return Drawn(Step(f"Dataset.from_tensor_slices({text.format(rows)})"), kind, rows)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError
-from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.columns import VarColumn, object_array
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
-from aiostream_data.transforms.collate import collate, object_array
+from aiostream_data.transforms.collate import collate
 from aiostream_data.transforms.unbatch import unbatch
 
 

@@ -1,0 +1,90 @@
+"""Plan node of ``Dataset.from_tensor_slices``: arrays, columns of bytes and text, and data in Arrow's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.sources import TensorSlices
+from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, flatten, graft
+from aiostream_data.rows.text_arrays import BytesArray, TextArray
+
+
+def tensor_slices(tensors: Any) -> TensorSlices:
+    """Return the plan node of ``from_tensor_slices``.
+
+    Raises:
+        PlanError: An array has no first axis, or the lengths of the first axes differ.
+    """
+    outer, leaves = flatten(tensors)
+    if not leaves:
+        raise PlanError("from_tensor_slices() needs at least one array")
+    parts = [_sliced(leaf, path, leaves) for path, leaf in zip(outer.paths(), leaves, strict=True)]
+    structure = graft(outer, [part for part, _ in parts])
+    columns = tuple(column for _, of_leaf in parts for column in of_leaf)
+    if not columns:
+        raise PlanError("from_tensor_slices() needs at least one array")
+    _check_lengths(structure, columns)
+    return TensorSlices(structure=structure, leaves=columns, rows=len(columns[0]))
+
+
+def _sliced(leaf: Any, path: str, leaves: list[Any]) -> tuple[Structure, list[Column]]:
+    """Return the structure of a row of a leaf, and its columns."""
+    if isinstance(leaf, (BytesArray, TextArray)):
+        column = leaf.column()
+        return (LEAF, [column]) if leaf.valid is None else (NULLABLE, [column, leaf.valid])
+    if isinstance(leaf, RaggedArray):
+        return LEAF, [VarColumn(_read_only(leaf.values), leaf.row_splits[:-1], leaf.row_lengths, "array")]
+    if hasattr(leaf, "__arrow_c_stream__") or (hasattr(leaf, "__arrow_c_array__") and not hasattr(leaf, "__array__")):
+        return _of_arrow(leaf)
+    array = _array(leaf, path)
+    if array.ndim == 0:
+        cure = _cure(leaves)
+        raise PlanError(f"from_tensor_slices() needs arrays with a first axis, but {path} is a scalar{cure}")
+    return LEAF, [array]
+
+
+def _of_arrow(source: Any) -> tuple[Structure, list[Column]]:
+    raise NotImplementedError
+
+
+def _check_lengths(structure: Structure, columns: tuple[Column, ...]) -> None:
+    paths = structure.paths()
+    for path, column in zip(paths, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise PlanError(
+                "from_tensor_slices() needs arrays of equal length, but "
+                f"{paths[0]} has {len(columns[0])} rows, {path} has {len(column)}. Cut or pad one of them."
+            )
+
+
+def _cure(leaves: list[Any]) -> str:
+    is_lazy = any(isinstance(leaf, Iterator) for leaf in leaves)
+    return ". Use from_iterable() or from_generator()." if is_lazy else ". Use from_tensors() for a single element."
+
+
+def _array(leaf: Any, path: str) -> NDArray[Any]:
+    if isinstance(leaf, (list, tuple)) and leaf and all(isinstance(value, (str, bytes)) for value in leaf):
+        array = np.empty(len(leaf), object)
+        array[:] = leaf
+        return array
+    try:
+        found = array_of(leaf, explicit=True)
+        array = np.asarray(leaf) if found is None else found
+    except (NoNumpyFormError, ValueError) as error:
+        name = type_name(type(leaf))
+        raise PlanError(f"from_tensor_slices() cannot convert {path}, a {name}, to an array: {error}") from error
+    return _read_only(array.astype(object) if array.dtype.kind in "US" else array)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,97 @@
+"""Base of arrays whose rows differ in length: one buffer, and the boundaries of the rows in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.arguments import shown
+from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitRows:
+    """Rows of different lengths in one buffer: row i is ``values[row_splits[i] : row_splits[i + 1]]``.
+
+    Attributes:
+        values: The rows, concatenated along the first axis.
+        row_splits: Row boundaries in ``values``: an ascending int64 array with one more entry than there are rows.
+    """
+
+    values: NDArray[Any]
+    row_splits: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Total size of ``values`` and ``row_splits`` in bytes."""
+        return int(self.values.nbytes + self.row_splits.nbytes)
+
+    @property
+    def row_lengths(self) -> NDArray[np.int64]:
+        """Length of each row, int64."""
+        return np.diff(self.row_splits)
+
+    def to_padded(self, fill: Any = 0) -> NDArray[Any]:
+        """Return a dense array of shape (rows, longest row, ...), with shorter rows padded with ``fill``."""
+        lengths = self.row_lengths
+        longest = int(lengths.max(initial=0))
+        padded = np.full((len(self), longest, *self.values.shape[1:]), fill, self.values.dtype)
+        padded[np.arange(longest) < lengths[:, None]] = self._values_of_rows()
+        return padded
+
+    def _values_of_rows(self) -> NDArray[Any]:
+        view: NDArray[Any] = self.values[int(self.row_splits[0]) : int(self.row_splits[-1])]
+        return view
+
+    def _place(self, row: int) -> int:
+        """Return the number of a row, which may be negative as in a list."""
+        position = row + len(self) if row < 0 else row
+        if not 0 <= position < len(self):
+            raise RowIndexError(f"row {row} is out of range: the {type(self).__name__} has {len(self)} rows")
+        return position
+
+    def _range(self, rows: slice) -> tuple[int, int]:
+        """Return the first row of a slice and the end of the slice."""
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            raise PlanError(f"the slice of a {type(self).__name__} must have step 1, got {step}")
+        return start, max(start, stop)
+
+    def _part(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the values and boundaries of a range of rows; the values are a view."""
+        splits = self.row_splits[start : stop + 1]
+        return self.values[int(splits[0]) : int(splits[-1])], splits - splits[0]
+
+
+def check_arrays(name: str, values: Any, row_splits: Any) -> None:
+    """Check that values and boundaries are arrays with the right axes. ``name`` is the class in error messages.
+
+    Boundaries on a device are not read, because reading them would wait for the device.
+
+    Raises:
+        ArgumentTypeError: ``values`` or ``row_splits`` is not an array.
+        PlanError: ``row_splits`` are not valid boundaries within ``values``.
+    """
+    if not hasattr(values, "ndim") or not hasattr(row_splits, "ndim"):
+        found = f"{type(values).__name__} and {type(row_splits).__name__}"
+        raise ArgumentTypeError(f"values and row_splits must be arrays, got {found}")
+    if row_splits.ndim != 1 or len(row_splits) < 1 or values.ndim < 1:
+        raise PlanError(
+            f"cannot create a {name}: values have shape {values.shape}, and row_splits {row_splits.shape}. "
+            "Pass values with at least one axis, and row_splits with one axis and one entry or more."
+        )
+    if isinstance(row_splits, np.ndarray):
+        _check_splits(row_splits, len(values))
+
+
+def _check_splits(splits: NDArray[Any], stop: int) -> None:
+    if splits.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"row_splits must be integers, got {splits.dtype}")
+    if splits[0] < 0 or splits[-1] > stop or (splits[1:] < splits[:-1]).any():
+        raise PlanError(f"row_splits must ascend, from at least 0 to at most {stop}, got {shown(splits.tolist())}")

@@ -1,0 +1,235 @@
+"""Columns of bytes and text in a batch: one buffer instead of one Python object per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar, get_args, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import ArgumentTypeError, PlanError
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
+from aiostream_data.rows.split_rows import SplitRows, check_arrays
+
+S = TypeVar("S", bytes, str)
+
+Strings: TypeAlias = Literal["objects", "columns", "string_dtype", "ragged", "padded"]
+"""Form of bytes and text in batches:
+
+- objects: an object array of ``bytes`` or ``str``, with None for a missing value;
+- columns: a :class:`BytesArray` or a :class:`TextArray`, which Arrow, Polars and DuckDB read without a copy;
+- string_dtype: text as an array of ``numpy.dtypes.StringDType`` (NumPy 2); bytes as objects;
+- ragged: a :class:`RaggedArray` of uint8, text as UTF-8;
+- padded: a uint8 array of shape (rows, longest row), text as UTF-8, with 0 after the end of shorter rows.
+"""
+
+FORMS: Final = get_args(Strings)
+
+WITH_MISSING: Final = ("objects", "columns")
+"""Forms that represent missing values."""
+
+_CONTINUES: int = 0x80
+_CONTINUES_MASK: int = 0xC0
+"""Bytes whose two upper bits are 10 continue a character in UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Strings(SplitRows, Generic[S]):
+    """Rows of bytes or text, and a mark for each row without a value.
+
+    Attributes:
+        values: The bytes of all rows, uint8 with one axis.
+        row_splits: Row boundaries in ``values``: an ascending int64 array with one more entry than there are rows.
+        valid: For each row, True if the row has a value; None if all rows have values.
+    """
+
+    valid: NDArray[np.bool_] | None = None
+
+    kind: ClassVar[Literal["bytes", "str"]]
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_arrays(name, self.values, self.row_splits)
+        if self.values.dtype != np.uint8 or self.values.ndim != 1:
+            raise PlanError(
+                f"cannot create a {name}: values must be uint8 with one axis, got {self.values.dtype} with shape "
+                f"{self.values.shape}. Pass np.frombuffer(data, np.uint8)."
+            )
+        _check_valid(name, self.valid, len(self))
+
+    @classmethod
+    def from_list(cls, rows: Iterable[S | None]) -> Self:
+        """Copy Python objects to a new array; None is a row without a value.
+
+        Raises:
+            ArgumentTypeError: A row has another type.
+        """
+        given = list(rows)
+        wanted = bytes if cls.kind == "bytes" else str
+        for number, row in enumerate(given):
+            if row is not None and not isinstance(row, wanted):
+                raise ArgumentTypeError(
+                    f"row {number} of a {cls.__name__} must be {wanted.__name__} or None, got {type(row).__name__}"
+                )
+        valid = np.fromiter((row is not None for row in given), np.bool_, len(given))
+        data = [b"" if row is None else row if isinstance(row, bytes) else row.encode() for row in given]
+        splits = np.zeros(len(data) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, data), np.int64, len(data)), out=splits[1:])
+        return cls.trusted(np.frombuffer(b"".join(data), np.uint8), splits, None if valid.all() else valid)
+
+    @classmethod
+    def trusted(cls, values: Any, row_splits: Any, valid: NDArray[np.bool_] | None = None) -> Self:
+        """Create an array without validation; the caller guarantees valid arguments."""
+        made = object.__new__(cls)
+        for name, value in (("values", values), ("row_splits", row_splits), ("valid", valid)):
+            object.__setattr__(made, name, value)
+        return made
+
+    @overload
+    def __getitem__(self, row: int) -> S | None: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Self: ...
+
+    def __getitem__(self, row: int | slice) -> S | Self | None:
+        """Return a row, or a slice of rows (step 1) that shares the memory of the values.
+
+        Raises:
+            IndexError: The row does not exist.
+            ValueError: The step of the slice is not 1.
+        """
+        if isinstance(row, slice):
+            start, stop = self._range(row)
+            return self.trusted(*self._part(start, stop), None if self.valid is None else self.valid[start:stop])
+        position = self._place(row)
+        if self.valid is not None and not self.valid[position]:
+            return None
+        found: S = self.column().element(position)
+        return found
+
+    def __iter__(self) -> Iterator[S | None]:
+        return iter(self.to_list())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return an object array with one object per row, or an array of ``numpy.dtypes.StringDType`` if requested."""
+        if copy is False:
+            raise PlanError(
+                f"cannot convert a {type(self).__name__} without a copy. Pass copy=True or copy=None, or read values."
+            )
+        wanted = np.dtype(object) if dtype is None else np.dtype(dtype)
+        if wanted != np.dtype(object) and (wanted.kind != "T" or self.kind != "str"):
+            raise ArgumentTypeError(
+                f"cannot convert a {type(self).__name__} to dtype {wanted}: its rows differ in length. Use to_padded()."
+            )
+        rows = self.to_list()
+        return np.fromiter(rows, wanted, len(rows)) if wanted == np.dtype(object) else np.array(rows, wanted)
+
+    @property
+    def nbytes(self) -> int:
+        """Total size of ``values``, ``row_splits`` and ``valid`` in bytes."""
+        nbytes = int(self.values.nbytes + self.row_splits.nbytes)
+        return nbytes if self.valid is None else nbytes + self.valid.nbytes
+
+    def to_list(self) -> list[S | None]:
+        """Return the rows as Python objects; None for a row without a value."""
+        rows: list[S | None] = self.column().elements()
+        return rows if self.valid is None else with_missing(rows, self.valid)
+
+    def copy(self) -> Self:
+        """Return a copy that shares no memory with this array."""
+        return self.trusted(
+            self.values.copy(), self.row_splits.copy(), None if self.valid is None else self.valid.copy()
+        )
+
+    def as_ragged(self) -> RaggedArray:
+        """Return the bytes of the rows as a :class:`RaggedArray` of uint8, without a copy.
+
+        Rows without a value become empty rows.
+        """
+        return trusted_ragged(self.values, self.row_splits)
+
+    def column(self) -> VarColumn:
+        """Return the rows as a column of a chunk, without a copy. The column has empty rows for missing values."""
+        lengths = self.row_lengths if self.valid is None else np.where(self.valid, self.row_lengths, 0)
+        return VarColumn(self.values, self.row_splits[:-1], lengths, self.kind)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BytesArray(_Strings[bytes]):
+    """Array of ``bytes`` rows in one buffer, in the layout of Arrow's ``large_binary``.
+
+    ``batch(..., strings="columns")`` makes these arrays. Row i is ``values[row_splits[i] : row_splits[i + 1]]``.
+
+    Attributes:
+        values: The bytes of all rows, uint8 with one axis.
+        row_splits: Row boundaries in ``values``: an ascending int64 array with one more entry than there are rows.
+        valid: For each row, True if the row has a value; None if all rows have values.
+
+    Raises:
+        ArgumentTypeError: An argument is not an array.
+        PlanError: ``values`` are not uint8, or ``row_splits`` or ``valid`` do not fit.
+    """
+
+    kind = "bytes"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextArray(_Strings[str]):
+    """Array of ``str`` rows in one buffer of UTF-8, in the layout of Arrow's ``large_utf8``.
+
+    ``batch(..., strings="columns")`` makes these arrays. Row i is ``values[row_splits[i] : row_splits[i + 1]]``.
+
+    Attributes:
+        values: UTF-8 of all rows, uint8 with one axis.
+        row_splits: Row boundaries in ``values``: an ascending int64 array with one more entry than there are rows.
+        valid: For each row, True if the row has a value; None if all rows have values.
+
+    Raises:
+        ArgumentTypeError: An argument is not an array.
+        PlanError: ``values`` are not uint8, a row is not valid UTF-8, or ``row_splits`` or ``valid`` do not fit.
+    """
+
+    kind = "str"
+
+    def __post_init__(self) -> None:
+        # dataclasses with slots replace the class, so that super() without arguments would fail
+        super(TextArray, self).__post_init__()
+        _check_utf8(self._values_of_rows(), self.row_splits)
+
+
+def with_missing(rows: Sequence[Any], valid: NDArray[np.bool_]) -> list[Any]:
+    """Return the rows with None in place of each row that has no value."""
+    return [row if has else None for row, has in zip(rows, valid.tolist(), strict=True)]
+
+
+def _check_valid(name: str, valid: Any, rows: int) -> None:
+    if valid is None:
+        return
+    if not isinstance(valid, np.ndarray) or valid.dtype != np.bool_:
+        raise ArgumentTypeError(f"valid must be a NumPy array of bool, got {getattr(valid, 'dtype', type(valid))}")
+    if valid.shape != (rows,):
+        raise PlanError(f"cannot create a {name}: valid has shape {valid.shape}, but there are {rows} rows")
+
+
+def _check_utf8(values: NDArray[np.uint8], splits: NDArray[np.int64]) -> None:
+    """Check that each row is valid UTF-8: the whole is, and no row begins within a character."""
+    starts = splits[:-1] - splits[0]
+    begins = values[starts[starts < len(values)]]
+    if not ((begins & _CONTINUES_MASK) == _CONTINUES).any() and _is_utf8(values):
+        return
+    for row, (start, stop) in enumerate(pairwise((splits - splits[0]).tolist())):
+        if _is_utf8(values[start:stop]):
+            continue
+        raise PlanError(f"cannot create a TextArray: row {row} is not valid UTF-8. Use a BytesArray for other bytes.")
+
+
+def _is_utf8(values: NDArray[np.uint8]) -> bool:
+    try:
+        str(np.ascontiguousarray(values).data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

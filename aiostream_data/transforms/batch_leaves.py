@@ -1,0 +1,67 @@
+"""Make the leaves of a batch from the columns of a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
+from aiostream_data.rows.records import Columns
+from aiostream_data.rows.text_arrays import WITH_MISSING, Strings
+from aiostream_data.transforms.string_leaves import missing_value, string_leaf
+
+DescribeRow = Callable[[int], str]
+"""Function that returns the name of a row for error messages."""
+
+
+def batch_leaf(column: Column, copy: bool = True, strings: Strings = "objects") -> Any:
+    """Convert a column to a leaf of a batch element (one array per leaf).
+
+    Rows of type bytes or str become an object array, or the form ``strings``. Variable-length rows of kind ``array``
+    always become a RaggedArray. Types therefore never depend on the lengths in the data. Dense columns are copied if
+    ``copy`` is True.
+    """
+    if not isinstance(column, VarColumn):
+        return np.array(column, order="C", copy=True) if copy else column
+    return _ragged(column) if column.kind == "array" else string_leaf(column, strings)
+
+
+def batch_element(chunk: Columns, describe: DescribeRow, copy: bool = True, strings: Strings = "objects") -> Any:
+    """Stack the rows of a chunk into one element, with one leaf per column. See :func:`batch_leaf`.
+
+    A nullable leaf of bytes or text keeps its missing values if the form ``strings`` has them. All other leaves need a
+    value in each row.
+
+    Raises:
+        BatchShapeError: A value is missing. The error names the leaf and the record.
+    """
+    if not chunk.structure.has_nullable:
+        return chunk.structure.unflatten([batch_leaf(leaf, copy, strings) for leaf in chunk.leaves])
+    plain = chunk.structure.plain
+    leaves = []
+    for path, (column, valid) in zip(plain.paths(), _with_marks(chunk), strict=True):
+        if valid is None or valid.all():
+            leaves.append(batch_leaf(column, copy, strings))
+        elif isinstance(column, VarColumn) and column.kind != "array" and strings in WITH_MISSING:
+            leaves.append(string_leaf(column, strings, valid))
+        else:
+            raise missing_value(path, describe(int(np.flatnonzero(~valid)[0])))
+    return plain.unflatten(leaves)
+
+
+def _with_marks(chunk: Columns) -> Iterator[tuple[Column, NDArray[np.bool_] | None]]:
+    """Yield the column of each leaf of the elements, and the marks of its rows with values if it is nullable."""
+    leaves = iter(chunk.leaves)
+    for is_nullable in chunk.structure.nullable_leaves():
+        column = next(leaves)
+        marks: Any = next(leaves) if is_nullable else None
+        yield column, marks
+
+
+def _ragged(column: VarColumn) -> RaggedArray:
+    packed = column.compact()
+    return trusted_ragged(packed.values, np.append(packed.starts, len(packed.values)))

@@ -1,0 +1,66 @@
+"""Leaves of a batch whose rows are bytes or text, in the form that the user chose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import BatchShapeError
+from aiostream_data.rows.columns import VarColumn, object_array
+from aiostream_data.rows.text_arrays import BytesArray, Strings, TextArray, with_missing
+
+
+def string_leaf(column: VarColumn, form: Strings, valid: NDArray[np.bool_] | None = None) -> Any:
+    """Convert rows of bytes or text to a leaf of a batch. The leaf owns its memory.
+
+    Args:
+        valid: For each row, True if the row has a value; None if all rows have values. Only the forms in
+            :data:`WITH_MISSING` have missing values.
+    """
+    if form == "objects" or (form == "string_dtype" and column.kind == "bytes"):
+        rows = column.elements()
+        return object_array(rows if valid is None else with_missing(rows, valid))
+    packed = column.compact()
+    splits = np.append(packed.starts, len(packed.values))
+    kind = TextArray if column.kind == "str" else BytesArray
+    return _in_form(kind.trusted(packed.values, splits, None if valid is None else valid.copy()), form)
+
+
+def string_leaves(column: VarColumn, bounds: Sequence[tuple[int, int]], form: Strings) -> list[Any]:
+    """Convert adjacent ranges of rows to one leaf per range. All leaves share one buffer."""
+    first = bounds[0][0]
+    whole = column.slice(first, bounds[-1][1])
+    if form == "objects":
+        objects = object_array(whole.elements())
+        return [objects[start - first : stop - first] for start, stop in bounds]
+    leaf = string_leaf(whole, "columns")
+    return [_in_form(leaf[start - first : stop - first], form) for start, stop in bounds]
+
+
+def strings_of(rows: Sequence[Any], form: Strings) -> Any:
+    """Convert bytes or text to a leaf of a batch. In the forms of :data:`WITH_MISSING`, None is a missing value."""
+    present = next((row for row in rows if row is not None), None)
+    if form == "objects" or present is None or (form == "string_dtype" and isinstance(present, bytes)):
+        return object_array(rows)
+    kind: Any = TextArray if isinstance(present, str) else BytesArray
+    return _in_form(kind.from_list(rows), form)
+
+
+def _in_form(leaf: BytesArray | TextArray, form: Strings) -> Any:
+    if form == "columns":
+        return leaf
+    if form == "objects" or (isinstance(leaf, BytesArray) and form == "string_dtype"):
+        return object_array(leaf.to_list())
+    if form == "string_dtype":
+        return np.array(leaf.to_list(), np.dtypes.StringDType())
+    return leaf.as_ragged() if form == "ragged" else leaf.to_padded()
+
+
+def missing_value(path: str, where: str) -> BatchShapeError:
+    """Build the error for a record without a value in a leaf that needs one."""
+    return BatchShapeError(
+        f"cannot batch leaf {path!r}: {where} has no value. Replace None in map(), or drop such rows in filter()."
+    )
