@@ -1,107 +1,118 @@
-"""Map each type of plan node to the stage or step class that runs nodes of this type."""
+"""Map each type of plan node to the stage or step class that runs nodes of this type.
+
+A class is imported when the first plan needs it. Importing all classes takes a third of a second, in which a training
+loop waits for its first batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, TypeVar
 
-from aiostream_data._engine.calls.map_coroutine import CoroutineStage
-from aiostream_data._engine.calls.parse import ParseStage
-from aiostream_data._engine.calls.rowwise import RowwiseStage
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.flow.stage import Stage
-from aiostream_data._engine.processes.subprocess_stage import SubprocessStage
-from aiostream_data._engine.processes.worker_shard import LoaderShardStep, WorkerShardStep
-from aiostream_data._engine.sources.files import ReadFilesSource
-from aiostream_data._engine.sources.list_files import ListFilesSource
-from aiostream_data._engine.sources.memory import MemorySource
-from aiostream_data._engine.sources.python_source import PythonSource
-from aiostream_data._engine.stages.batch import BatchStep
-from aiostream_data._engine.stages.block import BlockStage
-from aiostream_data._engine.stages.caching.cache import CacheStage
-from aiostream_data._engine.stages.equal import AgreeStage, EqualRowsStage
-from aiostream_data._engine.stages.grouping.buckets import BucketStep
-from aiostream_data._engine.stages.grouping.costs import CostBatchStep
-from aiostream_data._engine.stages.grouping.pack import PackStep
-from aiostream_data._engine.stages.grouping.windows import PaddedBatchStep, RebatchStep, WindowStep
-from aiostream_data._engine.stages.interleaving.interleave import InterleaveStage
-from aiostream_data._engine.stages.mix import ChooseStage, MixStage
-from aiostream_data._engine.stages.prefetch import PrefetchStage
-from aiostream_data._engine.stages.ranks import MarkPaddingStep, RankShardStep
-from aiostream_data._engine.stages.recalled import RecalledStage
-from aiostream_data._engine.stages.repeat import ConcatenateStage, RepeatStage
-from aiostream_data._engine.stages.select import EnumerateStage, ShardStage, SkipStage, TakeStage
-from aiostream_data._engine.stages.shuffle import ShuffleStep
-from aiostream_data._engine.stages.take_while import TakeWhileStage
-from aiostream_data._engine.stages.to_device.to_device import ToDeviceStage
-from aiostream_data._engine.stages.unbatch import UnbatchStep
-from aiostream_data._engine.stages.zip import ZipStage
 from aiostream_data.metrics.counters import StageCounters
-from aiostream_data.plan import mixing
 from aiostream_data.plan import operators as op
-from aiostream_data.plan import rank_nodes as ranks
-from aiostream_data.plan import sources as src
-from aiostream_data.plan import windows as win
-from aiostream_data.plan.base import Node, Operator
-from aiostream_data.plan.blocked_rows import Block
-from aiostream_data.plan.costs import CostBatch
-from aiostream_data.plan.replaying import Recalled
-from aiostream_data.plan.subprocess import InSubprocess, LoaderShard, WorkerShard
-from aiostream_data.plan.take_while import TakeWhile
+from aiostream_data.plan.base import Node, Operator, walk
 
-STAGES: Final[dict[type[Node], type[Stage]]] = {
-    src.Tensors: MemorySource,
-    src.TensorSlices: MemorySource,
-    src.Range: MemorySource,
-    src.Generator: PythonSource,
-    src.PythonIterable: PythonSource,
-    src.ListFiles: ListFilesSource,
-    src.ReadFiles: ReadFilesSource,
-    Block: BlockStage,
-    Recalled: RecalledStage,
-    op.Map: RowwiseStage,
-    op.Filter: RowwiseStage,
-    op.Interleave: InterleaveStage,
-    op.ParseExample: ParseStage,
-    op.ParseRows: RowwiseStage,
-    op.Repeat: RepeatStage,
-    op.Take: TakeStage,
-    TakeWhile: TakeWhileStage,
-    op.SkipFirst: SkipStage,
-    op.Shard: ShardStage,
-    op.Enumerate: EnumerateStage,
-    op.Zip: ZipStage,
-    op.Concatenate: ConcatenateStage,
-    mixing.Mix: MixStage,
-    mixing.Choose: ChooseStage,
-    op.Cache: CacheStage,
-    op.Prefetch: PrefetchStage,
-    op.ToDevice: ToDeviceStage,
-    InSubprocess: SubprocessStage,
-    ranks.EqualRows: EqualRowsStage,
-    ranks.Agree: AgreeStage,
-}
+K = TypeVar("K")
 
-STEPS: Final[dict[type[Node], type[Step]]] = {
-    op.Shuffle: ShuffleStep,
-    op.Batch: BatchStep,
-    op.Unbatch: UnbatchStep,
-    ranks.RankShard: RankShardStep,
-    ranks.MarkPadding: MarkPaddingStep,
-    win.PaddedBatch: PaddedBatchStep,
-    win.Rebatch: RebatchStep,
-    win.Window: WindowStep,
-    win.Bucket: BucketStep,
-    win.Pack: PackStep,
-    CostBatch: CostBatchStep,
-    WorkerShard: WorkerShardStep,
-    LoaderShard: LoaderShardStep,
+
+class Kinds(Mapping[str, type[K]]):
+    """Classes by name of the node class that they run. Each class is imported when it is looked up first.
+
+    Args:
+        places: Module and name of each class, relative to this package.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self._found: dict[str, type[K]] = {}
+
+    def __getitem__(self, node_name: str) -> type[K]:
+        found = self._found.get(node_name)
+        if found is None:
+            module, name = self._places[node_name].rsplit(".", 1)
+            found = self._found[node_name] = getattr(import_module(f"{__package__}.{module}"), name)
+        return found
+
+    def __contains__(self, node_name: object) -> bool:
+        return node_name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def of(self, node: Node) -> type[K]:
+        """Return the class that runs ``node``."""
+        return self[type(node).__name__]
+
+    def has(self, node: Node) -> bool:
+        """Return True if one of the classes runs ``node``."""
+        return type(node).__name__ in self._places
+
+
+_STAGES: Final = {
+    "Tensors": "sources.memory.MemorySource",
+    "TensorSlices": "sources.memory.MemorySource",
+    "Range": "sources.memory.MemorySource",
+    "Generator": "sources.python_source.PythonSource",
+    "PythonIterable": "sources.python_source.PythonSource",
+    "ListFiles": "sources.list_files.ListFilesSource",
+    "ReadFiles": "sources.files.ReadFilesSource",
+    "Block": "stages.block.BlockStage",
+    "Recalled": "stages.recalled.RecalledStage",
+    "Map": "calls.rowwise.RowwiseStage",
+    "Filter": "calls.rowwise.RowwiseStage",
+    "Interleave": "stages.interleaving.interleave.InterleaveStage",
+    "ParseExample": "calls.parse.ParseStage",
+    "ParseRows": "calls.rowwise.RowwiseStage",
+    "Repeat": "stages.repeat.RepeatStage",
+    "Take": "stages.select.TakeStage",
+    "TakeWhile": "stages.take_while.TakeWhileStage",
+    "SkipFirst": "stages.select.SkipStage",
+    "Shard": "stages.select.ShardStage",
+    "Enumerate": "stages.select.EnumerateStage",
+    "Zip": "stages.zip.ZipStage",
+    "Concatenate": "stages.repeat.ConcatenateStage",
+    "Mix": "stages.mix.MixStage",
+    "Choose": "stages.mix.ChooseStage",
+    "Cache": "stages.caching.cache.CacheStage",
+    "Prefetch": "stages.prefetch.PrefetchStage",
+    "ToDevice": "stages.to_device.to_device.ToDeviceStage",
+    "InSubprocess": "processes.subprocess_stage.SubprocessStage",
+    "EqualRows": "stages.equal.EqualRowsStage",
+    "Agree": "stages.equal.AgreeStage",
 }
-"""Step classes by node type.
+STAGES: Final = Kinds[Stage](_STAGES)
+
+_STEPS: Final = {
+    "Shuffle": "stages.shuffle.ShuffleStep",
+    "Batch": "stages.batch.BatchStep",
+    "Unbatch": "stages.unbatch.UnbatchStep",
+    "RankShard": "stages.ranks.RankShardStep",
+    "MarkPadding": "stages.ranks.MarkPaddingStep",
+    "PaddedBatch": "stages.grouping.windows.PaddedBatchStep",
+    "Rebatch": "stages.grouping.windows.RebatchStep",
+    "Window": "stages.grouping.windows.WindowStep",
+    "Bucket": "stages.grouping.buckets.BucketStep",
+    "Pack": "stages.grouping.pack.PackStep",
+    "CostBatch": "stages.grouping.costs.CostBatchStep",
+    "WorkerShard": "processes.worker_shard.WorkerShardStep",
+    "LoaderShard": "processes.worker_shard.LoaderShardStep",
+}
+STEPS: Final = Kinds[Step](_STEPS)
+"""Step classes by node class.
 
 A step runs in the hops (calls) of the previous stage, without an asyncio task of its own.
 """
+
+_FUSED: Final = Kinds[Any]({"Call": "calls.rowwise.RowwiseStage"})
+_COROUTINES: Final = Kinds[Stage]({"Call": "calls.map_coroutine.CoroutineStage"})
 
 
 def build(node: Node, context: RunContext, counters: StageCounters, fused: Sequence[op.Call] = ()) -> Stage:
@@ -111,9 +122,21 @@ def build(node: Node, context: RunContext, counters: StageCounters, fused: Seque
         fused: Earlier nodes that run in the same stage, in stream order, as returned by :func:`fused_below`.
     """
     if fused:
-        return RowwiseStage(node, context, counters, fused=fused)
-    kind = CoroutineStage if isinstance(node, op.Call) and node.is_coroutine else STAGES[type(node)]
+        stage: Stage = _FUSED["Call"](node, context, counters, fused=fused)
+        return stage
+    awaits = isinstance(node, op.Call) and node.is_coroutine
+    kind = _COROUTINES["Call"] if awaits else STAGES.of(node)
     return kind(node, context, counters)
+
+
+def load_kinds(plan: Node) -> None:
+    """Import the classes that run a plan. Call it before the run, because imports block the event loop."""
+    for node in walk(plan):
+        if isinstance(node, op.Call):
+            (_COROUTINES if node.is_coroutine else _FUSED)["Call"]
+        for kinds in (STAGES, STEPS):
+            if kinds.has(node):
+                kinds.of(node)
 
 
 def fused_below(node: Node) -> tuple[op.Call, ...]:
@@ -134,7 +157,7 @@ def _run_alike(node: op.Call, lower: op.Call) -> bool:
 
 def stage_node(node: Node) -> Node:
     """Return the last node up to ``node`` that runs as a stage, and not as a step."""
-    while type(node) in STEPS:
+    while STEPS.has(node):
         assert isinstance(node, Operator)
         node = node.input
     return node
@@ -143,8 +166,8 @@ def stage_node(node: Node) -> Node:
 def steps_after(node: Node, context: RunContext) -> tuple[Node, list[Step]]:
     """Return the node that runs as a stage, and the steps that follow this stage up to ``node``, in stream order."""
     steps: list[Step] = []
-    while type(node) in STEPS:
+    while STEPS.has(node):
         assert isinstance(node, Operator)
-        steps.append(STEPS[type(node)](node, context, context.counters(node)))
+        steps.append(STEPS.of(node)(node, context, context.counters(node)))
         node = node.input
     return node, steps[::-1]

@@ -16,6 +16,7 @@ from time import thread_time
 from typing import Any, ClassVar
 
 from aiostream_data._engine.at_exit import has_stopped, stop_at_exit
+from aiostream_data._engine.compile import load_kinds
 from aiostream_data._engine.consumer.bridge import Bridge
 from aiostream_data._engine.diagnosis.watchdog import LOGGER, Alarm, Watchdog
 from aiostream_data._engine.engine_options import EngineOptions
@@ -67,6 +68,7 @@ class Engine:
         self.plan = rewrite(unshared(plan))
         self.options = replace(options, written=options.written or plan)
         self.state = EngineState(self.plan, self.options)
+        load_kinds(self.plan)
         self._check_schema()
         self.state.read_caches_first(first_epochs(self.plan, self.state.keys, self.options.epoch))
         run = replace(self.options.run, memory_limit=own_nbytes(self.plan, self.options.run.memory_limit))

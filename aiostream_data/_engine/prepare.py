@@ -6,11 +6,6 @@ from aiostream_data._engine.flow.context import RunContext, hop
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data._engine.sources.shard_search import names_shards
 from aiostream_data._engine.sources.shared_listing import find_all_shards
-from aiostream_data._engine.stages.to_device.open_devices import Devices
-from aiostream_data.device.handover import HandOver
-from aiostream_data.device.select import open_backend
-from aiostream_data.device.stage import DeviceStage
-from aiostream_data.executors.mapping import mapping_of
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Shuffle, ToDevice
 from aiostream_data.plan.ranks import check_enough_files
@@ -36,28 +31,8 @@ async def prepare(plan: Node, context: RunContext) -> None:
         context.services.features.of(ListedShards).resolved[node] = shards
     for operator in walk(plan):
         if isinstance(operator, ToDevice):
-            await _open_device(operator, context)
+            from aiostream_data._engine.stages.to_device.device_opening import open_device  # needed for devices only
+
+            await open_device(operator, context)
         if isinstance(operator, Shuffle) and operator.spill_folder is not None:
             await hop(context.counters(operator), context.services.pool.submit(check_folder, operator.spill_folder))
-
-
-async def _open_device(node: ToDevice, context: RunContext) -> None:
-    def open_stage() -> DeviceStage:
-        backend = open_backend(node.device, context.services.options.current_gpu)
-        if node.transform is not None:
-            backend.prepare_cast()
-        return DeviceStage(
-            backend,
-            host_slots=node.depth,
-            device_slots=node.depth,
-            hand_over=HandOver(handoff=node.handoff, framework=node.framework),
-            allow_pageable=node.allow_pageable,
-            profile=context.services.options.run.diagnosing.profile,
-            find_shared=mapping_of,
-            max_shared_nbytes=context.services.budget.limit,
-        )
-
-    device = await hop(context.counters(node), context.services.pool.submit(open_stage))
-    context.services.features.of(Devices)[node] = device
-    if not context.services.workers.one_at_a_time:  # in debug mode, the user of a slot waits for its copy
-        device.start_waiter()

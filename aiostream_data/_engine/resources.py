@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data._engine.engine_options import EngineOptions
@@ -24,7 +24,6 @@ from aiostream_data._engine.running import PlanRunner
 from aiostream_data._engine.stages.caching.shared_caches import shared_caches
 from aiostream_data._engine.stages.to_device.open_devices import Devices
 from aiostream_data._engine.state_against_plan import InnerStates
-from aiostream_data.device.stage import DeviceStage
 from aiostream_data.errors import CloseError
 from aiostream_data.executors.inline import InlineExecutor
 from aiostream_data.executors.thread import ThreadExecutor
@@ -33,6 +32,9 @@ from aiostream_data.metrics.report import SHARD_CACHE
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.storage.counters import joined
 from aiostream_data.storage.stores import StoreSet
+
+if TYPE_CHECKING:
+    from aiostream_data.device.stage import DeviceStage
 
 READER_THREADS = 4
 """Number of threads for blocking reads: from local files, and from stores without an asynchronous client."""

@@ -197,8 +197,8 @@ async def recall(context: RunContext, node: Node, lineage: Lineage) -> Chunk:
     """Recompute the rows of ``node`` that ``lineage`` lists, in the order of ``lineage``."""
     if not len(lineage):
         return Items([], RowIds.none())
-    if type(node) in STEPS:
-        return await STEPS[type(node)](node, context, context.counters(node)).recall(lineage)
+    if STEPS.has(node):
+        return await STEPS.of(node)(node, context, context.counters(node)).recall(lineage)
     return await build(node, context, context.counters(node)).recall(lineage)
 
 

@@ -108,9 +108,9 @@ def _schema_of(place: Place) -> Iterator[Place]:
         place = replace(place, rows=place.rows.of_all_ranks)
     if node is None:
         return _by_kind(place).schema(place)
-    if type(node) in STEPS:
-        return STEPS[type(node)].schema(place)
-    return STAGES[type(node)].schema(replace(place, fused=fused_below(node)))
+    if STEPS.has(node):
+        return STEPS.of(node).schema(place)
+    return STAGES.of(node).schema(replace(place, fused=fused_below(node)))
 
 
 def _by_kind(place: Place) -> type[Stage] | type[Step]:

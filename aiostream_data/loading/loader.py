@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +17,6 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.consumer.bridge import Ending, Parcel
 from aiostream_data.arguments import integer, shown
-from aiostream_data.device.device_batch import DeviceBatch
-from aiostream_data.device.wait_limit import Patience
 from aiostream_data.errors import ArgumentTypeError, LoaderClosedError, NotPicklableError, PlanError
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.interrupts import interrupts_after
@@ -35,6 +34,7 @@ from aiostream_data.storage.lanes import request_limits
 
 if TYPE_CHECKING:
     from aiostream_data._engine.engine import Engine
+    from aiostream_data.device.wait_limit import Patience
     from aiostream_data.weights import Weights
 
 T = TypeVar("T")
@@ -143,14 +143,20 @@ class Loader(Generic[T]):
 
     def _get(self) -> Parcel | Ending:
         bridge, patience = self._engine.bridge, self._patience()
-        while (look_s := patience.next_look_s()) is not None:
+        while patience is not None and (look_s := patience.next_look_s()) is not None:
             item = bridge.get_within(look_s)
             if item is not None:
                 return item
         return bridge.get()
 
-    def _patience(self) -> Patience:
-        return Patience(list(self._engine.resources.devices.values()))
+    def _patience(self) -> Patience | None:
+        """Return the limit of waiting for batches in device slots, or None without a device."""
+        devices = list(self._engine.resources.devices.values())
+        if not devices:
+            return None
+        from aiostream_data.device.wait_limit import Patience  # needed for devices only
+
+        return Patience(devices)
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Return an async iterator over the remaining elements."""
@@ -186,7 +192,7 @@ class Loader(Generic[T]):
 
     async def _get_async(self) -> Parcel | Ending:
         bridge, patience = self._engine.bridge, self._patience()
-        while (look_s := patience.next_look_s()) is not None:
+        while patience is not None and (look_s := patience.next_look_s()) is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(look_s):
                     return await bridge.get_async()
@@ -510,7 +516,7 @@ class Loader(Generic[T]):
         left = [*self._left, *(element for parcel in self._put_back for element in parcel.elements)]
         self._left, self._put_back = iter(()), []
         for element in left:
-            if isinstance(element, DeviceBatch):
+            if _is_device_batch(element):
                 element.discard()
 
     def wait_ready(self) -> None:
@@ -563,10 +569,16 @@ def _stop_soon(engine: weakref.ref[Engine]) -> None:
         running.stop_soon()
 
 
+def _is_device_batch(element: Any) -> bool:
+    """Return True for a batch in a device slot. Without a device, the modules of the device stage are not imported."""
+    module = sys.modules.get("aiostream_data.device.device_batch")
+    return module is not None and isinstance(element, module.DeviceBatch)
+
+
 def _handed_out(parcel: Parcel, numbers: Sequence[int]) -> list[Any]:
     """Return the selected elements of a parcel (a group of elements) in the form that the consumer receives."""
     elements = parcel.elements
-    if not isinstance(elements[0], DeviceBatch):
+    if not _is_device_batch(elements[0]):
         return elements if len(numbers) == len(elements) else [elements[number] for number in numbers]
     (batch,) = elements  # one device batch per parcel: a failed hand-over affects no other batch
     if not numbers:

@@ -9,7 +9,6 @@ from typing import Any
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.run_options import RunOptions
-from aiostream_data.device.select import current_gpu
 from aiostream_data.errors import RankError
 from aiostream_data.failing.policies import OnError
 from aiostream_data.loading.exclusions import Exclusions
@@ -86,7 +85,7 @@ class Opening:
             written=self.plan,
             world_size=self.ranks.shares,
             given_seed=self.seed,
-            current_gpu=current_gpu() if any(isinstance(node, op.ToDevice) for node in walk(self.plan)) else None,
+            current_gpu=self._current_gpu(),
             list_once=self._list_once(),
         )
         plan = self._plan()
@@ -119,6 +118,14 @@ class Opening:
         """Return arguments that reopen the dataset at a different saved state."""
         # Reopening happens on this rank alone, so no other rank would take part in a broadcast.
         return replace(self, saved=saved, seed=None, weights=None, broadcast=None, **changes)
+
+    def _current_gpu(self) -> int | None:
+        """Return the number of the current GPU if the plan uses a device."""
+        if not any(isinstance(node, op.ToDevice) for node in walk(self.plan)):
+            return None
+        from aiostream_data.device.select import current_gpu  # needed for devices only
+
+        return current_gpu()
 
     def _list_once(self) -> ListOnce | None:
         if self.broadcast is None or self.ranks.world_size == 1:

@@ -14,7 +14,7 @@ import pytest
 from pipelines import write_shards
 
 from aiostream_data import Dataset, _native
-from aiostream_data._engine import prepare
+from aiostream_data._engine.stages.to_device import device_opening
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.host import HostBackend
 from aiostream_data.errors import StoreBusyError
@@ -116,7 +116,7 @@ class SlowBackend(HostBackend):
 
 
 def test_r45_copies_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "open_backend", lambda name, current: SlowBackend())
+    monkeypatch.setattr(device_opening, "open_backend", lambda name, current: SlowBackend())
     named(limit_of(Dataset.range(10_000_000).batch(1_000).to_device("cpu")), "to_device", "device")
 
 

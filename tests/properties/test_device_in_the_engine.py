@@ -35,7 +35,9 @@ class Consumer:
         self.wrong: list[int] = []
         self._chance = random.Random(seed)
         self._targets: dict[int, dict[str, Any]] = {}
-        monkeypatch.setattr("aiostream_data._engine.prepare.open_backend", lambda *_, **__: self.backend)
+        monkeypatch.setattr(
+            "aiostream_data._engine.stages.to_device.device_opening.open_backend", lambda *_, **__: self.backend
+        )
 
     def run(self, dataset: Dataset[Any], use: Callable[[int, Any], None]) -> None:
         with dataset.open() as loader:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import Dataset
 from aiostream_data._engine.engine import Engine
+from aiostream_data._engine.stages.to_device import device_opening
 from aiostream_data._engine.stages.to_device.to_device import ToDeviceStage as RunningStage
 from aiostream_data.device.backend import DeviceBlock, HostBlock, StreamRef
 from aiostream_data.device.batch_layout import CastPlan
@@ -178,7 +179,7 @@ def batch_of(number: int, rows: int) -> dict[str, Any]:
 
 def adversary_in_the_engine(monkeypatch: pytest.MonkeyPatch, backend: AdversarialBackend) -> None:
     """Have every ``to_device`` open ``backend``."""
-    monkeypatch.setattr("aiostream_data._engine.prepare.open_backend", lambda *_, **__: backend)
+    monkeypatch.setattr(device_opening, "open_backend", lambda *_, **__: backend)
 
 
 @pytest.fixture

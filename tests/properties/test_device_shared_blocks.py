@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset
-from aiostream_data._engine import prepare
 from aiostream_data._engine.processes import process_handle as hosting_process
+from aiostream_data._engine.stages.to_device import device_opening
 from aiostream_data.device import stage as device_stage
 from aiostream_data.device.backend import Mark
 from aiostream_data.device.device_batch import DeviceBatch
@@ -167,7 +167,7 @@ def test_no_batch_of_a_whole_loader_whose_process_fills_the_blocks_is_torn(monke
     rows, size = 120, 8
     for seed in range(4):
         backend = AdversarialBackend(seed)
-        monkeypatch.setattr(prepare, "open_backend", lambda *_, backend=backend, **__: backend)
+        monkeypatch.setattr(device_opening, "open_backend", lambda *_, backend=backend, **__: backend)
         wrong: list[int] = []
 
         def look(first: int, images: NDArray[Any], wrong: list[int] = wrong) -> None:

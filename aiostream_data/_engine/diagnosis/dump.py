@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from textwrap import indent
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
-from aiostream_data._engine.calls.map_coroutine import CoroutineStage
 from aiostream_data._engine.calls.running_calls import running_calls
 from aiostream_data._engine.consumer.bridge import Bridge
 from aiostream_data._engine.diagnosis.stacks import task_stacks, thread_stacks
@@ -20,12 +20,15 @@ from aiostream_data._engine.flow.stage_counters import order_of
 from aiostream_data._engine.flow.stage_runs import StageRun, StageRuns
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.processes.process_manager import Hosting
-from aiostream_data.device.stage import DeviceStage
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.stuck import StageState, find_stuck
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.written import function_name
+
+if TYPE_CHECKING:
+    from aiostream_data._engine.calls.map_coroutine import CoroutineStage
+    from aiostream_data.device.stage import DeviceStage
 
 
 class RunningResources(Protocol):
@@ -262,11 +265,17 @@ def _calls_on_threads(resources: RunningResources, now: float) -> Iterator[_Call
 
 def _awaited_calls(resources: RunningResources, now: float) -> Iterator[_Call]:
     for run in resources.runs:
-        if isinstance(run.stage, CoroutineStage):
+        if _is_coroutine_stage(run.stage):
             place, name = run.stage.context.place(run.stage.node), function_name(run.stage.node.function)
             for record, since, blocks in run.stage.awaited():
                 how = "running" if blocks else "awaited"
                 yield _Call(not blocks, since, place, f"{name}, {record}, {how} for {now - since:.1f} s")
+
+
+def _is_coroutine_stage(stage: object) -> TypeGuard[CoroutineStage]:
+    """Return True for a stage that awaits coroutines. Its module is imported only if a plan has such a stage."""
+    module = sys.modules.get("aiostream_data._engine.calls.map_coroutine")
+    return module is not None and isinstance(stage, module.CoroutineStage)
 
 
 def _threads(engine: RunningEngine) -> list[threading.Thread]:

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from aiostream_data import Dataset
-from aiostream_data._engine import prepare, resources
+from aiostream_data._engine import resources
+from aiostream_data._engine.stages.to_device import device_opening
 from aiostream_data.device import filling as filling_module
 from aiostream_data.device.backend import Mark
 from aiostream_data.device.copy_waiter import NAME
@@ -376,7 +377,7 @@ def captured_stages(monkeypatch: pytest.MonkeyPatch) -> list[DeviceStage]:
             opened.append(self)
             super().start_waiter()
 
-    monkeypatch.setattr(prepare, "DeviceStage", Captured)
+    monkeypatch.setattr(device_opening, "DeviceStage", Captured)
     return opened
 
 

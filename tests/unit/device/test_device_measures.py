@@ -14,7 +14,7 @@ import pytest
 from fake_cupy import FakeCuda
 
 from aiostream_data import Dataset
-from aiostream_data._engine import prepare
+from aiostream_data._engine.stages.to_device import device_opening
 from aiostream_data.device import measures as measures_module
 from aiostream_data.device.backend import Mark
 from aiostream_data.device.cuda import CupyBackend
@@ -210,7 +210,7 @@ def test_each_side_is_named_when_it_is_the_slow_one(monkeypatch: pytest.MonkeyPa
 
     assert slowest(Dataset.from_generator(slow_source)) == "source"
     assert slowest(Dataset.range(30).batch(1), step_s=0.005) == "consumer"
-    monkeypatch.setattr(prepare, "open_backend", lambda name, current: SlowCopies())
+    monkeypatch.setattr(device_opening, "open_backend", lambda name, current: SlowCopies())
     assert slowest(Dataset.range(30).batch(1)) == "device"
 
 
