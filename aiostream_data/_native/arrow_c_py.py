@@ -255,9 +255,9 @@ def _capsule(struct: ctypes.Structure, name: bytes, destructor: int) -> object:
 
 def _release(struct: ctypes.Structure, release: Any = RELEASE) -> None:
     """Call the release callback of a structure, unless it was released or moved."""
-    if callback := struct.release:  # type: ignore[attr-defined]
+    if callback := struct.release:
         release(callback)(ctypes.addressof(struct))
-        struct.release = None  # type: ignore[attr-defined]
+        struct.release = None
 
 
 def _released_schema(address: int, kind: Any = CSchema) -> None:
@@ -338,9 +338,9 @@ _DROP_STREAM = address_of_function(_dropping(STREAM_NAME))
 
 def _move(target: ctypes.Structure, source: ctypes.Structure, what: str) -> None:
     """Take ownership of a structure of a producer."""
-    check_capsule_owner(not source.release, what)  # type: ignore[attr-defined]
+    check_capsule_owner(not source.release, what)
     ctypes.memmove(ctypes.addressof(target), ctypes.addressof(source), ctypes.sizeof(source))
-    source.release = None  # type: ignore[attr-defined]
+    source.release = None
 
 
 def _schema_and_release(schema: CSchema) -> SchemaNode:

@@ -13,7 +13,7 @@ from aiostream_data.rows.arrow.bitmaps import packed, packed_bits
 
 Valid: TypeAlias = NDArray[np.bool_] | None
 
-FORMATS: Final = {
+FORMATS: Final[dict[np.dtype[Any], str]] = {
     np.dtype(np.int8): "c",
     np.dtype(np.uint8): "C",
     np.dtype(np.int16): "s",
@@ -56,7 +56,7 @@ def number_field(path: str, name: str, array: NDArray[Any], valid: Valid) -> Arr
 
 
 def _without_nat(array: NDArray[Any], valid: Valid) -> Valid:
-    known = ~np.isnat(array)
+    known: NDArray[np.bool_] = ~np.isnat(array)
     if known.all():
         return valid
     return known if valid is None else valid & known
