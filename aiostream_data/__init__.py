@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         AccessDeniedError,
         AiostreamError,
         ArgumentTypeError,
+        ArrowDataError,
+        ArrowTypeError,
         BatchCostError,
         BatchReleasedError,
         BatchShapeError,
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from aiostream_data.plan.base import AUTO, INFINITE, UNKNOWN
     from aiostream_data.plan.spec import ArraySpec
     from aiostream_data.ranks import Ranks
+    from aiostream_data.rows.arrow.arrow_batch import ArrowBatch
     from aiostream_data.rows.provenance import Origin
     from aiostream_data.rows.ragged import RaggedArray
     from aiostream_data.storage.cache.options import ShardCache
@@ -102,6 +105,8 @@ _ERRORS = (
     "AccessDeniedError",
     "AiostreamError",
     "ArgumentTypeError",
+    "ArrowDataError",
+    "ArrowTypeError",
     "BatchCostError",
     "BatchReleasedError",
     "BatchShapeError",
@@ -173,6 +178,7 @@ _HOME = {
     "INFINITE": "plan.base",
     "UNKNOWN": "plan.base",
     "ArraySpec": "plan.spec",
+    "ArrowBatch": "rows.arrow.arrow_batch",
     "BytesArray": "rows.text_arrays",
     "Dataset": "dataset",
     "DeviceBatch": "device.device_batch",
@@ -208,6 +214,9 @@ __all__ = [
     "AiostreamError",
     "ArgumentTypeError",
     "ArraySpec",
+    "ArrowBatch",
+    "ArrowDataError",
+    "ArrowTypeError",
     "BatchCostError",
     "BatchReleasedError",
     "BatchShapeError",

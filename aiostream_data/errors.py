@@ -204,6 +204,36 @@ class ExampleEncodeError(DataError, ValueError):
         self.reason = reason
 
 
+class ArrowTypeError(DataError, TypeError):
+    """A leaf has no Arrow form, or an Arrow column has a type that this package cannot read.
+
+    Attributes:
+        column: Path of the leaf or column, such as ``box.x``.
+        reason: The type of the leaf or column, and the remedy.
+    """
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(f"Arrow column {column!r}: {reason}")
+        self.column = column
+        self.reason = reason
+
+
+class ArrowDataError(DataError, ValueError):
+    """The buffers of an Arrow array contradict its type, or its text is not valid UTF-8.
+
+    Attributes:
+        column: Path of the column; "" if the error concerns the whole source.
+        reason: Description of the invalid data, and the remedy.
+        row: Number of the invalid row in the source, or None if the error does not concern a single row.
+    """
+
+    def __init__(self, column: str, reason: str, row: int | None = None) -> None:
+        super().__init__(f"Arrow column {column!r}: {reason}" if column else f"Arrow source: {reason}")
+        self.column = column
+        self.reason = reason
+        self.row = row
+
+
 class BatchShapeError(DataError, ValueError):
     """Elements of one batch differ in shape, dtype or structure."""
 

@@ -29,6 +29,28 @@ except ImportError:
     from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows, str_rows
 
 try:
+    from aiostream_data._native.arrow_c import (
+        ImportedArray,
+        ImportedStream,
+        export_array,
+        export_schema,
+        export_stream,
+        import_array,
+        import_schema,
+    )
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.arrow_c_py import (
+        ImportedArray,
+        ImportedStream,
+        export_array,
+        export_schema,
+        export_stream,
+        import_array,
+        import_schema,
+    )
+
+try:
     from aiostream_data._native.draws import words_below
 except ImportError:
     HAVE_NATIVE = False
@@ -120,10 +142,18 @@ except ImportError:
     HAVE_NATIVE = False
     from aiostream_data._native.unbox_py import unbox_floats, unbox_ints
 
+try:
+    from aiostream_data._native.utf8 import first_invalid_utf8
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.utf8_py import first_invalid_utf8
+
 __all__ = [
     "HAVE_NATIVE",
     "BytesMemory",
     "BytesPool",
+    "ImportedArray",
+    "ImportedStream",
     "NativeBodyReceiver",
     "NativeExchange",
     "PhiloxSeeker",
@@ -137,12 +167,18 @@ __all__ = [
     "dicts_of",
     "exchange_rows",
     "exchange_spans",
+    "export_array",
+    "export_schema",
+    "export_stream",
     "find_lines",
+    "first_invalid_utf8",
     "follow_choices",
     "frame_tfrecords",
     "hardware_crc",
     "hash_ids",
     "hash_rows",
+    "import_array",
+    "import_schema",
     "interleave_rows",
     "masked_crc32c",
     "ordinary_head",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.sources import TensorSlices
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
-from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.columns import Column, VarColumn, concat_column
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, flatten, graft
 from aiostream_data.rows.text_arrays import BytesArray, TextArray
@@ -42,7 +42,7 @@ def _sliced(leaf: Any, path: str, leaves: list[Any]) -> tuple[Structure, list[Co
         return (LEAF, [column]) if leaf.valid is None else (NULLABLE, [column, leaf.valid])
     if isinstance(leaf, RaggedArray):
         return LEAF, [VarColumn(_read_only(leaf.values), leaf.row_splits[:-1], leaf.row_lengths, "array")]
-    if hasattr(leaf, "__arrow_c_stream__") or (hasattr(leaf, "__arrow_c_array__") and not hasattr(leaf, "__array__")):
+    if _is_arrow(leaf):
         return _of_arrow(leaf)
     array = _array(leaf, path)
     if array.ndim == 0:
@@ -51,8 +51,35 @@ def _sliced(leaf: Any, path: str, leaves: list[Any]) -> tuple[Structure, list[Co
     return LEAF, [array]
 
 
+def _is_arrow(leaf: Any) -> bool:
+    """Return True for tables and arrays of Arrow, Polars or DuckDB. A Series of pandas is an array with labels."""
+    is_source = hasattr(leaf, "__arrow_c_stream__") or hasattr(leaf, "__arrow_c_array__")
+    return is_source and not (type(leaf).__module__.partition(".")[0] == "pandas" and getattr(leaf, "ndim", 2) == 1)
+
+
 def _of_arrow(source: Any) -> tuple[Structure, list[Column]]:
-    raise NotImplementedError
+    """Return the columns of an Arrow source. Sources of one chunk are not copied."""
+    from aiostream_data.rows.arrow.importing import read_arrow  # needed for Arrow data only
+
+    chunks = read_arrow(source)
+    found = list(chunks) or [chunks.empty()]
+    marks = [any(leaf.valid is not None for leaf in parts) for parts in zip(*(c.leaves for c in found), strict=True)]
+    columns: list[Column] = []
+    for number, has_marks in enumerate(marks):
+        parts = [chunk.leaves[number] for chunk in found]
+        columns.append(parts[0].column if len(parts) == 1 else concat_column([part.column for part in parts]))
+        if has_marks:
+            columns.append(np.concatenate([_marks(part.valid, len(part.column)) for part in parts]))
+    kinds = [NULLABLE if has_marks else LEAF for has_marks in marks]
+    return graft(chunks.structure, kinds), [_read_only_column(column) for column in columns]
+
+
+def _marks(valid: NDArray[np.bool_] | None, rows: int) -> NDArray[np.bool_]:
+    return np.ones(rows, np.bool_) if valid is None else valid
+
+
+def _read_only_column(column: Column) -> Column:
+    return column if isinstance(column, VarColumn) else _read_only(column)
 
 
 def _check_lengths(structure: Structure, columns: tuple[Column, ...]) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.split_rows import SplitRows, check_arrays
+
+if TYPE_CHECKING:
+    from aiostream_data._native.arrow_nodes import ArrowField
 
 S = TypeVar("S", bytes, str)
 
@@ -138,6 +142,20 @@ class _Strings(SplitRows, Generic[S]):
         """Return the rows as Python objects; None for a row without a value."""
         rows: list[S | None] = self.column().elements()
         return rows if self.valid is None else with_missing(rows, self.valid)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Return the Arrow schema of this array, as a PyCapsule."""
+        return _native.export_schema(self._arrow())
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Return this array for Arrow without a copy: ``large_binary`` or ``large_utf8``, as two PyCapsules."""
+        field = self._arrow()
+        return _native.export_schema(field), _native.export_array(field)
+
+    def _arrow(self) -> ArrowField:
+        from aiostream_data.rows.arrow.exporting import leaf_field  # needed for Arrow only
+
+        return leaf_field("element", "", self)
 
     def copy(self) -> Self:
         """Return a copy that shares no memory with this array."""

@@ -1,0 +1,126 @@
+"""Columns of imported Arrow lists and dictionary-encoded arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.rows.arrow.arrow_forms import ArrowForm
+from aiostream_data.rows.arrow.imported_columns import ArrowLeaf, variable_leaf
+from aiostream_data.rows.arrow.imported_rows import ArrowRows, checked
+from aiostream_data.rows.columns import VarColumn
+
+ReadLeaf: TypeAlias = Callable[[ArrowRows], ArrowLeaf]
+
+
+def list_leaf(rows: ArrowRows, form: ArrowForm, read: ReadLeaf) -> ArrowLeaf:
+    """Return the column of a list array.
+
+    Args:
+        read: Function that returns the column of the items.
+
+    Raises:
+        ArrowDataError: An offset is invalid, or a list contains a missing item.
+    """
+    if form.family == "fixed_list":
+        return _fixed_list_leaf(rows, form.size, read)
+    valid = rows.valid()
+    if form.family == "list_view":
+        starts, lengths = _list_views(rows, form, valid)
+        items = read(rows.list_items(0, rows.node.children[0].length))
+    else:
+        offsets = rows.offsets()
+        first, stop = int(offsets[0]), int(offsets[-1])
+        items = read(rows.list_items(first, stop - first))
+        starts, lengths = (offsets[:-1] - first if first else offsets[:-1]), np.diff(offsets)
+    leaf = variable_leaf(_dense(items), starts, lengths, "array", valid)
+    _check_items(rows, items.valid, leaf)
+    return leaf
+
+
+def _list_views(
+    rows: ArrowRows, form: ArrowForm, valid: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    starts = rows.items(1, form.dtype, rows.start, rows.length).astype(np.int64, copy=False)
+    lengths = rows.items(2, form.dtype, rows.start, rows.length).astype(np.int64, copy=False)
+    if valid is not None:
+        starts, lengths = np.where(valid, starts, 0), np.where(valid, lengths, 0)
+    size = rows.node.children[0].length
+    inside = (starts >= 0) & (lengths >= 0) & (starts <= size - lengths)
+    if not inside.all():
+        bad = int(np.argmin(inside))
+        raise rows.error(f"{lengths[bad]} items from item {starts[bad]} are outside the {size} items", bad)
+    return starts, lengths
+
+
+def _check_items(rows: ArrowRows, valid: NDArray[np.bool_] | None, leaf: ArrowLeaf) -> None:
+    """Raise if a list that is not missing contains a missing item."""
+    if valid is None:
+        return
+    column = leaf.column
+    assert isinstance(column, VarColumn)
+    missing = np.cumsum(np.concatenate([[0], ~valid]))
+    bad = missing[column.starts + column.lengths] != missing[column.starts]
+    if bad.any():
+        raise _missing_item(rows, int(np.argmax(bad)))
+
+
+def _missing_item(rows: ArrowRows, row: int) -> Exception:
+    return rows.error("the list contains a missing item. Fill missing items before reading", row)
+
+
+def _fixed_list_leaf(rows: ArrowRows, size: int, read: ReadLeaf) -> ArrowLeaf:
+    items = read(rows.list_items(rows.start * size, rows.length * size))
+    values, valid = _dense(items), rows.valid()
+    if items.valid is not None:
+        complete = items.valid.reshape(rows.length, size).all(axis=1)
+        if valid is not None:
+            complete |= ~valid
+        if not complete.all():
+            raise _missing_item(rows, int(np.argmin(complete)))
+    return ArrowLeaf(values.reshape(rows.length, size, *values.shape[1:]), valid)
+
+
+def _dense(items: ArrowLeaf) -> NDArray[Any]:
+    assert isinstance(items.column, np.ndarray)  # check_type() rejects other items
+    return items.column
+
+
+def decoded_leaf(rows: ArrowRows, read: ReadLeaf) -> ArrowLeaf:
+    """Return the values of a dictionary-encoded array.
+
+    Raises:
+        ArrowDataError: An index is outside the dictionary.
+    """
+    assert rows.schema.dictionary is not None
+    assert rows.node.dictionary is not None
+    schema, node = rows.schema.dictionary, rows.node.dictionary
+    values = ArrowRows(rows.path, schema, node, rows.owner, node.offset, node.length, 0, "dictionary entry")
+    entries = read(checked(values))
+    valid = rows.valid()
+    indices = _indices(rows, valid, node.length)
+    if entries.valid is not None:
+        found = entries.valid[indices] if node.length else np.zeros(rows.length, np.bool_)
+        valid = found if valid is None else valid & found
+    column = entries.column
+    if isinstance(column, VarColumn):
+        taken = column.take(indices) if node.length else VarColumn(column.values, indices, indices, column.kind)
+        return variable_leaf(taken.values, taken.starts, taken.lengths, column.kind, valid)
+    dense = column[indices] if node.length else np.zeros((rows.length, *column.shape[1:]), column.dtype)
+    return ArrowLeaf(dense, valid)
+
+
+def _indices(rows: ArrowRows, valid: NDArray[np.bool_] | None, size: int) -> NDArray[np.int64]:
+    """Return the indices of the rows in a dictionary; 0 for missing rows."""
+    given = rows.items(1, rows.form.dtype, rows.start, rows.length)
+    used = given if valid is None else np.where(valid, given, given.dtype.type(0))
+    outside = (used < 0) | (used >= size)
+    if valid is not None:
+        outside &= valid
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise rows.error(f"the index {used[row]} is outside a dictionary of {size} entries", row)
+    return used.astype(np.int64, copy=False)
