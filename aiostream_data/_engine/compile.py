@@ -62,6 +62,7 @@ _STAGES: Final = {
     "Range": "sources.memory.MemorySource",
     "Generator": "sources.python_source.PythonSource",
     "PythonIterable": "sources.python_source.PythonSource",
+    "TableFile": "sources.table_file.TableFileSource",
     "ListFiles": "sources.list_files.ListFilesSource",
     "ReadFiles": "sources.files.ReadFilesSource",
     "Block": "stages.block.BlockStage",

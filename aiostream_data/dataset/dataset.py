@@ -343,6 +343,60 @@ class Dataset(Chain, Generic[T], Hints):
         read = Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error, False, (WithUrl(),))
         return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
 
+    @classmethod
+    def from_parquet(
+        cls,
+        files: Files | None = None,
+        columns: Sequence[str] | None = None,
+        filters: Sequence[Any] | None = None,
+        *,
+        partitions: bool = False,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of Parquet files, as dicts from column name to value.
+
+        The loader reads the footer of each file, and then the bytes of the selected columns, one row group after the
+        other. A missing value is None. Dictionary-encoded columns are decoded, and structs become dicts.
+
+        The files are interleaved by :meth:`interleave`, so each row group counts against the memory limit twice: one is
+        emitted while the next is decoded.
+
+        Args:
+            files: As for :meth:`from_tfrecord`.
+            columns: Names of the columns to read; None for all columns. ``a.b`` selects a field of the struct ``a``.
+            filters: Conditions ``(column, operator, value)`` that must all hold, or a list of such lists, of which one
+                must hold. Operators: ``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``not in``. Row groups whose
+                statistics exclude all rows are not read. A missing value satisfies no condition.
+            partitions: If True, add the ``name=value`` folders of the URL as text columns, as Hive writes them.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, or is not a Parquet file.
+            PlanError: A file has no column of this name, or a filter does not fit the type of its column.
+            ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
+            MemoryBudgetError: A row group does not fit into the memory limit.
+            MissingExtraError: PyArrow is not installed (extra ``parquet``).
+        """
+        from aiostream_data.dataset.tables import RowsOf, parquet_format
+
+        rows: Callable[..., Any] = RowsOf(parquet_format(columns, filters, partitions), dict(storage_options or {}))
+        urls: Dataset[Any] = (
+            files if isinstance(files, Dataset) else cls.list_files(files, index=index, storage_options=storage_options)
+        )
+        urls = urls.shuffle(seed=seed) if flag("shuffle_shards", shuffle_shards) else urls
+        return urls.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
     # -- mixtures
 
     @classmethod

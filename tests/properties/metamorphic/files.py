@@ -11,6 +11,9 @@ import zlib
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
+from pyarrow import parquet
+
 import aiostream_data as asd
 from aiostream_data.formats.tfrecord_writer import frame
 
@@ -49,6 +52,7 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     (path / f"{file}.txt.gz").write_bytes(gzip.compress(lines))
     (path / f"{file}.txt.z").write_bytes(zlib.compress(lines))
     _write_damaged(path, file, records, lines)
+    _write_table(path / f"{file}.parquet", file, names)
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
 
 
@@ -66,6 +70,15 @@ def _write_damaged(path: Path, file: int, records: list[bytes], lines: bytes) ->
     (path / f"{file}.badbin").write_bytes(
         b"".join(b"%8d" % (100 * file + row) for row in range(len(records))) + b"left"
     )
+
+
+def _write_table(path: Path, file: int, names: list[str]) -> None:
+    numbers = [100 * file + row for row in range(len(names))]
+    texts = [None if row % 4 == 2 else name for row, name in enumerate(names)]
+    lists = [[number] * (row % 3) for row, number in enumerate(numbers)]
+    columns = {"n": pa.array(numbers, pa.int64()), "text": pa.array(texts, pa.string())}
+    table = pa.table({**columns, "values": pa.array(lists, pa.list_(pa.int64()))})
+    parquet.write_table(table, path, row_group_size=5)
 
 
 def _write_records(path: Path, records: list[bytes], compression: str) -> None:

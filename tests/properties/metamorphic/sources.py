@@ -113,6 +113,23 @@ def _examples(random: Random) -> Drawn:
     return Drawn(Step(f"{text}.parse_example(FEATURES{policy})"), "example", 20)
 
 
+def _tables(random: Random) -> Drawn:
+    rows = random.choice(["", '["n", "text"]', '["text"]'])
+    filters = one_of(
+        random, "", 'filters=[("n", ">", 4)]', 'filters=[("n", "in", [1, 2, 3, 11, 12]), ("text", "!=", "")]'
+    )
+    cycle, block = random.randint(1, 3), random.randint(1, 3)
+    shuffled = chance(random, 0.4)
+    more = arguments(
+        cycle_length=cycle,
+        block_length=block,
+        shuffle_shards=shuffled or None,
+        seed=seed_or_none(random) if shuffled else None,
+    )
+    call = ", ".join(part for part in ('pattern(".parquet")', f"columns={rows or None}", filters, more) if part)
+    return Drawn(Step(f"Dataset.from_parquet({call})"), "example" if rows else "other", 20)
+
+
 def _whole_files(random: Random) -> Drawn:
     shuffled = chance(random, 0.5)
     more = arguments(shuffle_shards=shuffled, seed=seed_or_none(random))
@@ -142,6 +159,7 @@ _SOURCES = [
     (0.8, _damaged_files),
     (1, _examples),
     (0.4, _whole_files),
+    (0.6, _tables),
 ]
 
 

@@ -1,0 +1,200 @@
+"""Source that reads one file with a directory of row groups, such as Parquet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS
+from aiostream_data._engine.flow.stage import NumberedRows
+from aiostream_data._engine.flow.stage_io import Inlet, Outlet
+from aiostream_data._engine.memory.budget import Charge
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.places import Place
+from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
+from aiostream_data.formats.row_groups import Directory, RowGroup, TableFormat, TableRows, groups_from
+from aiostream_data.plan.tables import TableFile
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, Columns, ShardRef, concat
+from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
+from aiostream_data.safe_url import safe_url
+from aiostream_data.state_fields import MAX_COUNT
+from aiostream_data.storage.stores import StoreSet
+from aiostream_data.storage.urls import split_url
+
+
+class _Decoded(NamedTuple):
+    """Rows of a group, and the charge for their memory."""
+
+    parts: list[TableRows]
+    charge: Charge
+
+
+@dataclass
+class TableFileSource(NumberedRows):
+    """Stage of a ``TableFile`` node. While it emits one row group, it reads and decodes the next.
+
+    The ordinal of a row is its number in the file. The saved state is the number of the next row in the file.
+    """
+
+    kind: ClassVar[str] = "table"
+
+    _emitted: Log[NDArray[np.int64]] = field(default_factory=Log)
+
+    async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        node: TableFile = self.node
+        self.counters.waits_for = "disk" if split_url(node.url).scheme == "file" else "network"
+        self.counters.work = "parse"
+        stores = self.context.services.stores(node.storage_options)
+        shard, directory = await self._directory(stores)
+        if self._first > directory.rows:
+            raise StateMismatchError(
+                [f"the state names row {self._first} of {safe_url(node.url)}, which has {directory.rows} rows"],
+                "Restore the file.",
+            )
+        base = self._namespace().base
+        groups = groups_from(directory, self._first)
+        async with asyncio.TaskGroup() as tasks:
+
+            def start(number: int) -> asyncio.Task[_Decoded] | None:
+                if number >= len(groups):
+                    return None
+                return tasks.create_task(self._decoded(stores, shard, directory, groups[number], outlet))
+
+            ahead, sent = start(0), 0
+            for number in range(len(groups)):
+                assert ahead is not None
+                decoded, ahead = await ahead, start(number + 1)
+                for part in decoded.parts:
+                    for chunk in _chunks(part, base, self._first, decoded.charge):
+                        self._emitted.add(sent, chunk.ids.ordinals)
+                        sent += len(chunk)
+                        await outlet.send(chunk)
+                del decoded
+
+    async def _decoded(
+        self, stores: StoreSet, shard: ShardRef, directory: Directory, group: RowGroup, outlet: Outlet
+    ) -> _Decoded:
+        limit = self.context.services.budget.limit
+        needed = group.stored_nbytes + group.nbytes
+        if needed > limit:
+            raise MemoryBudgetError(
+                f"a row group of {safe_url(shard.url)} needs {needed} bytes, more than the memory limit of {limit} "
+                "bytes. Select fewer columns, raise memory_limit=, or write smaller row groups."
+            )
+        charge = await outlet.admit(needed)
+        try:
+            parts = await _read(stores, shard, group)
+            found = await self.hop(directory.decode, group, parts)
+        except BaseException:
+            charge.end()
+            raise
+        charge.resize(sum(part.nbytes for part in found))
+        return _Decoded(found, charge)
+
+    async def _directory(self, stores: StoreSet) -> tuple[ShardRef, Directory]:
+        format: TableFormat = self.node.format
+        shard = await stores.info(self.node.url)
+        size = shard.nbytes
+        if size is None:
+            raise CorruptRecordError(shard.url, 0, "the store does not report the size of the object")
+        wanted = min(size, format.tail_nbytes)
+        for _ in range(2):
+            tail = bytearray(wanted)
+            if wanted:
+                await stores.read_into(shard, size - wanted, memoryview(tail))
+            found = await self.hop(format.directory, shard.url, size, memoryview(tail))
+            if not isinstance(found, int):
+                return shard, found
+            self._check_room(found)
+            wanted = min(size, found)
+        raise CorruptRecordError(shard.url, size, "the directory of the file is incomplete")
+
+    def _check_room(self, nbytes: int) -> None:
+        limit = self.context.services.budget.limit
+        if nbytes > limit:
+            raise MemoryBudgetError(
+                f"the directory of {safe_url(self.node.url)} has {nbytes} bytes, more than the memory limit of {limit} "
+                "bytes. Raise memory_limit=."
+            )
+
+    def _namespace(self) -> Namespace:
+        return self.context.namespace(self.node, lambda _: str(self.node.url))
+
+    # -- saved position
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        found = self._emitted.find(rows - 1) if rows else None
+        place = self._first if found is None else int(found[1][rows - 1 - found[0]]) + 1
+        return {"op": self.kind, "next": place}
+
+    def forget(self, rows: int) -> None:
+        self._emitted.forget(rows - 1)
+
+    def resume(self, state: State) -> Sequence[State]:
+        self._first = taken_up(state, self.kind)["next"]
+        return ()
+
+    @classmethod
+    def schema(cls, place: Place) -> Iterator[Place]:
+        place.fields(cls.kind, "next")["next"].integer(0, MAX_COUNT)
+        yield from ()
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        """Decode the row groups of the rows again."""
+        _, ordinals = local(lineage.ids)
+        stores = self.context.services.stores(self.node.storage_options)
+        shard, directory = await self._directory(stores)
+        if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) < directory.rows:
+            raise StateMismatchError(
+                [f"row {int(ordinals.max())} of {safe_url(shard.url)} was requested, but it has {directory.rows} rows"],
+                OTHER_PIPELINE,
+            )
+        base = self._namespace().base
+        found: list[Chunk] = []
+        places: list[NDArray[np.int64]] = []
+        for group in directory.groups:
+            wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
+            if len(wanted):
+                parts = await _read(stores, shard, group)
+                decoded = await self.hop(_all_rows, directory, group, parts, base)
+                found.append(decoded.take(ordinals[wanted] - group.first_row))
+                places.append(wanted)
+        rows = concat(found)
+        return rows if len(found) == 1 else _in_order(rows, np.concatenate(places))
+
+
+async def _read(stores: StoreSet, shard: ShardRef, group: RowGroup) -> list[memoryview]:
+    parts = [memoryview(bytearray(part.nbytes)) for part in group.ranges]
+    async with asyncio.TaskGroup() as tasks:
+        for part, buffer in zip(group.ranges, parts, strict=True):
+            if part.nbytes:
+                tasks.create_task(stores.read_into(shard, part.start, buffer))
+    return parts
+
+
+def _chunks(part: TableRows, base: int, first: int, charge: Charge) -> Iterator[Columns]:
+    """Cut the rows of a group from row ``first`` of the file into chunks."""
+    ids = RowIds.of_source(np.full(len(part.rows), base, np.int64), part.rows)
+    whole = Columns(part.structure, part.leaves, ids, charge)
+    start = int(np.searchsorted(part.rows, first))
+    step = max(1, min(HOP_ROWS, int(CHUNK_NBYTES * len(part.rows) / max(1, part.nbytes))))
+    for begin in range(start, len(part.rows), step):
+        yield whole.slice(begin, min(begin + step, len(part.rows)))
+
+
+def _all_rows(directory: Directory, group: RowGroup, parts: Sequence[memoryview], base: int) -> Chunk:
+    """Decode all rows of a group, also those that a filter excludes."""
+    found = directory.decode(group, parts, filtered=False)
+    return concat([chunk for part in found for chunk in _chunks(part, base, 0, None)])  # type: ignore[arg-type]
+
+
+def _in_order(rows: Chunk, places: NDArray[np.int64]) -> Chunk:
+    return rows.take(np.argsort(places))

@@ -1,0 +1,259 @@
+"""Parquet files: rows, columns, filters, resuming, and damaged files."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aiostream_data import (
+    AiostreamError,
+    ArrowTypeError,
+    CorruptRecordError,
+    Dataset,
+    MemoryBudgetError,
+    PlanError,
+    StateMismatchError,
+)
+from aiostream_data.formats.known_ranges import KnownRanges
+from aiostream_data.formats.parquet import partitions_of
+from aiostream_data.rows.records import ByteRange
+from aiostream_data.testing.resume import resumes_everywhere
+
+TABLE = pa.table(
+    {
+        "n": pa.array(range(40), pa.int32()),
+        "text": [None if n % 5 == 3 else f"text {n}" for n in range(40)],
+        "words": pa.array([["a", "b"][n % 2] for n in range(40)]).dictionary_encode(),
+        "values": [list(range(n % 4)) for n in range(40)],
+        "box": [{"x": n / 2, "y": None if n % 3 else n} for n in range(40)],
+        "time": [datetime(2026, 1, 1 + n % 20) for n in range(40)],
+    }
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number, start in enumerate((0, 15, 30)):
+        pq.write_table(TABLE.slice(start, 15), tmp_path / f"{number}.parquet", row_group_size=4, compression="zstd")
+    return tmp_path
+
+
+def plain(rows: Any) -> list[Any]:
+    return [
+        {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def expected(columns: list[str] | None = None) -> list[Any]:
+    rows: list[Any] = (TABLE if columns is None else TABLE.select(columns)).to_pylist()
+    return rows
+
+
+def test_rows_are_those_of_pyarrow(folder: Path) -> None:
+    wanted = [{**row, "time": np.datetime64(row["time"], "us")} for row in expected()]
+    assert plain(Dataset.from_parquet(folder / "*.parquet")) == wanted
+
+
+@pytest.mark.parametrize("columns", [["n"], ["text", "n"], ["box", "words"]])
+def test_only_the_named_columns_are_given_in_their_order(folder: Path, columns: list[str]) -> None:
+    rows = plain(Dataset.from_parquet(folder / "*.parquet", columns))
+    assert rows == expected(columns)
+    assert list(rows[0]) == columns
+
+
+def test_a_field_of_a_struct_can_be_selected(folder: Path) -> None:
+    rows = plain(Dataset.from_parquet(folder / "*.parquet", ["box.x"]))
+    assert rows == [{"box": {"x": n / 2}} for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "keeps"),
+    [
+        ([("n", ">", 30)], lambda row: row["n"] > 30),
+        ([("n", "<=", 3)], lambda row: row["n"] <= 3),
+        ([("n", "in", [1, 17, 99])], lambda row: row["n"] in (1, 17)),
+        ([("n", "not in", [1, 17])], lambda row: row["n"] not in (1, 17)),
+        ([("text", "!=", "text 0")], lambda row: row["text"] not in (None, "text 0")),
+        ([("n", ">", 10), ("words", "==", "a")], lambda row: row["n"] > 10 and row["words"] == "a"),
+        ([[("n", "<", 3)], [("n", "=", 39)]], lambda row: row["n"] < 3 or row["n"] == 39),
+        ([("n", ">", 1000)], lambda row: False),
+    ],
+    ids=["more", "at most", "in", "not in", "differs", "both", "either", "none"],
+)
+def test_filters_keep_the_rows_that_satisfy_them_and_resume_exactly(folder: Path, filters: Any, keeps: Any) -> None:
+    dataset = Dataset.from_parquet(folder / "*.parquet", ["n", "text"], filters)
+    assert plain(dataset) == [{"n": row["n"], "text": row["text"]} for row in expected() if keeps(row)]
+    resumes_everywhere(dataset.shuffle(5, seed=1))
+
+
+def test_row_groups_that_a_filter_excludes_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.parquet"
+    table = pa.table({"n": np.arange(100_000), "noise": np.random.default_rng(1).random(100_000)})
+    pq.write_table(table, path, row_group_size=1_000)
+
+    def received(**options: Any) -> int:
+        with Dataset.from_parquet(path, **options).open() as loader:
+            for _ in loader:
+                pass
+            return int(loader.stats().as_dict()["storage"]["nbytes"])
+
+    whole = received()
+    assert whole >= path.stat().st_size // 2
+    assert received(filters=[("n", "<", 1_000)]) < whole / 10
+    assert received(columns=["n"]) < whole
+
+
+def test_files_are_interleaved_shuffled_and_resume_after_every_row(folder: Path) -> None:
+    dataset = Dataset.from_parquet(folder / "*.parquet", ["n"], cycle_length=2, block_length=3)
+    assert [row["n"] for row in dataset][:9] == [0, 1, 2, 15, 16, 17, 3, 4, 5]
+    resumes_everywhere(dataset.batch(4))
+    shuffled = Dataset.from_parquet(folder / "*.parquet", ["n"], shuffle_shards=True, seed=3, cycle_length=3)
+    assert sorted(row["n"] for row in shuffled) == list(range(40))
+    resumes_everywhere(shuffled.shuffle(6, seed=2).batch(3))
+
+
+def test_origins_name_the_file_and_the_row(folder: Path) -> None:
+    with Dataset.from_parquet(folder / "*.parquet", ["n"]).open() as loader:
+        for number, row in enumerate(loader):
+            origin = loader.origins(row)
+            if number == 20:
+                assert "1.parquet record 5" in str(origin)
+                break
+
+
+def test_partitions_of_the_url_become_columns(tmp_path: Path) -> None:
+    for year in (2025, 2026):
+        (tmp_path / f"year={year}" / "kind=a b").mkdir(parents=True)
+        pq.write_table(TABLE.select(["n"]).slice(0, 2), tmp_path / f"year={year}" / "kind=a b" / "x.parquet")
+    rows = list(Dataset.from_parquet(tmp_path / "*" / "*" / "*.parquet", partitions=True))
+    assert rows == [{"n": n, "year": str(year), "kind": "a b"} for year in (2025, 2026) for n in (0, 1)]
+    assert partitions_of("s3://bucket/a=1/=2/c/d=e=f/file=3.parquet") == {"a": "1", "d": "e=f"}
+
+
+def test_files_of_polars_and_files_without_rows_are_read(tmp_path: Path) -> None:
+    pl.DataFrame({"a": [1, 2], "b": ["x", None]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Int64, "b": pl.String}).write_parquet(tmp_path / "b.parquet")
+    assert list(Dataset.from_parquet(tmp_path / "*.parquet")) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+
+
+def test_a_file_cut_at_any_byte_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "cut.parquet"
+    pq.write_table(TABLE.select(["n", "text"]).slice(0, 3), path)
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CorruptRecordError, match=r"cut\.parquet"):
+            list(Dataset.from_parquet(path))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_changed_bytes_give_other_rows_or_an_error_but_no_crash(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "changed.parquet"
+    pq.write_table(TABLE.select(["n", "text", "values"]).slice(0, 9), path, row_group_size=4)
+    data, draw = bytearray(path.read_bytes()), np.random.default_rng(seed)
+    for place in draw.integers(0, len(data), 3):
+        data[place] = draw.integers(256)
+    path.write_bytes(data)
+    with suppress(AiostreamError):
+        list(Dataset.from_parquet(path))
+
+
+@pytest.mark.parametrize(
+    ("tail", "message"),
+    [
+        (b"PAR0", "does not end as a Parquet file does"),
+        (b"PARE", "encrypted"),
+        (b"\xff\xff\xff\x7fPAR1", "longer than the file"),
+    ],
+)
+def test_hostile_footers_are_refused(tmp_path: Path, tail: bytes, message: str) -> None:
+    path = tmp_path / "hostile.parquet"
+    path.write_bytes(b"PAR1" + bytes(100) + tail)
+    with pytest.raises(CorruptRecordError, match=message):
+        list(Dataset.from_parquet(path))
+
+
+def test_a_row_group_beyond_the_memory_limit_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.parquet"
+    zeros = pa.table({"zeros": np.zeros(20_000_000)})
+    pq.write_table(zeros, path, row_group_size=len(zeros))  # a few bytes when stored
+    assert path.stat().st_size < 1 << 20
+    with (
+        pytest.raises(MemoryBudgetError, match=r"large\.parquet needs \d+ bytes"),
+        Dataset.from_parquet(path).open(memory_limit="64MB") as loader,
+    ):
+        list(loader)
+
+
+def test_unknown_columns_and_types_are_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"0\.parquet has no column 'colour'"):
+        list(Dataset.from_parquet(folder / "*.parquet", ["colour"]))
+    with pytest.raises(PlanError, match="the filter on column 'n' does not fit its type"):
+        list(Dataset.from_parquet(folder / "*.parquet", filters=[("n", ">", "x")]))
+    pq.write_table(pa.table({"price": pa.array([1], pa.decimal128(5, 2))}), tmp_path / "d.parquet")
+    with pytest.raises(ArrowTypeError, match="'price'"):
+        list(Dataset.from_parquet(tmp_path / "d.parquet"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"columns": "n"},
+        {"columns": []},
+        {"columns": ["n", "n"]},
+        {"columns": [1]},
+        {"filters": "n > 3"},
+        {"filters": [("n", ">")]},
+        {"filters": [("n", "~", 3)]},
+        {"filters": [("n", "in", "abc")]},
+        {"partitions": 1},
+        {"cycle_length": 0},
+        {"shuffle_shards": "yes"},
+    ],
+    ids=str,
+)
+def test_invalid_arguments_are_refused(options: Any) -> None:
+    with pytest.raises(AiostreamError):
+        Dataset.from_parquet("x.parquet", **options)
+
+
+def test_a_state_beyond_a_shorter_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(TABLE.select(["n"]), path, row_group_size=10)
+    dataset = Dataset.from_parquet(path)
+    with dataset.open() as loader:
+        for _, _row in zip(range(30), loader, strict=False):
+            pass
+        state = loader.state_dict()
+    pq.write_table(TABLE.select(["n"]).slice(0, 20), path, row_group_size=10)
+    with pytest.raises(StateMismatchError, match="1 shard was changed"):
+        dataset.open(state)
+    with (
+        pytest.raises(StateMismatchError, match="which has 20 rows"),
+        dataset.open(state, allow=["content"]) as loader,
+    ):
+        list(loader)
+
+
+def test_bytes_outside_of_the_listed_ranges_are_not_read() -> None:
+    file = KnownRanges(
+        100, [ByteRange(10, 20), ByteRange(50, 60)], [memoryview(bytes(range(10))), memoryview(bytes(10))]
+    )
+    file.seek(12)
+    assert file.read(3) == b"\x02\x03\x04"
+    assert file.tell() == 15
+    file.seek(-45, 2)
+    assert file.read(5) == bytes(5)
+    for place, size in ((5, 3), (18, 4), (70, 1)):
+        file.seek(place)
+        with pytest.raises(OSError, match="not part of the ranges"):
+            file.read(size)
