@@ -16,7 +16,7 @@ from aiostream_data.loading.state_format import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.ranks import LoaderWorkers
 from aiostream_data.ranks.padding import padding_rows
-from aiostream_data.rows.lineage import MadeOf, source_ids
+from aiostream_data.rows.lineage import MadeOf, are_own_rows, source_ids
 from aiostream_data.rows.provenance import Origin
 from aiostream_data.rows.row_ids import RowIds
 
@@ -184,7 +184,7 @@ class Received:
         self._counted = given
         if self._runs and isinstance(numbers, range) and isinstance(parcel.ids, list):
             self._count_of_runs(sum(map(_rows_in, parcel.ids[numbers.start : numbers.stop])))
-        elif isinstance(parcel.ids, list):
+        elif isinstance(parcel.ids, list) and not _are_own_rows(parcel.ids, numbers):
             for number in numbers:
                 self._delivered.add(_without_padding(self._ids_of(parcel, number)))
         elif isinstance(numbers, range):
@@ -233,9 +233,16 @@ def _delivered(opening: Opening, engine: Engine) -> Delivered:
     return delivered
 
 
+def _are_own_rows(entries: list[MadeOf | None], numbers: Sequence[int]) -> bool:
+    return isinstance(numbers, range) and are_own_rows(entries[numbers.start : numbers.stop])
+
+
 def _rows_in(made_of: MadeOf | None) -> int:
     return 1 if made_of is None else len(made_of)
 
 
 def _without_padding(ids: RowIds) -> RowIds:
-    return ids if ids.source_pairs() is not None else ids.keep(~padding_rows(ids))
+    if ids.source_pairs() is not None:
+        return ids
+    is_padding = padding_rows(ids)
+    return ids.keep(~is_padding) if is_padding.any() else ids

@@ -85,6 +85,9 @@ MadeOf: TypeAlias = RowIds | Lineage
 """Rows from which an element was made: row ids if they are sufficient, else a :class:`Lineage`."""
 
 
+_OF_OWN_ROWS = {type(None), CutFrom}
+
+
 def is_single(made_of: MadeOf | None) -> bool:
     """Return True if an element is a single row, not a combination of rows.
 
@@ -93,6 +96,11 @@ def is_single(made_of: MadeOf | None) -> bool:
     if isinstance(made_of, Beside):
         return is_single(made_of.of(0))
     return made_of is None or isinstance(made_of, CutFrom)
+
+
+def are_own_rows(entries: Sequence[MadeOf | None]) -> bool:
+    """Return True if all ``made_of`` entries belong to rows from a source, or to rows split from an element."""
+    return set(map(type, entries)) <= _OF_OWN_ROWS
 
 
 def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
@@ -108,7 +116,7 @@ def source_ids(ids: RowIds, made_of: MadeOf | None) -> RowIds:
         return made_of
     if isinstance(made_of, Beside):
         return source_ids(made_of.ids, made_of.of(0))
-    if made_of.made_of is None:
+    if made_of.made_of is None or are_own_rows(made_of.made_of):
         return made_of.ids
     return RowIds.concat([source_ids(made_of.ids.row(row), made_of.of(row)) for row in range(len(made_of))])
 
