@@ -6,7 +6,7 @@ STORE  ?= s3
 EXAMPLES ?= 10
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
-.PHONY: install demo check lint quick test test-long test-cupy bench bench-environments clean
+.PHONY: install demo check lint quick test test-long test-cupy sanitize bench bench-environments clean
 
 # Runs again only when the dependencies or the native core's sources have changed.
 install: $(VENV)/.installed
@@ -48,6 +48,11 @@ test-long: install
 	@echo "== property tests and fuzzing, with $(EXAMPLES) times as many draws"
 	@ASD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile tests/properties tests/fuzz \
 		tests/integration/test_benchmark_requirements.py
+
+# The native core with checks of memory and of undefined behaviour: needs gcc on Linux.
+sanitize: install
+	@echo "== the native core under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@$(BIN)/python .ci/sanitize.py
 
 bench: install .venv-bench/.installed
 	@echo "== benchmarks against other loaders: every one in its own process, taking turns"

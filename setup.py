@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ SHARED = f"{PACKAGE}.cython_shared"
 # C code needs no tables for unwinding, and sections of their own let the linker leave out what nobody calls.
 SMALL = ["-fno-asynchronous-unwind-tables", "-ffunction-sections", "-fdata-sections"] if sys.platform == "linux" else []
 
+# Checks of memory and of undefined behaviour, for `make sanitize`.
+CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if os.environ.get("ASD_SANITIZE") else []
+
 
 class BuildWhereACompilerIs(build_ext):
     """Leaves out extensions that cannot be built: their pure-Python twins take their place."""
@@ -27,6 +31,11 @@ class BuildWhereACompilerIs(build_ext):
 
 
 def extension(name: str, file_name: str) -> Extension:
+    if CHECKS:
+        arguments = ["-O1", "-g", "-fno-omit-frame-pointer", *CHECKS]
+        return Extension(
+            name, [f"aiostream_data/_native/{file_name}"], extra_compile_args=arguments, extra_link_args=CHECKS
+        )
     return Extension(
         name,
         [f"aiostream_data/_native/{file_name}"],
