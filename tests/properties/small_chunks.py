@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import every_stage  # noqa: F401 - the stages are what is changed
 import pytest
 
-import aiostream_data._engine.engine  # noqa: F401 - it and what it imports is what is changed
 from aiostream_data import Dataset, Loader
 from aiostream_data.plan.base import Node
 from aiostream_data.storage import ranges

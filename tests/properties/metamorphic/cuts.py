@@ -9,7 +9,8 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-import aiostream_data._engine.engine  # noqa: F401 - it and what it imports is what is changed
+import every_stage  # noqa: F401 - the stages are what is changed
+
 from aiostream_data.storage import ranges
 
 _IN_ROWS = (
