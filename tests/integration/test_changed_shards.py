@@ -671,3 +671,16 @@ def test_an_index_without_versions_is_not_another_content(folder: Path) -> None:
     asd.write_index(f"{folder}/*.txt", folder / "i")
     left, _ = run(text(folder, index=folder / "i"), state, allow=[])
     assert Counter(given + left) == Counter(list(text(folder)))
+
+
+def test_a_source_below_no_repetition_does_not_matter(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write(tmp_path, name, 2)
+    lines = Dataset.from_text(str(tmp_path / "*.txt"))
+    dataset = lines.repeat(0).concatenate(lines)
+    with dataset.open() as loader:
+        before = list(islice(loader, 2))
+        state = loader.state_dict()
+    write(tmp_path, "d", 2)
+    with dataset.open(state, allow=["shards"]) as loader:
+        assert sorted(before + list(loader)) == [f"{name}:{row}" for name in "abcd" for row in range(2)]

@@ -102,13 +102,13 @@ class ShardsRead:
             for child in node.nodes[: state["turn"]]:
                 self.finished.update(walk(child))
                 for source, epochs in _sources_below(child, range(place.epoch, place.epoch + 1)):
-                    self.sources[source].finished.append(epochs[-1])
+                    self.sources[source].finished += epochs[-1:]  # none below repeat(0)
         elif isinstance(node, (Mix, Choose)) and len(state["inputs"]) < len(node.inputs):
             self.mixtures.append(node)
         elif isinstance(node, op.Cache) and state["input"] is None and state["given"]:
             self.counting.append(Counting(node, "counts rows of a complete cache", "none"))
             for source, epochs in _sources_below(node.input, range(state["epoch"], state["epoch"] + 1)):
-                self.sources[source].held += [epochs[0], epochs[-1]]
+                self.sources[source].held += [*epochs[:1], *epochs[-1:]]
         elif isinstance(node, (EqualRows, Agree)) and (state["again"] or state["filled"]):
             allows = "none" if state["filled"] else "later"
             self.counting.append(Counting(node, "counts rows that may fill up a rank", allows))
