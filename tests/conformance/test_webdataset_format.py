@@ -1,0 +1,68 @@
+"""WebDataset shards, put through the suite for formats. A record is the part of the archive that holds a sample."""
+
+from __future__ import annotations
+
+import pytest
+from made_tars import member
+
+from aiostream_data.formats import cutting
+from aiostream_data.formats.webdataset import WebDatasetFormat
+from aiostream_data.testing.format_suite import Damage, FormatSuite
+
+END = bytes(1024)
+ONE = member("a/1.jpg", b"picture") + member("a/1.json", b"{}")
+TWO = member("a/2.txt", b"")
+LONG = member(f"{'d' * 120}/3.jpg", b"x" * 600, "pax")
+
+
+def flipped(stream: bytes, at: int) -> bytes:
+    return stream[:at] + bytes([stream[at] ^ 0x10]) + stream[at + 1 :]
+
+
+class TestWebDataset(FormatSuite):
+    description = WebDatasetFormat()
+    stream = ONE + TWO + END
+    records = (ONE, TWO)
+    damaged = (
+        Damage(ONE + TWO, [ONE], len(ONE)),
+        Damage(ONE + TWO + END + b"\1" * 512 + TWO + END, [ONE, TWO], len(ONE + TWO + END) + 512),
+        Damage(ONE + flipped(TWO, 3) + END, [], 0),
+        Damage(TWO + flipped(ONE, 1024) + END, [TWO], len(TWO)),
+    )
+
+
+class TestLongNamesAndTruncation(FormatSuite):
+    description = WebDatasetFormat()
+    stream = TWO + LONG + END
+    records = (TWO, LONG)
+    damaged = (
+        Damage(TWO + LONG[:-1], [TWO], 512),
+        Damage(TWO + LONG[:2000], [TWO], 512),
+        Damage(TWO + LONG[:600], [], 0),
+    )
+
+
+class TestLongSamples(TestWebDataset):
+    """All samples that span two blocks are collected as long records."""
+
+    @pytest.fixture(autouse=True)
+    def _everything_is_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cutting, "LONG_NBYTES", 1)
+
+
+class TestLongSamplesWithLongNames(TestLongNamesAndTruncation, TestLongSamples):
+    pass
+
+
+class TestNoEndMarker(FormatSuite):
+    description = WebDatasetFormat(verify=False)
+    stream = ONE + TWO
+    records = (ONE, TWO)
+    damaged = (Damage(ONE + TWO[:-1], [], 0),)
+
+
+class TestNoSamples(FormatSuite):
+    description = WebDatasetFormat()
+    stream = member("folder", type=b"5") + member("no_extension", b"ignored") + END
+    records = ()
+    damaged = (Damage(b"", [], 0), Damage(bytes(511), [], 0))
