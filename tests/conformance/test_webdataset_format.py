@@ -9,8 +9,8 @@ from aiostream_data.formats import cutting
 from aiostream_data.formats.webdataset import WebDatasetFormat
 from aiostream_data.testing.format_suite import Damage, FormatSuite
 
-END = bytes(1024)
-ONE = member("a/1.jpg", b"picture") + member("a/1.json", b"{}")
+END = bytes(512)
+ONE = member("a/1.jpg", b"picture") + member("a/1.json")
 TWO = member("a/2.txt", b"")
 LONG = member(f"{'d' * 120}/3.jpg", b"x" * 600, "pax")
 
@@ -25,8 +25,8 @@ class TestWebDataset(FormatSuite):
     records = (ONE, TWO)
     damaged = (
         Damage(ONE + TWO, [ONE], len(ONE)),
-        Damage(ONE + TWO + END + b"\1" * 512 + TWO + END, [ONE, TWO], len(ONE + TWO + END) + 512),
-        Damage(ONE + flipped(TWO, 3) + END, [], 0),
+        Damage(TWO + END + TWO, [TWO], len(TWO + END)),
+        Damage(TWO + flipped(TWO, 3), [], 0),
         Damage(TWO + flipped(ONE, 1024) + END, [TWO], len(TWO)),
     )
 
@@ -37,7 +37,6 @@ class TestLongNamesAndTruncation(FormatSuite):
     records = (TWO, LONG)
     damaged = (
         Damage(TWO + LONG[:-1], [TWO], 512),
-        Damage(TWO + LONG[:2000], [TWO], 512),
         Damage(TWO + LONG[:600], [], 0),
     )
 

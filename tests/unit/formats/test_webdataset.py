@@ -67,8 +67,8 @@ def test_the_order_of_members_in_a_sample_does_not_matter(write: Write) -> None:
 
 
 def test_names_that_are_not_utf8_are_escaped(write: Write) -> None:
-    stream = archive([("caf\udce9.x", b"1"), ("é.y", b"2")])
-    assert keys(write(stream)) == ["caf\\xe9", "é"]
+    stream = archive([("ol\udce9.x", b"1"), ("é.y", b"2")])
+    assert keys(write(stream)) == ["ol\\xe9", "é"]
 
 
 def test_absolute_and_parent_names_are_only_keys(write: Write, tmp_path: Path) -> None:
