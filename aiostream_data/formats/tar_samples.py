@@ -51,7 +51,7 @@ _FAULTS: Final = {
 }
 
 
-class Fault(NamedTuple):
+class BrokenSample(NamedTuple):
     """A broken sample: its number in the walk, and what is wrong with it."""
 
     sample: int
@@ -71,7 +71,7 @@ class Samples(NamedTuple):
     edges: Numbers
     complete: int
     first_rows: Numbers
-    fault: Fault | None
+    fault: BrokenSample | None
 
 
 def samples_of(walk: TarWalk, start: int, base: int, most_nbytes: int, is_end: bool = False) -> Samples:
@@ -100,7 +100,7 @@ def samples_of(walk: TarWalk, start: int, base: int, most_nbytes: int, is_end: b
     ]
     if walk.verdict not in (MORE, END):
         problem = f"{_FAULTS[walk.verdict]} at byte {base + walk.fault_at}; write the archive again"
-        faults.append(Fault(max(0, len(first_rows) - 1), problem))
+        faults.append(BrokenSample(max(0, len(first_rows) - 1), problem))
     fault = min((one for one in faults if one is not None), default=None)
     complete = len(first_rows) if is_over else max(0, len(first_rows) - 1)
     return Samples(edges, complete if fault is None else min(complete, fault.sample), first_rows, fault)
@@ -120,7 +120,7 @@ def key_of(walk: TarWalk, row: int) -> str:
     return repr(walk.names[start : start + key].tobytes().decode("utf-8", "backslashreplace"))
 
 
-def _refused(table: Numbers, names: NDArray[np.uint8], first_rows: Numbers, base: int) -> Fault | None:
+def _refused(table: Numbers, names: NDArray[np.uint8], first_rows: Numbers, base: int) -> BrokenSample | None:
     """Find the first member that is no ordinary file."""
     bad = np.flatnonzero(table[:, KIND] != SOUND)
     if not len(bad):
@@ -128,12 +128,12 @@ def _refused(table: Numbers, names: NDArray[np.uint8], first_rows: Numbers, base
     row = int(bad[0])
     walk = TarWalk(table, names, 0, 0, 0, 0)
     what = f"member {name_of(walk, row)} at byte {base + int(table[row, FIRST])} {_KINDS[int(table[row, KIND])]}"
-    return Fault(max(0, int(np.searchsorted(first_rows, row, side="right")) - 1), what)
+    return BrokenSample(max(0, int(np.searchsorted(first_rows, row, side="right")) - 1), what)
 
 
 def _repeated(
     table: Numbers, names: NDArray[np.uint8], keyed: Numbers, is_first: NDArray[np.bool_], base: int
-) -> Fault | None:
+) -> BrokenSample | None:
     """Find the first sample that has an extension twice."""
     if is_first.all():
         return None
@@ -145,7 +145,7 @@ def _repeated(
         return None
     place = int(np.flatnonzero(is_again)[np.argmin(order[1:][is_again])])
     first, again = int(keyed[order[place]]), int(keyed[order[place + 1]])
-    return Fault(int(sample[order[place]]), repeated_extension(table, names, first, again, base))
+    return BrokenSample(int(sample[order[place]]), repeated_extension(table, names, first, again, base))
 
 
 def repeated_extension(table: Numbers, names: NDArray[np.uint8], first: int, again: int, base: int) -> str:
@@ -170,9 +170,9 @@ def too_large(most_nbytes: int) -> str:
     return f"a sample is larger than the limit of {most_nbytes} bytes; pass a larger max_sample_nbytes if it is sound"
 
 
-def _too_large(edges: Numbers, most_nbytes: int) -> Fault | None:
+def _too_large(edges: Numbers, most_nbytes: int) -> BrokenSample | None:
     large = np.flatnonzero(np.diff(edges) > most_nbytes)
-    return Fault(int(large[0]), too_large(most_nbytes)) if len(large) else None
+    return BrokenSample(int(large[0]), too_large(most_nbytes)) if len(large) else None
 
 
 class SeenKeys:
@@ -198,13 +198,12 @@ class SeenKeys:
         return None
 
 
-def first_repeat(samples: Samples, walk: TarWalk, seen: SeenKeys, base: int) -> Fault | None:
+def first_repeat(samples: Samples, walk: TarWalk, seen: SeenKeys, base: int) -> BrokenSample | None:
     """Add the keys of all complete samples, and return the first sample whose key was used before."""
     rows = samples.first_rows[: samples.complete]
     offsets = (base + samples.edges[: samples.complete]).tolist()
     for number, (key_hash, offset) in enumerate(zip(walk.table[rows, KEY_HASH].tolist(), offsets, strict=True)):
         earlier = seen.add(key_hash, offset)
         if earlier is not None:
-            return Fault(number, again_in_shard(key_of(walk, int(rows[number])), earlier, offset))
+            return BrokenSample(number, again_in_shard(key_of(walk, int(rows[number])), earlier, offset))
     return None
-

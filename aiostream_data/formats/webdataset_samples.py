@@ -67,9 +67,7 @@ def _columns(
     return structure, (keys, *leaves)
 
 
-def _dicts(
-    values: NDArray[np.uint8], names: NDArray[np.uint8], members: Numbers, count: int
-) -> list[dict[str, Any]]:
+def _dicts(values: NDArray[np.uint8], names: NDArray[np.uint8], members: Numbers, count: int) -> list[dict[str, Any]]:
     """Return one dict per sample."""
     samples: list[dict[str, Any]] = [{} for _ in range(count)]
     found: list[list[tuple[str, bytes]]] = [[] for _ in range(count)]

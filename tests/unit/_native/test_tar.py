@@ -186,7 +186,9 @@ def test_sparse_members_of_pax_archives_are_marked() -> None:
 
 
 def test_pax_headers_override_path_and_size() -> None:
-    stream = pax(record(b"path", b"long/name.TXT") + record(b"size", b"3")) + changed(member("a.x", b"123"), 124, bytes(12))
+    stream = pax(record(b"path", b"long/name.TXT") + record(b"size", b"3")) + changed(
+        member("a.x", b"123"), 124, bytes(12)
+    )
     found = walk(stream)
     assert found.names.tobytes() == b"long/name.txt"
     assert found.table[:, NBYTES].tolist() == [3]

@@ -56,7 +56,10 @@ def test_a_dict_of_functions_decodes_only_its_fields() -> None:
     assert fields_decoder(None) is fields_decoder(False) is None
 
 
-@pytest.mark.parametrize(("given", "error"), [("json", ArgumentTypeError), ({"x": 1}, PlanError), ({".x": int}, PlanError), ({"X": int}, PlanError)])
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [("json", ArgumentTypeError), ({"x": 1}, PlanError), ({".x": int}, PlanError), ({"X": int}, PlanError)],
+)
 def test_invalid_arguments_are_refused(given: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="decode"):
         fields_decoder(given)

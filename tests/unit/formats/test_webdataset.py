@@ -78,7 +78,14 @@ def test_absolute_and_parent_names_are_only_keys(write: Write, tmp_path: Path) -
 
 
 def test_members_that_belong_to_no_sample_are_ignored(write: Write) -> None:
-    members = [("__meta__.json", b""), ("README", b"text"), ("a.x", b"1"), ("LICENSE", b""), ("a.y", b"2"), ("b.x", b"3")]
+    members = [
+        ("__meta__.json", b""),
+        ("README", b"text"),
+        ("a.x", b"1"),
+        ("LICENSE", b""),
+        ("a.y", b"2"),
+        ("b.x", b"3"),
+    ]
     stream = member("n", type=b"5") + archive(members)
     assert list(Dataset.from_webdataset(write(stream))) == [
         {"__key__": "__meta__", "json": b""},
@@ -91,7 +98,11 @@ def test_members_that_belong_to_no_sample_are_ignored(write: Write) -> None:
     ("members", "offset", "reason"),
     [
         ([("a.x", b""), ("b.x", b""), ("b.X", b"")], 512, r"member 'b.x' occurs twice .* byte 512 and at byte 1024"),
-        ([("a.x", b""), ("b.x", b""), ("a.y", b"")], 1024, r"key 'a' was used at byte 0 and is used again at byte 1024"),
+        (
+            [("a.x", b""), ("b.x", b""), ("a.y", b"")],
+            1024,
+            r"key 'a' was used at byte 0 and is used again at byte 1024",
+        ),
     ],
 )
 def test_broken_samples_are_errors_that_name_both_members(
@@ -109,7 +120,9 @@ def test_broken_samples_are_errors_that_name_both_members(
 def test_members_that_are_no_files_are_refused_or_their_sample_is_skipped(
     write: Write, kind: bytes, reason: str
 ) -> None:
-    stream = member("a.x", b"1") + member("b.x", b"2") + member("b.y", type=kind, linkname="z") + archive([("c.x", b"3")])
+    stream = (
+        member("a.x", b"1") + member("b.x", b"2") + member("b.y", type=kind, linkname="z") + archive([("c.x", b"3")])
+    )
     path = write(stream)
     with pytest.raises(CorruptRecordError, match=f"member 'b.y' at byte 2048 .*{reason}") as raised:
         list(Dataset.from_webdataset(path))
@@ -213,12 +226,13 @@ def test_every_sample_can_be_fetched_by_its_origin(write: Write) -> None:
 
 
 @pytest.mark.parametrize("long_nbytes", [1, 5000, 256 << 10])
-def test_large_members_are_read_in_any_blocks(
-    write: Write, monkeypatch: pytest.MonkeyPatch, long_nbytes: int
-) -> None:
+def test_large_members_are_read_in_any_blocks(write: Write, monkeypatch: pytest.MonkeyPatch, long_nbytes: int) -> None:
     monkeypatch.setattr(cutting, "LONG_NBYTES", long_nbytes)
-    members = [(f"{'d' * 130}/{row}.{name}", np.random.default_rng(row).bytes(1 << size))
-               for row, size in enumerate([3, 20, 10, 22, 21]) for name in ("a", "b")]
+    members = [
+        (f"{'d' * 130}/{row}.{name}", np.random.default_rng(row).bytes(1 << size))
+        for row, size in enumerate([3, 20, 10, 22, 21])
+        for name in ("a", "b")
+    ]
     stream = archive(members, "pax")
     assert list(Dataset.from_webdataset(write(stream))) == samples_by_tarfile(stream)
     assert list(Dataset.from_webdataset(write(gzip.compress(stream, 1)))) == samples_by_tarfile(stream)
