@@ -28,11 +28,11 @@ _KEY: Final = "__key__"
 def decode_array(data: bytes) -> NDArray[Any]:
     """Decode a ``.npy`` file. Arrays of Python objects, which are pickles, are refused."""
     file = BytesIO(data)
-    version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+    version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"version {version} of the .npy format is not supported")
-    shape, is_fortran, dtype = readers[version](file, max_header_size=_MAX_HEADER_NBYTES)  # type: ignore[no-untyped-call]
+    shape, is_fortran, dtype = readers[version](file, max_header_size=_MAX_HEADER_NBYTES)
     if dtype.hasobject:
         raise ValueError("the array contains Python objects, which are pickles; store numbers or text instead")
     count, start = math.prod(shape), file.tell()

@@ -41,15 +41,19 @@ class TestLongNamesAndTruncation(FormatSuite):
     )
 
 
-class TestLongSamples(TestWebDataset):
+@pytest.fixture
+def everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """All samples that span two blocks are collected as long records."""
-
-    @pytest.fixture(autouse=True)
-    def _everything_is_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cutting, "LONG_NBYTES", 1)
+    monkeypatch.setattr(cutting, "LONG_NBYTES", 1)
 
 
-class TestLongSamplesWithLongNames(TestLongNamesAndTruncation, TestLongSamples):
+@pytest.mark.usefixtures("everything_is_long")
+class TestLongSamples(TestWebDataset):
+    pass
+
+
+@pytest.mark.usefixtures("everything_is_long")
+class TestLongSamplesWithLongNames(TestLongNamesAndTruncation):
     pass
 
 

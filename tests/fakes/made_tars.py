@@ -6,10 +6,14 @@ import io
 import re
 import tarfile
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-FORMATS: Final = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
-NAME: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+FORMATS: Final[dict[str, Literal[0, 1, 2]]] = {
+    "ustar": tarfile.USTAR_FORMAT,
+    "gnu": tarfile.GNU_FORMAT,
+    "pax": tarfile.PAX_FORMAT,
+}
+KEYED: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
 """The rule of the webdataset library for keys and extensions."""
 
 
@@ -33,7 +37,7 @@ def samples_by_tarfile(stream: bytes) -> list[dict[str, Any]]:
     samples: list[dict[str, Any]] = []
     with tarfile.open(fileobj=io.BytesIO(stream), mode="r|") as tar:
         for info in tar:
-            found = NAME.fullmatch(info.name)
+            found = KEYED.fullmatch(info.name)
             if not info.isreg() or found is None or re.match(r"__[^/]*__($|/)", info.name):
                 continue
             key, extension = found[1], found[2].lower()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_tars import FORMATS, NAME, archive, member
+from made_tars import FORMATS, KEYED, archive, member
 
 from aiostream_data import _native
 from aiostream_data._native import tar_py
@@ -28,7 +28,7 @@ from aiostream_data._native.tar_py import (
     LONE_EXTENDED,
     META_NBYTES,
     MORE,
-    NAME as NAME_AT,
+    NAME,
     NBYTES,
     OTHER,
     SPARSE,
@@ -81,8 +81,8 @@ def test_members_are_those_of_tarfile(format: str) -> None:
     assert [info.offset_data for info in infos] == found.table[:, DATA].tolist()
     assert [info.size for info in infos] == found.table[:, NBYTES].tolist()
     for info, row in zip(infos, found.table, strict=True):
-        start, key = int(row[NAME_AT]), int(row[KEY_NBYTES])
-        split = NAME.fullmatch(info.name)
+        start, key = int(row[NAME]), int(row[KEY_NBYTES])
+        split = KEYED.fullmatch(info.name)
         assert split is not None
         assert found.names[start : start + key].tobytes().decode() == split[1]
         extension = found.names[start + key + 1 : start + key + 1 + int(row[EXT_NBYTES])]

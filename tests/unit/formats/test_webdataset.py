@@ -170,7 +170,7 @@ def test_a_shard_cut_at_any_byte_is_an_error_or_complete(write: Write) -> None:
 def test_a_missing_end_marker_is_accepted_on_request(write: Write) -> None:
     stream = archive(samples(3))[:-1024]
     path = write(stream)
-    with pytest.raises(CorruptRecordError, match="no end marker.*verify=False") as raised:
+    with pytest.raises(CorruptRecordError, match=r"no end marker.*verify=False") as raised:
         list(Dataset.from_webdataset(path))
     assert raised.value.offset == 4096
     assert keys(path, verify=False) == ["n/0000", "n/0001", "n/0002"]
