@@ -222,7 +222,7 @@ def _row(row: int, entry: _Entry, names: bytearray) -> tuple[int, ...]:
 
 def split_name(path: bytes) -> tuple[bytes | None, bytes]:
     """Split a path into key and extension, as the WebDataset library does. The key is None for an ignored member."""
-    first, slash, _ = path.partition(b"/")
+    first, _, _ = path.partition(b"/")
     if len(first) >= 4 and first.startswith(b"__") and first.endswith(b"__"):
         return None, b""
     base = path.rfind(b"/") + 1

@@ -6,6 +6,7 @@ A record is the part of the archive from the sample's first header to the next s
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ import numpy as np
 from aiostream_data import _native
 from aiostream_data._native.tar_py import BLOCK, END, EXT_HASH, FIRST, KEY_HASH, KEY_NBYTES, MORE, TarWalk
 from aiostream_data.arguments import integer
-from aiostream_data.codecs.file_kinds import TAR, FileKind
+from aiostream_data.codecs.file_kinds import TAR, FileKind, kind_of
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.tar_samples import (
@@ -82,10 +83,12 @@ class WebDatasetFormat:
         return kind is not TAR and kind.is_certain
 
     def recognises(self, first_bytes: bytes) -> bool:
-        """Return True if the bytes begin with the name of a member: text, and then zero bytes."""
+        """Return True if the bytes begin with a header, or with the name of a member: text, and then zero bytes."""
+        if len(first_bytes) >= BLOCK:
+            return kind_of(first_bytes) is TAR
         name = first_bytes.rstrip(b"\0")
         try:
-            return bool(name) and name.decode().isprintable()
+            return bool(name) and codecs.getincrementaldecoder("utf-8")().decode(name).isprintable()
         except UnicodeDecodeError:
             return False
 
@@ -195,7 +198,7 @@ class WebDatasetFramer(CuttingFramer):
             self._long_extensions[int(walk.table[row, EXT_HASH])] = self._offset + int(walk.table[row, FIRST])
 
     def _extend(self, long: LongRecord, fresh: Bytes) -> int:
-        """Append the members that belong to the long sample. Headers that may belong to the next one stay in the tail."""
+        """Append the members that belong to the long sample. Headers of the next sample stay in the tail."""
         used = 0
         while True:
             take = min(len(fresh) - used, self._members_end - long.nbytes)

@@ -54,7 +54,11 @@ def content(name: str) -> bytes:
     if name.endswith(".gz"):
         return gzip.compress(content(name.removesuffix(".gz")), mtime=0)
     makers: dict[str, Callable[[str], bytes]] = {
-        **{".txt": text, ".tfrecord": records, ".jpg": photo, ".db": labels, ".tar": samples},
+        ".txt": text,
+        ".tfrecord": records,
+        ".jpg": photo,
+        ".db": labels,
+        ".tar": samples,
     }
     return makers[Path(name).suffix](name)
 
