@@ -190,6 +190,24 @@ class ExampleParseError(DataError, ValueError):
         self.found = found
 
 
+class SampleDecodeError(DataError, ValueError):
+    """A member of a WebDataset sample cannot be decoded.
+
+    A note on the error names the file and the record.
+
+    Attributes:
+        key: Key of the sample.
+        extension: Extension of the member.
+        reason: Description of the problem.
+    """
+
+    def __init__(self, key: str, extension: str, reason: str) -> None:
+        super().__init__(f"cannot decode member '{key}.{extension}': {reason}")
+        self.key = key
+        self.extension = extension
+        self.reason = reason
+
+
 class ExampleEncodeError(DataError, ValueError):
     """A value cannot be written as a feature of a ``tf.train.Example``.
 

@@ -137,6 +137,12 @@ except ImportError:
     from aiostream_data._native.spans_py import crc32c_spans, read_spans
 
 try:
+    from aiostream_data._native.tar import find_tar_header, walk_tar
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.tar_py import find_tar_header, walk_tar
+
+try:
     from aiostream_data._native.unbox import unbox_floats, unbox_ints
 except ImportError:
     HAVE_NATIVE = False
@@ -171,6 +177,7 @@ __all__ = [
     "export_schema",
     "export_stream",
     "find_lines",
+    "find_tar_header",
     "first_invalid_utf8",
     "follow_choices",
     "frame_tfrecords",
@@ -192,5 +199,6 @@ __all__ = [
     "tuple_columns",
     "unbox_floats",
     "unbox_ints",
+    "walk_tar",
     "words_below",
 ]

@@ -37,9 +37,7 @@ _IMAGES: Final = "use from_files(), and decode the bytes in a function passed to
 _AGAIN: Final = "decompress it, or compress it with gzip or zstd instead"
 _GENERATOR: Final = "read it with {} in a function passed to from_generator()"
 
-TAR: Final = FileKind(
-    "a tar archive", f"unpack it and use from_files(), or {_GENERATOR.format('tarfile')}; WebDataset is not supported"
-)
+TAR: Final = FileKind("a tar archive", "use from_webdataset(), or unpack it and use from_files()")
 ZIP: Final = FileKind(
     "a zip archive",
     f"unpack it and use from_files(), or {_GENERATOR.format('zipfile')}; pass the arrays of an .npz file to "

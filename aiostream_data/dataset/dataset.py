@@ -65,6 +65,7 @@ from aiostream_data.plan.validate import check_extends, check_repeat, check_rere
 from aiostream_data.rows.structure import flatten
 
 if TYPE_CHECKING:
+    from aiostream_data.codecs.sample_fields import Decode
     from aiostream_data.device.handover import FrameworkName, HandOff
     from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.loading.loader import Loader
@@ -321,6 +322,55 @@ class Dataset(Chain, Generic[T], Hints):
             record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
         )
         return cls._begin(read.node(files, format, storage_options, index))
+
+    @classmethod
+    def from_webdataset(
+        cls,
+        files: Files | None = None,
+        *,
+        decode: Decode = None,
+        compression: str = "auto",
+        verify: bool = True,
+        max_sample_nbytes: int = 1 << 30,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the samples in WebDataset tar files: ``{"__key__": "n01/17", "jpg": b"...", ...}``.
+
+        A sample is a run of members with the same key. The key is the path up to the first dot of the file name; the
+        rest of the name in lower case is the extension. The other arguments are as in :meth:`from_tfrecord`.
+
+        Args:
+            decode: True to decode fields by extension: JSON, text, class numbers, ``.npy`` arrays and images. A dict
+                from extensions to functions decodes only these fields. See docs/webdataset.md.
+            verify: If True, a file without the end marker of tar archives is damaged. The reader always checks the
+                checksum of every header.
+            max_sample_nbytes: Maximum size of a sample in the archive, in bytes. A larger sample is damaged data.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, or a sample is broken: its members are not consecutive, an extension
+                occurs twice, or a member is a link, a device or a sparse file.
+            SampleDecodeError: A field cannot be decoded.
+        """
+        from aiostream_data.codecs.sample_fields import fields_decoder
+        from aiostream_data.formats.webdataset import WebDatasetFormat
+        from aiostream_data.formats.webdataset_samples import WebDatasetSamples
+
+        read = Reading(
+            *(compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error),
+            decoders=(WebDatasetSamples(),),
+        )
+        format = WebDatasetFormat(verify=flag("verify", verify), max_sample_nbytes=max_sample_nbytes)
+        decoder = fields_decoder(decode)
+        samples = cls._begin(read.node(files, format, storage_options, index))
+        return samples if decoder is None else samples.map(decoder, on_error=on_error)
 
     @classmethod
     def from_files(

@@ -138,6 +138,14 @@ class Recovery(Protocol):
 
 
 @runtime_checkable
+class TakesReason(Protocol):
+    """A :class:`Recovery` that reports the reason which the framer found."""
+
+    def explain(self, reason: str) -> None:
+        """Set the reason of the next loss."""
+
+
+@runtime_checkable
 class Recovers(Format, Protocol):
     """A record format that can find the next valid records after damaged bytes."""
 

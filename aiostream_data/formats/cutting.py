@@ -152,6 +152,9 @@ class CuttingFramer(ABC):
         """Start at byte ``offset`` of the stream instead of at its beginning. A record must begin at this offset."""
         self._offset = offset
 
+    def succeed(self, earlier: CuttingFramer) -> None:  # noqa: B027 - most formats remember nothing
+        """Take over what an earlier framer of the same stream remembers of the records before the damage."""
+
     def offset_of(self, start: int) -> int | None:
         """Return the byte offset of a record in the stream, or None if the column of the record is a re-encoded copy.
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.base import KnowsEnd, Loss, Recovers, Report
+from aiostream_data.formats.base import KnowsEnd, Loss, Recovers, Report, TakesReason
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, RecordTail
 from aiostream_data.rows.columns import VarColumn
 
@@ -146,7 +146,8 @@ class SkippingFramer:
             rest = yield from self._framed(rest, consumed, most_rows)
 
     def _go_to(self, offset: int) -> None:
-        self._held, self._framer = None, self._new_framer(offset)
+        earlier, self._held, self._framer = self._framer, None, self._new_framer(offset)
+        self._framer.succeed(earlier)
 
     def _new_framer(self, offset: int) -> CuttingFramer:
         framer = self._description.framer(self._url)
@@ -172,6 +173,8 @@ class SkippingFramer:
         """Start the recovery. Return the received bytes from the first damaged record onward."""
         self._offset = error.offset
         self._recovery.begin()
+        if isinstance(self._recovery, TakesReason):
+            self._recovery.explain(error.reason)
         pieces = self._framer.unread()
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 

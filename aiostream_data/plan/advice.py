@@ -396,7 +396,7 @@ def cheaper_records(case: Case) -> Advice | None:
     node = case.node
     if not isinstance(node, ReadFiles):
         return None
-    if node.decoders:
+    if any(hasattr(decoder, "element_specs") and not decoder.wraps for decoder in node.decoders):
         return Advice("parse only the features that are used")
     if case.shards == 1 and case.has_idle_cores:
         return Advice("split the file: each file is read by one core")

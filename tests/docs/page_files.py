@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import sqlite3
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
@@ -52,7 +53,13 @@ def content(name: str) -> bytes:
     """Return what a file of this name holds; it follows from the name alone."""
     if name.endswith(".gz"):
         return gzip.compress(content(name.removesuffix(".gz")), mtime=0)
-    makers: dict[str, Callable[[str], bytes]] = {".txt": text, ".tfrecord": records, ".jpg": photo, ".db": labels}
+    makers: dict[str, Callable[[str], bytes]] = {
+        ".txt": text,
+        ".tfrecord": records,
+        ".jpg": photo,
+        ".db": labels,
+        ".tar": samples,
+    }
     return makers[Path(name).suffix](name)
 
 
@@ -66,6 +73,21 @@ def records(name: str) -> bytes:
         {"name": str(number), "label": number % 2, "image": image(32, 32, number % 2)} for number in range(RECORDS)
     ]
     return b"".join(frame(asd.encode_example(example)) for example in examples)
+
+
+@cache
+def samples(name: str) -> bytes:
+    """Return a WebDataset shard whose keys begin with the number of the file."""
+    number = Path(name).stem.rpartition("-")[2]
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for row in range(RECORDS):
+            fields = {"jpg": image(32, 32, row % 2), "cls": b"%d" % (row % 2), "json": b'{"number": %d}' % row}
+            for extension, data in fields.items():
+                info = tarfile.TarInfo(f"{number}/{row:04}.{extension}")
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    return file.getvalue()
 
 
 def photo(name: str) -> bytes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import gzip
+import io
 import os
 import shutil
+import tarfile
 import tempfile
 import zlib
 from functools import cache
@@ -54,6 +56,32 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
+    _write_archives(path, file, names)
+
+
+def _write_archives(path: Path, file: int, names: list[str]) -> None:
+    """Write shards whose samples have the same extensions, and others that do not, sound and damaged."""
+    same = [(f"{name}.{ending}", name.encode()) for name in names for ending in ("txt", "cls")]
+    (path / f"{file}.tar").write_bytes(_archive(same))
+    mixed = [one for row, one in enumerate(same) if row % 3]
+    (path / f"{file}.tar.gz").write_bytes(gzip.compress(_archive(mixed)))
+    damaged = bytearray(_archive(same))
+    for place in (3, 4, 12):
+        if place < len(same):
+            damaged[1024 * place + 5] ^= 1  # headers
+    again = _archive([*same, *same[:1]])
+    (path / f"{file}.badtar").write_bytes(damaged[: None if file else -700])
+    (path / f"{file}.badtar.gz").write_bytes(gzip.compress(again)[: -9 if file else None])
+
+
+def _archive(members: list[tuple[str, bytes]]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return file.getvalue()
 
 
 def _write_damaged(path: Path, file: int, records: list[bytes], lines: bytes) -> None:

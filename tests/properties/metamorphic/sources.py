@@ -75,6 +75,8 @@ def _files(random: Random) -> Drawn:
         ('from_text(pattern(".txt.gz"), encoding=None', "text"),
         ('from_text(pattern(".txt.z"), compression="zlib"', "text"),
         ('from_fixed_length(pattern(".bin"), 8, header_nbytes=4', "text"),
+        ('from_webdataset(pattern(".tar")', "example"),
+        ('from_webdataset(pattern(".tar.gz")', "other"),
     )
     ordered = not chance(random, 0.1)
     more = _reading(random) + ("" if ordered else ", ordered=False")
@@ -86,6 +88,8 @@ def _damaged_files(random: Random) -> Drawn:
         random,
         ('from_tfrecord(pattern(".damaged")', "text"),
         ('from_tfrecord(pattern(".damaged.gz")', "text"),
+        ('from_webdataset(pattern(".badtar")', "other"),
+        ('from_webdataset(pattern(".badtar.gz")', "other"),
         ('from_text(pattern(".badtext")', "text"),
         ('from_text(pattern(".badtext.gz")', "text"),
         ('from_text(pattern(".badtext.gz"), verify=True', "text"),

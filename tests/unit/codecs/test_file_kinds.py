@@ -75,7 +75,7 @@ FILES = {
     "Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
 }
 CURES = {
-    "tar archive": "tarfile",
+    "tar archive": "from_webdataset",
     "Parquet file": "pyarrow",
     "Arrow file": "pyarrow",
     "HDF5 file": "h5py",
@@ -124,7 +124,7 @@ def test_lines_of_bytes_may_be_those_of_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reader", ["from_tfrecord", "from_text"])
 def test_a_compressed_archive_is_recognised_too(tmp_path: Path, reader: str) -> None:
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(tar()))
-    with pytest.raises(CorruptRecordError, match="this is a tar archive: unpack it"):
+    with pytest.raises(CorruptRecordError, match="this is a tar archive: use from_webdataset"):
         list(READERS[reader](tmp_path / "a.tar.gz"))
 
 

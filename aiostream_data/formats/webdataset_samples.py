@@ -1,0 +1,100 @@
+"""Convert the records of a WebDataset shard to samples: dicts with the key and the bytes of each member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+from aiostream_data._native.tar_py import DATA, EXT_HASH, EXT_NBYTES, KEY_NBYTES, NAME, NBYTES, ROW
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import Chunk, Columns, Items
+from aiostream_data.rows.structure import LEAF, Structure
+
+KEY: Final = "__key__"
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WebDatasetSamples:
+    """Row-wise decoder that converts a part of a tar archive to ``{"__key__": str, extension: bytes}``.
+
+    If all samples of a chunk have the same extensions, the result has one column per extension, without a copy of the
+    bytes. The extensions of each sample are in alphabetical order, so the order of members in a shard is irrelevant.
+    """
+
+    wraps: ClassVar[bool] = False
+    label: ClassVar[str] = "webdataset"
+
+    def parse(self, chunk: Columns, describe: Callable[[int], tuple[str, int]]) -> Chunk:
+        """Convert all records of a chunk."""
+        (records,) = chunk.leaves
+        assert isinstance(records, VarColumn)
+        values, starts = np.ascontiguousarray(records.values), records.starts
+        walk = _native.walk_tar(values, starts, starts + records.lengths)
+        members = walk.table[walk.table[:, KEY_NBYTES] >= 0]
+        found = _columns(values, walk.names, members, len(chunk))
+        if found is None:
+            return Items(_dicts(values, walk.names, members, len(chunk)), chunk.ids, None, chunk.made_of)
+        return Columns(*found, chunk.ids, chunk.lease, chunk.made_of)
+
+
+def _columns(
+    values: NDArray[np.uint8], names: NDArray[np.uint8], members: Numbers, count: int
+) -> tuple[Structure, tuple[VarColumn, ...]] | None:
+    """Return one column per extension; None if samples differ in their extensions, or a name is not UTF-8."""
+    each = len(members) // count if count else 0
+    if not each or (np.bincount(members[:, ROW], minlength=count) != each).any() or not _is_utf8(names):
+        return None
+    table = members.reshape(count, each, -1)
+    order = np.argsort(table[:, :, EXT_HASH], axis=1)
+    table = np.take_along_axis(table, order[:, :, None], axis=1)
+    hashes = table[:, :, EXT_HASH]
+    if (hashes != hashes[0]).any():
+        return None
+    extensions = [_extension(names, member) for member in table[0]]
+    if len(set(extensions)) != each or KEY in extensions:
+        return None
+    by_name = sorted(range(each), key=extensions.__getitem__)
+    keys = VarColumn(names, table[:, 0, NAME].copy(), table[:, 0, KEY_NBYTES].copy(), "str")
+    leaves = [VarColumn(values, table[:, place, DATA].copy(), table[:, place, NBYTES].copy()) for place in by_name]
+    structure = Structure("dict", (KEY, *(extensions[place] for place in by_name)), (LEAF,) * (each + 1))
+    return structure, (keys, *leaves)
+
+
+def _dicts(values: NDArray[np.uint8], names: NDArray[np.uint8], members: Numbers, count: int) -> list[dict[str, Any]]:
+    """Return one dict per sample."""
+    samples: list[dict[str, Any]] = [{} for _ in range(count)]
+    found: list[list[tuple[str, bytes]]] = [[] for _ in range(count)]
+    for member in members:
+        row, start = int(member[ROW]), int(member[DATA])
+        found[row].append((_extension(names, member), values[start : start + int(member[NBYTES])].tobytes()))
+        if not samples[row]:
+            name = int(member[NAME])
+            samples[row][KEY] = _text(names[name : name + int(member[KEY_NBYTES])])
+    for sample, fields in zip(samples, found, strict=True):
+        sample.update(field for field in sorted(fields) if field[0] != KEY)
+    return samples
+
+
+def _extension(names: NDArray[np.uint8], member: Numbers) -> str:
+    start = int(member[NAME] + member[KEY_NBYTES]) + 1
+    return _text(names[start : start + int(member[EXT_NBYTES])]).lower()
+
+
+def _text(name: NDArray[np.uint8]) -> str:
+    """Return a name as text. Bytes that are not UTF-8 become ``\\xNN``, so that every name can be printed."""
+    return name.tobytes().decode("utf-8", "backslashreplace")
+
+
+def _is_utf8(names: NDArray[np.uint8]) -> bool:
+    try:
+        str(names.data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

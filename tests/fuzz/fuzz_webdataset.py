@@ -1,0 +1,156 @@
+"""Fuzz the reader of WebDataset shards: hostile archives may only ever give samples or a CorruptRecordError.
+
+Run it with atheris when that is installed, or as a loop of seeded random mutations::
+
+    python tests/fuzz/fuzz_webdataset.py corpus/
+    python tests/fuzz/fuzz_webdataset.py --runs 100000 --seed 1
+
+Checksums of headers are repaired after most mutations, because few would be read otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import io
+import random
+import sys
+import tarfile
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Literal
+
+import numpy as np
+
+from aiostream_data import _native
+from aiostream_data._native import tar_py
+from aiostream_data.codecs.sample_fields import FieldsDecoder, decode_array, decode_text
+from aiostream_data.errors import SampleDecodeError
+from aiostream_data.formats.webdataset import WebDatasetFormat
+from aiostream_data.formats.webdataset_samples import WebDatasetSamples
+from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import records_chunk
+from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.testing.format_suite import read_blocks
+
+LIMIT = 1 << 16
+BLOCK = 512
+DECODER = FieldsDecoder({"npy": decode_array, "txt": decode_array, "x": decode_text})
+
+
+def check(data: bytes) -> None:
+    """Read ``data`` in blocks whose size its first byte says; fail on a difference or a foreign exception."""
+    if not data:
+        return
+    description, step, stream = (
+        WebDatasetFormat(verify=bool(data[0] & 1), max_sample_nbytes=LIMIT),
+        3 * data[0] + 1,
+        data[1:],
+    )
+    whole = read_blocks(description, stream)
+    cut = read_blocks(description, stream, [step] * (len(stream) // step), step % 50)
+    assert whole.records == cut.records
+    offsets = [None if one.error is None else one.error.offset for one in (whole, cut)]
+    assert offsets[0] == offsets[1]
+    values = np.frombuffer(stream, np.uint8)
+    ranges = np.array([0]), np.array([len(stream)])
+    native, twin = _native.walk_tar(values, *ranges), tar_py.walk_tar(values, *ranges)
+    assert native.table.tolist() == twin.table.tolist()
+    assert (native.names.tobytes(), native[2:]) == (twin.names.tobytes(), twin[2:])
+    assert _native.find_tar_header(values, 0, len(values)) == tar_py.find_tar_header(values, 0, len(values))
+    _check_samples(whole.records)
+
+
+def _check_samples(records: list[bytes]) -> None:
+    """Every record holds one sample, whose fields decode or raise ValueError."""
+    lengths = np.array([len(record) for record in records], np.int64)
+    column = VarColumn(np.frombuffer(b"".join(records), np.uint8), np.cumsum(lengths) - lengths, lengths)
+    samples = WebDatasetSamples().parse(records_chunk(column, RowIds.run(0, 0, len(records))), lambda row: ("", row))
+    for sample in samples.elements():
+        assert isinstance(sample["__key__"], str)
+        assert len(sample) > 1
+        with suppress(SampleDecodeError):
+            DECODER(sample)
+
+
+def seeds() -> list[bytes]:
+    """Return one valid archive per format of tar."""
+    found = []
+    formats: tuple[Literal[0, 1, 2], ...] = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+    for number, format in enumerate(formats):
+        file = io.BytesIO()
+        array = io.BytesIO()
+        np.save(array, np.arange(number))
+        with tarfile.open(fileobj=file, mode="w", format=format) as archive:
+            for name in ("a/1.txt", "a/1.npy", f"{'d' * 90}/{'e' * 60}.x", "b.x", "b.y"):
+                info = tarfile.TarInfo(name)
+                info.size = len(array.getvalue())
+                archive.addfile(info, io.BytesIO(array.getvalue()))
+        stream = file.getvalue().rstrip(b"\0")
+        found.append(bytes([number]) + stream + bytes(-len(stream) % BLOCK + 2 * BLOCK))
+    return found
+
+
+def mutate(data: bytes, source: random.Random) -> bytes:
+    """Return an archive with a few bytes changed and blocks moved, and mostly with valid checksums."""
+    body = bytearray(data[1:])
+    for _ in range(source.randint(1, 4)):
+        block = BLOCK * source.randrange(len(body) // BLOCK + 1)
+        at = min(len(body), block + source.choice((0, 100, 124, 136, 156, 257, 345, source.randrange(BLOCK))))
+        change = source.randrange(5)
+        if change == 0 and at < len(body):
+            body[at] ^= 1 << source.randrange(8)
+        elif change == 1:
+            body[at : at + source.choice((1, 4, 12))] = source.randbytes(source.choice((1, 4, 12)))
+        elif change == 2:
+            body[at : at + 1] = source.choice((b"0", b"5", b"L", b"x", b"g", b"K", b"S", b"\x80", b"7", b"/", b"."))
+        elif change == 3:
+            del body[block : block + BLOCK * source.randint(0, 2)]
+        else:
+            body[block:block] = body[: BLOCK * source.randint(0, 4)]
+    if source.random() < 0.8:
+        _repair(body)
+    return bytes([source.randrange(256)]) + bytes(body)
+
+
+def _repair(body: bytearray) -> None:
+    """Write the checksum into every block that looks like a header."""
+    for at in range(0, len(body) - BLOCK + 1, BLOCK):
+        header = body[at : at + BLOCK]
+        if header[257:262] == b"ustar":
+            total = sum(header[:148]) + 8 * ord(" ") + sum(header[156:])
+            body[at + 148 : at + 156] = b"%06o\0 " % total
+
+
+def run_loop(runs: int, seed: int) -> None:
+    """Check ``runs`` random mutations of valid archives; the same seed gives the same ones."""
+    source = random.Random(seed)
+    pool = seeds()
+    for data in pool:
+        check(data)
+    for _ in range(runs):
+        data = mutate(source.choice(pool), source)
+        try:
+            check(data)
+        except BaseException:
+            sys.stderr.write(f"failing input: {data!r}\n")
+            raise
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run atheris on the arguments, or the loop when it is asked for or atheris is not there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, help="run the loop of mutations, this many")
+    parser.add_argument("--seed", type=int, default=0)
+    options, rest = parser.parse_known_args(arguments)
+    if options.runs is None and importlib.util.find_spec("atheris"):
+        atheris = importlib.import_module("atheris")
+        atheris.instrument_all()
+        atheris.Setup([sys.argv[0], *rest], check)
+        atheris.Fuzz()
+    run_loop(options.runs or 10_000, options.seed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
