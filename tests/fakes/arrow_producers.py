@@ -54,6 +54,9 @@ class Made:
         schema_releases, array_releases: How often a consumer called each callback.
     """
 
+    schema: CSchema
+    array: CArray
+
     def __init__(
         self,
         form: str,
@@ -70,7 +73,9 @@ class Made:
         self.children, self.inner = list(children), dictionary
         self._kept = [None if one is None else np.ascontiguousarray(one) for one in buffers]
         self._form, self._name = ctypes.create_string_buffer(form.encode()), ctypes.create_string_buffer(name.encode())
-        self._table = (ctypes.c_void_p * len(buffers))(*(None if one is None else one.ctypes.data for one in self._kept))
+        self._table = (ctypes.c_void_p * len(buffers))(
+            *(None if one is None else one.ctypes.data for one in self._kept)
+        )
         self._schemas = (ctypes.c_void_p * len(children))(*(ctypes.addressof(child.schema) for child in children))
         self._arrays = (ctypes.c_void_p * len(children))(*(ctypes.addressof(child.array) for child in children))
         self._release_schema, self._release_array = RELEASE(self._schema_released), RELEASE(self._array_released)

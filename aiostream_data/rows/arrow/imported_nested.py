@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.rows.arrow.arrow_forms import ArrowForm
 from aiostream_data.rows.arrow.imported_columns import ArrowLeaf, variable_leaf
-from aiostream_data.rows.arrow.imported_rows import ArrowRows, checked
+from aiostream_data.rows.arrow.imported_rows import MAX_NBYTES, ArrowRows, checked
 from aiostream_data.rows.columns import VarColumn
 
 ReadLeaf: TypeAlias = Callable[[ArrowRows], ArrowLeaf]
@@ -75,6 +76,9 @@ def _missing_item(rows: ArrowRows, row: int) -> Exception:
 def _fixed_list_leaf(rows: ArrowRows, size: int, read: ReadLeaf) -> ArrowLeaf:
     items = read(rows.list_items(rows.start * size, rows.length * size))
     values, valid = _dense(items), rows.valid()
+    row_nbytes = size * math.prod(values.shape[1:]) * values.itemsize
+    if row_nbytes > MAX_NBYTES:
+        raise rows.error(f"a row has {row_nbytes} bytes, more than any memory")
     if items.valid is not None:
         complete = items.valid.reshape(rows.length, size).all(axis=1)
         if valid is not None:

@@ -101,7 +101,7 @@ def test_a_capsule_can_be_consumed_once(kernels: Any) -> None:
         (kernels.ImportedStream, stream),
     ):
         consume(capsule)
-        with pytest.raises(ValueError, match="already consumed or released. Request a new capsule"):
+        with pytest.raises(ValueError, match=r"already consumed or released\. Request a new capsule"):
             consume(capsule)
 
 
@@ -111,7 +111,7 @@ def test_a_child_that_the_consumer_took_outlives_its_parent(kernels: Any) -> Non
     capsule = kernels.export_array(ArrowField("", "+s", 3, (None,), (held(a), held(b))))
     del a, b
     parent = CArray.from_address(pointer_of(capsule, ARRAY_NAME))
-    children = (ctypes.c_void_p * 2).from_address(parent.children)
+    children = (ctypes.c_size_t * 2).from_address(parent.children)
     taken = CArray()
     ctypes.memmove(ctypes.addressof(taken), children[0], ctypes.sizeof(CArray))
     CArray.from_address(children[0]).release = None
