@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from arrow_reading import address, only_leaf, rows_of
 
 from aiostream_data import ArrowDataError
-from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.columns import VarColumn, column_elements
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -93,6 +94,26 @@ def test_a_missing_item_is_refused_with_its_row(given: list[Any], kind: pa.DataT
         only_leaf(pa.array(given, kind))
     assert caught.value.row == 1
     assert rows_of(only_leaf(pa.array(given, kind).slice(0, 1))) == given[:1]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.date32()), pa.list_(pa.date32(), 2), pa.large_list_view(pa.date64())])
+def test_missing_dates_in_lists_are_nat(kind: pa.DataType) -> None:
+    leaf = only_leaf(pa.array([[dt.date(2020, 1, 1), None], [None, None]], kind))
+    assert np.isnat(np.concatenate(column_elements(leaf.column))).tolist() == [False, True, True, True]
+    assert leaf.valid is None
+
+
+def test_missing_times_in_lists_of_lists_are_nat() -> None:
+    kind = pa.list_(pa.list_(pa.timestamp("us"), 1), 2)
+    leaf = only_leaf(pa.array([[[dt.datetime(2020, 1, 1)], [None]]], kind))
+    assert np.isnat(leaf.column).tolist() == [[[False], [True]]]  # type: ignore[call-overload]
+    assert leaf.valid is None
+
+
+def test_missing_lists_in_lists_of_times_are_refused() -> None:
+    kind = pa.list_(pa.list_(pa.timestamp("us"), 1), 2)
+    with pytest.raises(ArrowDataError, match="row 0: the list contains a missing item"):
+        only_leaf(pa.array([[[None], None]], kind))
 
 
 def test_items_of_missing_lists_may_be_missing() -> None:
