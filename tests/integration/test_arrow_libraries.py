@@ -53,7 +53,7 @@ ROW_2 = {
     "ids": [2],
     "box": {"low": 2, "high": {"0": 3, "1": 4}},
 }
-LAST = {"number": 5, "score": None, "ids": [], "text": "e"}
+LAST: dict[str, Any] = {"number": 5, "score": None, "ids": [], "text": "e"}
 
 
 def plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from aiostream_data import ArrowBatch, RaggedArray
 from aiostream_data.rows.arrow.importing import ArrowChunk, read_arrow
+from aiostream_data.rows.columns import column_element
 from aiostream_data.rows.structure import Structure
 
 INTEGERS = (pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64())
@@ -201,4 +202,4 @@ def test_a_batch_comes_back_from_pyarrow(batch: dict[str, Any]) -> None:
         np.testing.assert_array_equal(np.asarray(found)[present], given_array[present])
     assert rows_of(chunk.leaves[2]) == batch["text"].tolist()
     for row in range(len(batch["ragged"])):
-        np.testing.assert_array_equal(rows.element(row), batch["ragged"][row])
+        np.testing.assert_array_equal(column_element(rows, row), batch["ragged"][row])
