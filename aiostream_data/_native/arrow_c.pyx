@@ -152,7 +152,8 @@ cdef int _fill_array(ArrowArray* array, field) except -1:
         array.buffers = <const void**>_zeroed(size * sizeof(void*))
         array.n_buffers = size
     for i in range(size):
-        array.buffers[i] = NULL if buffers[i] is None else _address(buffers[i])
+        if buffers[i] is not None:
+            array.buffers[i] = _address(buffers[i])
     if count:
         array.children = <ArrowArray**>_zeroed(count * sizeof(void*))
         array.n_children = count
@@ -281,7 +282,9 @@ cdef const char* _get_last_error(ArrowArrayStream* stream) noexcept nogil:
 
 
 cdef const char* _error_of(_Exported state) noexcept:
-    return NULL if state.error is None else <const char*>state.error
+    if state.error is None:
+        return NULL
+    return state.error
 
 
 cdef void _release_stream(ArrowArrayStream* stream) noexcept nogil:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from aiostream_data import _native
-from aiostream_data._native import arrow_c_py, utf8_py
+from aiostream_data._native import arrow_c_py, row_bytes_py
 from aiostream_data._native.arrow_structs import (
     ARRAY_NAME,
     GET,
@@ -43,7 +43,7 @@ def use_twins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the package exchange arrays by its kernels in pure Python."""
     for name in KERNELS:
         monkeypatch.setattr(_native, name, getattr(arrow_c_py, name))
-    monkeypatch.setattr(_native, "first_invalid_utf8", utf8_py.first_invalid_utf8)
+    monkeypatch.setattr(_native, "first_invalid_utf8", row_bytes_py.first_invalid_utf8)
 
 
 class Made:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data._native import utf8_py
+from aiostream_data._native import row_bytes_py
 
-utf8 = pytest.importorskip("aiostream_data._native.utf8", exc_type=ImportError)
-both = pytest.mark.parametrize("kernels", [utf8, utf8_py], ids=["native", "python"])
+row_bytes = pytest.importorskip("aiostream_data._native.row_bytes", exc_type=ImportError)
+both = pytest.mark.parametrize("kernels", [row_bytes, row_bytes_py], ids=["native", "python"])
 
 BORDERS = b"\x00\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xc1\xc2\xdf\xe0\xe1\xec\xed\xee\xef\xf0\xf1\xf3\xf4\xf5\xff"
 """Bytes on both sides of every border in the definition of UTF-8."""
@@ -38,14 +38,14 @@ def test_the_native_kernel_agrees_with_python_on_every_sequence_at_a_border() ->
     longer = [bytes([a, b, c]) for a in range(0xC0, 256) for b in BORDERS for c in CONTINUATIONS]
     longest = [bytes([a, b, c, d]) for a in BORDERS for b in BORDERS for c in CONTINUATIONS for d in CONTINUATIONS]
     for row in (*pairs, *longer, *longest):
-        assert (utf8.first_invalid_utf8(*spans([row])) == -1) == is_text(row), row
+        assert (row_bytes.first_invalid_utf8(*spans([row])) == -1) == is_text(row), row
 
 
 @given(st.lists(st.one_of(st.text(max_size=80).map(str.encode), st.binary(max_size=6)), max_size=8))
 def test_both_find_the_first_invalid_row(rows: list[bytes]) -> None:
     expected = next((i for i, row in enumerate(rows) if not is_text(row)), -1)
-    assert utf8.first_invalid_utf8(*spans(rows)) == expected
-    assert utf8_py.first_invalid_utf8(*spans(rows)) == expected
+    assert row_bytes.first_invalid_utf8(*spans(rows)) == expected
+    assert row_bytes_py.first_invalid_utf8(*spans(rows)) == expected
 
 
 @both
@@ -72,7 +72,7 @@ def test_rows_can_overlap_and_be_strided(kernels: Any) -> None:
 @both
 @pytest.mark.parametrize(
     ("starts", "lengths", "error"),
-    [([0], [4], IndexError), ([2**62], [2**62], IndexError), ([-1], [1], ValueError), ([0], [1, 1], ValueError)],
+    [([0], [4], IndexError), ([2**62], [2**62], IndexError), ([-1], [1], IndexError), ([0], [1, 1], ValueError)],
 )
 def test_rows_outside_the_values_are_refused(kernels: Any, starts: Any, lengths: Any, error: type[Exception]) -> None:
     values = np.zeros(3, np.uint8)
