@@ -318,6 +318,7 @@ def test_an_exported_array_outlives_its_batch() -> None:
         (np.array([1, "a"], object), "Python objects of type int and str. Convert them"),
         (np.array([b"a", "a"], object), "Python objects of type bytes and str"),
         (np.array(7), "is not an array. Pass a batch whose leaves are arrays"),
+        (np.ma.masked_array(7), "the leaf has no Arrow form: "),
         (7, "the leaf 7 of type int is not an array"),
         ("text", "of type str is not an array"),
         (None, "of type NoneType is not an array"),
