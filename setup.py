@@ -13,6 +13,8 @@ PACKAGE = "aiostream_data._native"
 SOURCES = sorted(Path("aiostream_data/_native").glob("*.pyx"))
 # Cython's support for memoryviews and functions, larger than most kernels: one extension has it for all of them.
 SHARED = f"{PACKAGE}.cython_shared"
+# Exchanges structures, not rows: its loops are short.
+SMALLEST = (SHARED, f"{PACKAGE}.arrow_c")
 # C code needs no tables for unwinding, and sections of their own let the linker leave out what nobody calls.
 SMALL = ["-fno-asynchronous-unwind-tables", "-ffunction-sections", "-fdata-sections"] if sys.platform == "linux" else []
 
@@ -39,8 +41,8 @@ def extension(name: str, file_name: str) -> Extension:
     return Extension(
         name,
         [f"aiostream_data/_native/{file_name}"],
-        # Kernels are few and hot; what they share is large and not.
-        extra_compile_args=["-Os" if name == SHARED else "-O3", "-g0", *SMALL],
+        # Kernels are few and hot, except for these.
+        extra_compile_args=["-Os" if name in SMALLEST else "-O3", "-g0", *SMALL],
         extra_link_args=["-s", "-Wl,--gc-sections"] if sys.platform == "linux" else [],  # symbols would be most of it
     )
 

@@ -23,10 +23,10 @@ except ImportError:  # the event loop sends all requests, and the strict parser 
     from aiostream_data._native.exchange_py import ordinary_head
 
 try:
-    from aiostream_data._native.row_bytes import BytesMemory, BytesPool, byte_rows, str_rows
+    from aiostream_data._native.row_bytes import BytesMemory, BytesPool, byte_rows, first_invalid_utf8, str_rows
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows, str_rows
+    from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows, first_invalid_utf8, str_rows
 
 try:
     from aiostream_data._native.arrow_c import (
@@ -147,12 +147,6 @@ try:
 except ImportError:
     HAVE_NATIVE = False
     from aiostream_data._native.unbox_py import unbox_floats, unbox_ints
-
-try:
-    from aiostream_data._native.utf8 import first_invalid_utf8
-except ImportError:
-    HAVE_NATIVE = False
-    from aiostream_data._native.utf8_py import first_invalid_utf8
 
 __all__ = [
     "HAVE_NATIVE",

@@ -6,6 +6,7 @@ Its release callback drops both. Other libraries call release callbacks from any
 the interpreter ends, no thread can take the GIL; the callback then leaks the reference instead.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
@@ -152,7 +153,8 @@ cdef int _fill_array(ArrowArray* array, field) except -1:
         array.buffers = <const void**>_zeroed(size * sizeof(void*))
         array.n_buffers = size
     for i in range(size):
-        array.buffers[i] = NULL if buffers[i] is None else _address(buffers[i])
+        if buffers[i] is not None:
+            array.buffers[i] = _address(buffers[i])
     if count:
         array.children = <ArrowArray**>_zeroed(count * sizeof(void*))
         array.n_children = count
@@ -281,7 +283,9 @@ cdef const char* _get_last_error(ArrowArrayStream* stream) noexcept nogil:
 
 
 cdef const char* _error_of(_Exported state) noexcept:
-    return NULL if state.error is None else <const char*>state.error
+    if state.error is None:
+        return NULL
+    return state.error
 
 
 cdef void _release_stream(ArrowArrayStream* stream) noexcept nogil:
@@ -392,8 +396,9 @@ cdef class ImportedStream:
 
     def close(self):
         """Release the stream. Arrays that were read stay valid."""
-        check_stream_idle(self._is_busy)
-        self._release()
+        with cython.critical_section(self):
+            check_stream_idle(self._is_busy)
+            self._release()
 
     cdef void _release(self) noexcept:
         cdef ArrowArrayStream stream = self._stream
@@ -406,9 +411,8 @@ cdef class ImportedStream:
         """Return the schema of all arrays of the stream."""
         cdef ArrowSchema schema
         cdef int status
-        self._check_usable()
         memset(&schema, 0, sizeof(schema))
-        self._is_busy = True
+        self._begin()
         with nogil:
             status = self._stream.get_schema(&self._stream, &schema)
         self._is_busy = False
@@ -425,8 +429,7 @@ cdef class ImportedStream:
         """Return the next array, or None at the end of the stream."""
         cdef ImportedArray owner = ImportedArray.__new__(ImportedArray)
         cdef int status
-        self._check_usable()
-        self._is_busy = True
+        self._begin()
         with nogil:
             status = self._stream.get_next(&self._stream, &owner._array)
         self._is_busy = False
@@ -438,9 +441,12 @@ cdef class ImportedStream:
         owner.node = _array_node(&owner._array, 0, NodeCount())
         return owner
 
-    cdef int _check_usable(self) except -1:
-        check_stream_idle(self._is_busy)
-        check_capsule_owner(self._stream.release == NULL, "stream")
+    cdef int _begin(self) except -1:
+        """Reserve the stream for a call of the producer, which runs without the GIL."""
+        with cython.critical_section(self):
+            check_stream_idle(self._is_busy)
+            check_capsule_owner(self._stream.release == NULL, "stream")
+            self._is_busy = True
         return 0
 
     cdef str _error(self):

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
-MAX_DEPTH: Final = 64
-"""Maximum number of nested levels in an imported schema or array."""
+MAX_DEPTH: Final = 31
+"""Maximum number of nested levels in an imported schema or array. All NumPy versions support one axis more."""
 
 MAX_NODES: Final = 1 << 20
 """Maximum number of fields or buffers in an imported schema or array. The limit detects damaged structures."""

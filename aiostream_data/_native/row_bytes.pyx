@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Create ``bytes`` objects without extra copies; ``row_bytes_py`` is the pure-Python twin.
+"""Create ``bytes`` objects without extra copies, and validate text; ``row_bytes_py`` is the pure-Python twin.
 
 Python copies to a ``bytes`` object with the GIL. Here, all objects are allocated first, and filled without the GIL, so
 other threads can run while many or large rows are copied.
@@ -18,6 +18,9 @@ from libc.string cimport memcpy
 import numpy as np
 
 from aiostream_data._native.row_bytes_py import check_rows
+
+cdef extern from "utf8.h":
+    bint utf8_is_valid(const unsigned char* text, int64_t nbytes) noexcept nogil
 
 cdef extern from *:
     """
@@ -121,6 +124,21 @@ def str_rows(const unsigned char[::1] values, starts, lengths):
     for i in range(first.shape[0]):
         rows.append(PyUnicode_DecodeUTF8(source + first[i], length[i], NULL) if length[i] else "")
     return rows
+
+
+def first_invalid_utf8(const unsigned char[::1] values, starts, lengths):
+    """Return the first row that is not valid UTF-8, or -1; see the pure-Python twin."""
+    check_rows(values, starts, lengths)
+    cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
+    cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
+    cdef const unsigned char* source = &values[0] if values.shape[0] else NULL
+    cdef Py_ssize_t i, bad = -1
+    with nogil:
+        for i in range(first.shape[0]):
+            if length[i] and not utf8_is_valid(source + first[i], length[i]):
+                bad = i
+                break
+    return bad
 
 
 cdef void _fill(

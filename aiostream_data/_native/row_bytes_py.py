@@ -1,4 +1,4 @@
-"""Create ``bytes`` objects without extra copies: the pure-Python version of ``row_bytes.pyx``."""
+"""Create ``bytes`` objects without extra copies, and validate text: the pure-Python version of ``row_bytes.pyx``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,25 @@ def str_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDAr
         str(view[start : start + length], "utf-8")
         for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
     ]
+
+
+def first_invalid_utf8(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> int:
+    """Return the first row that :func:`str_rows` cannot decode, or -1.
+
+    The check is strict: overlong forms, surrogates and code points above U+10FFFF are invalid.
+
+    Raises:
+        ValueError: ``starts`` and ``lengths`` differ in length.
+        IndexError: A row is outside ``values``.
+    """
+    check_rows(values, starts, lengths)
+    view = values.data
+    for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+        try:
+            str(view[start : start + length], "utf-8")
+        except UnicodeDecodeError:
+            return row
+    return -1
 
 
 def byte_rows(

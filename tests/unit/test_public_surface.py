@@ -21,6 +21,7 @@ PUBLIC = [
     "INFINITE",
     "UNKNOWN",
     "ArraySpec",
+    "ArrowBatch",
     "Dataset",
     "DeviceBatch",
     "FixedLen",
@@ -48,8 +49,8 @@ PUBLIC = [
 ]
 
 LOADED_WHEN_FIRST_USED = [
-    "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "fsspec", "gcsfs", "google", "jax",
-    "psutil", "ray", "s3fs", "sklearn", "tensorflow", "torch", "uvloop", "zstandard",
+    "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "jax", "nanoarrow",
+    "polars", "psutil", "pyarrow", "ray", "s3fs", "sklearn", "tensorflow", "torch", "uvloop", "zstandard",
 ]  # fmt: skip
 
 IMPORT_LIMIT_S = 0.150

@@ -24,7 +24,9 @@ def text_field(path: str, name: str, array: NDArray[Any], valid: NDArray[np.bool
         ArrowDataError: A text contains a surrogate, so it cannot be encoded.
     """
     missing = getattr(array.dtype, "na_object", None)
-    rows = [None if row is missing else row for row in array.tolist()]
+    rows = array.tolist()
+    if not isinstance(missing, str):  # a placeholder that is text stays text
+        rows = [None if row is missing else row for row in rows]
     if valid is not None:
         rows = [row if is_valid else None for row, is_valid in zip(rows, valid.tolist(), strict=True)]
     if array.dtype.kind == "S":

@@ -89,7 +89,7 @@ def leaf_field(path: str, name: str, leaf: Any) -> ArrowField:
     _check_name(path, name)
     if isinstance(leaf, SplitRows):
         return _ragged_field(path, name, leaf)
-    if isinstance(leaf, np.ma.MaskedArray):
+    if isinstance(leaf, np.ma.MaskedArray) and leaf.ndim:
         mask = np.ma.getmaskarray(leaf)
         return _dense_field(path, name, np.asarray(leaf.data), ~mask if mask.any() else None)
     return _dense_field(path, name, _array(path, leaf), None)

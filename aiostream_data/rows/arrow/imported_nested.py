@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.rows.arrow.arrow_forms import ArrowForm
 from aiostream_data.rows.arrow.imported_columns import ArrowLeaf, variable_leaf
-from aiostream_data.rows.arrow.imported_rows import ArrowRows, checked
+from aiostream_data.rows.arrow.imported_rows import MAX_NBYTES, ArrowRows, checked
 from aiostream_data.rows.columns import VarColumn
 
 ReadLeaf: TypeAlias = Callable[[ArrowRows], ArrowLeaf]
@@ -36,8 +37,9 @@ def list_leaf(rows: ArrowRows, form: ArrowForm, read: ReadLeaf) -> ArrowLeaf:
         first, stop = int(offsets[0]), int(offsets[-1])
         items = read(rows.list_items(first, stop - first))
         starts, lengths = (offsets[:-1] - first if first else offsets[:-1]), np.diff(offsets)
-    leaf = variable_leaf(_dense(items), starts, lengths, "array", valid)
-    _check_items(rows, items.valid, leaf)
+    values, present = _dense(items)
+    leaf = variable_leaf(values, starts, lengths, "array", valid)
+    _check_items(rows, present, leaf)
     return leaf
 
 
@@ -74,9 +76,13 @@ def _missing_item(rows: ArrowRows, row: int) -> Exception:
 
 def _fixed_list_leaf(rows: ArrowRows, size: int, read: ReadLeaf) -> ArrowLeaf:
     items = read(rows.list_items(rows.start * size, rows.length * size))
-    values, valid = _dense(items), rows.valid()
-    if items.valid is not None:
-        complete = items.valid.reshape(rows.length, size).all(axis=1)
+    values, present = _dense(items)
+    valid = rows.valid()
+    row_nbytes = size * math.prod(values.shape[1:]) * values.itemsize
+    if row_nbytes > MAX_NBYTES:
+        raise rows.error(f"a row has {row_nbytes} bytes, more than any memory")
+    if present is not None:
+        complete = present.reshape(rows.length, size).all(axis=1)
         if valid is not None:
             complete |= ~valid
         if not complete.all():
@@ -84,9 +90,13 @@ def _fixed_list_leaf(rows: ArrowRows, size: int, read: ReadLeaf) -> ArrowLeaf:
     return ArrowLeaf(values.reshape(rows.length, size, *values.shape[1:]), valid)
 
 
-def _dense(items: ArrowLeaf) -> NDArray[Any]:
-    assert isinstance(items.column, np.ndarray)  # check_type() rejects other items
-    return items.column
+def _dense(items: ArrowLeaf) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """Return the items of lists, and which items are present. Missing dates and times become ``NaT``."""
+    values, present = items
+    assert isinstance(values, np.ndarray)  # check_type() rejects other items
+    if present is None or values.dtype.kind not in "mM" or values.ndim > 1:
+        return values, present
+    return np.where(present, values, np.array("NaT", values.dtype)), None
 
 
 def decoded_leaf(rows: ArrowRows, read: ReadLeaf) -> ArrowLeaf:

@@ -16,7 +16,11 @@ from aiostream_data.errors import ArrowDataError
 from aiostream_data.rows.arrow.arrow_forms import ArrowForm, form_of
 from aiostream_data.rows.arrow.bitmaps import unpacked
 
-_MOST: Final = 2**63 - 1
+MAX_NBYTES: Final = 2**63 - 1
+"""Maximum size of a buffer."""
+
+MAX_ROWS: Final = 2**56
+"""Maximum number of rows of an array. Larger numbers are damaged, and could overflow sizes."""
 
 
 class _Memory:
@@ -103,7 +107,7 @@ class ArrowRows:
         """
         if nbytes == 0:
             return np.empty(0, np.uint8)
-        if start + nbytes > _MOST:
+        if start + nbytes > MAX_NBYTES:
             raise self.error(f"the buffer {index} would have {start + nbytes} bytes, more than any memory")
         address = self.node.buffers[index]
         if address == 0:
@@ -156,7 +160,7 @@ def checked(rows: ArrowRows) -> ArrowRows:
         ArrowDataError: A number is negative or too large, or buffers or children are missing.
     """
     node, form = rows.node, rows.form
-    if node.length < 0 or node.offset < 0 or node.offset + node.length > _MOST:
+    if node.length < 0 or node.offset < 0 or node.offset + node.length > MAX_ROWS:
         raise rows.error(f"the array has {node.length} rows from row {node.offset}")
     if not -1 <= node.null_count <= node.length:
         raise rows.error(f"{node.null_count} of {node.length} rows are missing")
