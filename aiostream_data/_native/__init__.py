@@ -29,6 +29,12 @@ except ImportError:
     from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows, str_rows
 
 try:
+    from aiostream_data._native.csv_rows import find_csv_records, parse_csv, reorder_csv, scan_csv, unescape_csv
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.csv_rows_py import find_csv_records, parse_csv, reorder_csv, scan_csv, unescape_csv
+
+try:
     from aiostream_data._native.draws import words_below
 except ImportError:
     HAVE_NATIVE = False
@@ -137,6 +143,7 @@ __all__ = [
     "dicts_of",
     "exchange_rows",
     "exchange_spans",
+    "find_csv_records",
     "find_lines",
     "follow_choices",
     "frame_tfrecords",
@@ -146,15 +153,19 @@ __all__ = [
     "interleave_rows",
     "masked_crc32c",
     "ordinary_head",
+    "parse_csv",
     "parse_examples",
     "read_small_files",
     "read_spans",
+    "reorder_csv",
     "scalar_results",
+    "scan_csv",
     "str_rows",
     "take_rows",
     "take_rows_many",
     "tuple_columns",
     "unbox_floats",
     "unbox_ints",
+    "unescape_csv",
     "words_below",
 ]
