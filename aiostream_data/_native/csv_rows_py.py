@@ -301,3 +301,14 @@ def five_powers() -> NDArray[np.uint64]:
             bits >>= bits.bit_length() - 128
         found += [bits >> 64, bits & 0xFFFFFFFFFFFFFFFF]
     return np.array(found, np.uint64)
+
+
+def text_fields(record: bytes, delimiter: int, quote: int) -> list[bytes] | None:
+    """Return the texts of the fields of one record without their quotes; None if a quoted field is damaged."""
+    mark = bytes([quote]) if quote >= 0 else b""
+    texts = []
+    for code, field in _fields(record, delimiter, quote):
+        if code:
+            return None
+        texts.append(field.text.replace(mark * 2, mark) if field.is_quoted else field.text)
+    return texts

@@ -146,7 +146,9 @@ class SkippingFramer:
             rest = yield from self._framed(rest, consumed, most_rows)
 
     def _go_to(self, offset: int) -> None:
-        self._held, self._framer = None, self._new_framer(offset)
+        framer = self._new_framer(offset)
+        self._framer.hand_over(framer)
+        self._held, self._framer = None, framer
 
     def _new_framer(self, offset: int) -> CuttingFramer:
         framer = self._description.framer(self._url)
@@ -171,6 +173,7 @@ class SkippingFramer:
     def _damaged(self, error: CorruptRecordError) -> Bytes:
         """Start the recovery. Return the received bytes from the first damaged record onward."""
         self._offset = error.offset
+        self._framer.hand_over(self._recovery)
         self._recovery.begin()
         pieces = self._framer.unread()
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
