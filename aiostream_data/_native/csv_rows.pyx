@@ -37,7 +37,7 @@ cdef extern from *:
     int asd_leading_zeros(uint64_t value) nogil
 
 cdef extern from "Python.h":
-    double PyOS_string_to_double(const char *text, char **end, object overflow) except? -1.0
+    double PyOS_string_to_double(const char *text, char **end, void *overflow) except? -1.0
 
 cdef enum State:
     FIELD_START, FIELD, QUOTED, CLOSING
@@ -325,7 +325,7 @@ cdef Code by_python(const unsigned char *p, const unsigned char *stop, double *f
     """Convert a valid number with more than 19 digits exactly."""
     with gil:
         text = p[: stop - p]
-        found[0] = PyOS_string_to_double(text, NULL, None)
+        found[0] = PyOS_string_to_double(text, NULL, NULL)
     return FINE
 
 

@@ -246,10 +246,8 @@ def _number(text: bytes, dtype: np.dtype[Any]) -> tuple[Any, int]:
     return (number, 0) if limits.min <= number <= limits.max else (0, OUT_OF_RANGE)
 
 
-def unescape_csv(
-    buffer: Bytes, starts: Indices, lengths: Indices, quote: int
-) -> tuple[Bytes, Indices, Indices]:
-    """Copy rows to a new array, with one quote in place of two. Return the array, and starts and lengths of the rows."""
+def unescape_csv(buffer: Bytes, starts: Indices, lengths: Indices, quote: int) -> tuple[Bytes, Indices, Indices]:
+    """Copy rows to a new array, with one quote in place of two. Return the array, and the rows' starts and lengths."""
     mark = bytes([quote])
     rows = [
         buffer[start : start + length].tobytes().replace(mark * 2, mark)

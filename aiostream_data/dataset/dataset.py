@@ -345,11 +345,8 @@ class Dataset(Chain, Generic[T], Hints):
         )
         given = CsvArguments(schema, header, delimiter, na_values, select, quote, encoding, max_line_nbytes)
         source = cls._begin(read.node(files, given.format(), storage_options, index))
-        parser = given.parser()
-        names = given.shown_names
-        return source._then(  # noqa: SLF001
-            op.ParseExample, "parse_csv", decoder=parser, features=names, name="parse_csv", on_error=on_error
-        )
+        parsed = {"decoder": given.parser(), "features": given.shown_names, "name": "parse_csv", "on_error": on_error}
+        return source._then(op.ParseExample, "parse_csv", **parsed)
 
     @classmethod
     def from_fixed_length(

@@ -78,6 +78,14 @@ class KnowsEnd(Protocol):
         """
 
 
+@runtime_checkable
+class HandsOver(Protocol):
+    """A framer that learns from the start of a stream how to read the rest, as from a header."""
+
+    def hand_over(self, receiver: object) -> None:
+        """Pass this knowledge to another parser: the recovery after damage, or the framer that continues after it."""
+
+
 class Loss(NamedTuple):
     """A range of damaged bytes that the parser skipped.
 

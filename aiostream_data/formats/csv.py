@@ -13,7 +13,7 @@ from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import CsvSchemaError
 from aiostream_data.formats.csv_header import NamedIn, order_of
 from aiostream_data.formats.csv_recovery import CsvRecovery
-from aiostream_data.formats.csv_rules import CsvRecords, CsvRules, CsvSyntax, Records, reordered
+from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvRules, CsvSyntax, Records, reordered
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.lines import BOM, Indices
 from aiostream_data.formats.text import TextFormat
@@ -36,7 +36,7 @@ class CsvFormat:
         max_line_nbytes: Maximum length of a record in bytes.
     """
 
-    syntax: CsvSyntax = CsvSyntax()
+    syntax: CsvSyntax = COMMAS
     header: bool = True
     names: tuple[str, ...] = ()
     named_in: NamedIn = field(default="the schema", compare=False)

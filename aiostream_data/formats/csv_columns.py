@@ -23,7 +23,7 @@ from aiostream_data._native.csv_rows_py import (
 )
 from aiostream_data.arguments import numpy_dtype, shown
 from aiostream_data.errors import ArgumentTypeError, CsvParseError, PlanError
-from aiostream_data.formats.csv_rules import CsvRecords, CsvSyntax
+from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvSyntax
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure
@@ -60,7 +60,7 @@ def _checked_name(name: Any) -> str:
 
 def _checked_type(name: str, given: Any) -> FieldType:
     if given is str or given is bytes:
-        return given  # type: ignore[no-any-return]
+        return given
     dtype = numpy_dtype(f"schema[{name!r}]", given, _TYPES)
     if dtype.kind in "US" and dtype.itemsize == 0:
         return str if dtype.kind == "U" else bytes
@@ -86,7 +86,7 @@ class CsvParser:
     types: tuple[FieldType, ...]
     select: tuple[str, ...]
     na_values: tuple[str, ...] = ("",)
-    syntax: CsvSyntax = CsvSyntax()
+    syntax: CsvSyntax = COMMAS
 
     @property
     def structure(self) -> Structure:
@@ -128,8 +128,7 @@ class CsvParser:
     def parsed(self, records: VarColumn) -> list[Parsed] | CsvFault:
         """Parse records to one result per selected column, in the order of the file; or return the first fault."""
         kinds = [
-            _kind(found) if name in self.select else SKIPPED
-            for name, found in zip(self.names, self.types, strict=True)
+            _kind(found) if name in self.select else SKIPPED for name, found in zip(self.names, self.types, strict=True)
         ]
         missing = [text.encode() for text in self.na_values]
         buffer = np.ascontiguousarray(records.values)

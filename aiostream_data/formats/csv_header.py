@@ -28,8 +28,8 @@ def names_of(record: bytes, syntax: CsvSyntax, encoding: str | None, url: str) -
     try:
         names = tuple(field.decode(encoding or "utf-8") for field in fields)
     except UnicodeDecodeError as error:
-        cure = "pass the encoding of the file, as in encoding='latin-1'"
-        raise CsvSchemaError(url, "", f"the header is not valid {encoding or 'utf-8'}: {error.reason}; {cure}") from None
+        problem = f"the header is not valid {encoding or 'utf-8'}: {error.reason}"
+        raise CsvSchemaError(url, "", f"{problem}; pass the encoding of the file, as in encoding='latin-1'") from None
     for number, name in enumerate(names):
         if name in names[:number]:
             cure = "rename one of them, or pass header=False and a schema, and leave out the header with skip(1)"
@@ -53,7 +53,8 @@ def order_of(
     source = named_in if named_in == "the schema" else f"the header of {safe_url(named_in)}"
     for name in expected:
         if name not in found:
-            cure = "pass header=False if the files have no header" if not set(found) & set(expected) else _cure(named_in)
+            is_data = not set(found) & set(expected)
+            cure = "pass header=False if the files have no header" if is_data else _cure(named_in)
             raise CsvSchemaError(url, name, f"column {name!r} of {source} is not in the header {_shown(found)}; {cure}")
     for name in found:
         if name not in expected:

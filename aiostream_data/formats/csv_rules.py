@@ -19,6 +19,12 @@ NO_QUOTE: Final = -1
 """Value of :attr:`CsvSyntax.quote_byte` if fields cannot be quoted."""
 
 
+def _check_character(name: str, value: object) -> None:
+    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
+        cure = " (a tab is '\\t')" if name == "delimiter" else " or None"
+        raise PlanError(f"{name} must be one ASCII character{cure}, got {shown(value)}")
+
+
 @dataclass(frozen=True)
 class CsvSyntax:
     """Characters with a meaning in a CSV file.
@@ -48,9 +54,7 @@ class CsvSyntax:
 
     def records(self, values: Bytes, start: int, stop: int, most_rows: int) -> Records:
         """Find at most ``most_rows`` complete records in ``values[start:stop]``."""
-        return Records(
-            *_native.find_csv_records(values, start, stop, self.delimiter_byte, self.quote_byte, most_rows)
-        )
+        return Records(*_native.find_csv_records(values, start, stop, self.delimiter_byte, self.quote_byte, most_rows))
 
     def scan(self, values: Bytes, start: int, stop: int, state: int) -> tuple[int, int]:
         """Find the end of a record. See :func:`~aiostream_data._native.csv_rows_py.scan_csv`."""
@@ -59,6 +63,10 @@ class CsvSyntax:
     def fields(self, record: bytes) -> list[bytes] | None:
         """Return the texts of the fields of one record without their quotes; None if a quoted field is damaged."""
         return text_fields(record, self.delimiter_byte, self.quote_byte)
+
+
+COMMAS: Final = CsvSyntax()
+"""Syntax of RFC 4180."""
 
 
 class Records(NamedTuple):
@@ -130,13 +138,5 @@ def reordered(column: VarColumn, order: Indices | None, syntax: CsvSyntax) -> Va
     if order is None or not len(column):
         return column
     values = np.ascontiguousarray(column.values)
-    found = _native.reorder_csv(
-        values, column.starts, column.lengths, order, syntax.delimiter_byte, syntax.quote_byte
-    )
+    found = _native.reorder_csv(values, column.starts, column.lengths, order, syntax.delimiter_byte, syntax.quote_byte)
     return VarColumn(*found)
-
-
-def _check_character(name: str, value: object) -> None:
-    if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
-        cure = " (a tab is '\\t')" if name == "delimiter" else " or None"
-        raise PlanError(f"{name} must be one ASCII character{cure}, got {shown(value)}")

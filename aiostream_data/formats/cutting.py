@@ -230,13 +230,6 @@ class CuttingFramer(ABC):
         if len(column):
             yield column
 
-    def hand_over(self, receiver: object) -> None:
-        """Pass what this framer learned from the start of the stream to another parser of the same stream.
-
-        The receiver is the recovery after damage, or the framer that continues behind the damage. Most formats have
-        nothing to pass on.
-        """
-
     def unread(self) -> list[Bytes]:
         """Return all received bytes from the start of the damaged record, in pieces.
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.base import KnowsEnd, Loss, Recovers, Report
+from aiostream_data.formats.base import HandsOver, KnowsEnd, Loss, Recovers, Report
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, RecordTail
 from aiostream_data.rows.columns import VarColumn
 
@@ -147,7 +147,8 @@ class SkippingFramer:
 
     def _go_to(self, offset: int) -> None:
         framer = self._new_framer(offset)
-        self._framer.hand_over(framer)
+        if isinstance(self._framer, HandsOver):
+            self._framer.hand_over(framer)
         self._held, self._framer = None, framer
 
     def _new_framer(self, offset: int) -> CuttingFramer:
@@ -173,7 +174,8 @@ class SkippingFramer:
     def _damaged(self, error: CorruptRecordError) -> Bytes:
         """Start the recovery. Return the received bytes from the first damaged record onward."""
         self._offset = error.offset
-        self._framer.hand_over(self._recovery)
+        if isinstance(self._framer, HandsOver):
+            self._framer.hand_over(self._recovery)
         self._recovery.begin()
         pieces = self._framer.unread()
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -52,12 +52,24 @@ def content(name: str) -> bytes:
     """Return what a file of this name holds; it follows from the name alone."""
     if name.endswith(".gz"):
         return gzip.compress(content(name.removesuffix(".gz")), mtime=0)
-    makers: dict[str, Callable[[str], bytes]] = {".txt": text, ".tfrecord": records, ".jpg": photo, ".db": labels}
+    makers: dict[str, Callable[[str], bytes]] = {
+        ".txt": text,
+        ".csv": people,
+        ".tfrecord": records,
+        ".jpg": photo,
+        ".db": labels,
+    }
     return makers[Path(name).suffix](name)
 
 
 def text(name: str) -> bytes:
     return "".join(f"line {number} of {name}\n" for number in range(LINES)).encode()
+
+
+def people(name: str) -> bytes:
+    """Return rows of people; every file begins with id 0."""
+    rows = [f'{number},"person {number}, ""the first""",{1.5 + number % 4 / 8}' for number in range(RECORDS)]
+    return "\n".join(["id,name,height", *rows]).encode()
 
 
 @cache
