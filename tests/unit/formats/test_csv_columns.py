@@ -94,7 +94,7 @@ def test_the_line_is_unknown_behind_a_gathered_column() -> None:
     (records,) = chunk.leaves
     assert isinstance(records, VarColumn)
     plain = records_chunk(VarColumn(records.values, records.starts, records.lengths), chunk.ids)
-    with pytest.raises(CsvParseError, match="x.csv record 5: column"):
+    with pytest.raises(CsvParseError, match=r"x\.csv record 5: column"):
         parser_of({"x": int}).parse(plain, lambda row: ("x.csv", 5 + row))
 
 
