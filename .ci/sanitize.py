@@ -69,7 +69,9 @@ def _test(folder: Path) -> int:
 
 
 def _library(name: str) -> str:
-    found = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    found = subprocess.run(
+        ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     if not Path(found).is_absolute():
         sys.exit(f"gcc has no {name}. Install the sanitizer libraries of gcc")
     return found

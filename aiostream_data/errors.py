@@ -208,6 +208,43 @@ class SampleDecodeError(DataError, ValueError):
         self.reason = reason
 
 
+class CsvParseError(DataError, ValueError):
+    """A record of a CSV file does not match the schema.
+
+    Attributes:
+        url: URL of the object without secrets, or "" if unknown.
+        record: Index of the record in the object; the header is not a record.
+        line: Number of the first line of the record, starting at 1; None if the reader started inside the object.
+        column: Name of the column, or "" if the whole record is malformed.
+        reason: Description of the problem.
+    """
+
+    def __init__(self, url: str, record: int, line: int | None, column: str, reason: str) -> None:
+        where = f"{safe_url(url) or '<memory>'} " + (f"record {record}" if line is None else f"line {line}")
+        super().__init__(f"{where}: " + (f"column {column!r}: " if column else "") + reason)
+        self.url = safe_url(url)
+        self.record = record
+        self.line = line
+        self.column = column
+        self.reason = reason
+
+
+class CsvSchemaError(DataError, ValueError):
+    """The header or the columns of a CSV file do not match the schema of the dataset.
+
+    Attributes:
+        url: URL of the object without secrets.
+        column: Name of the first column that does not match, or "".
+        reason: Description of the problem.
+    """
+
+    def __init__(self, url: str, column: str, reason: str) -> None:
+        super().__init__(f"{safe_url(url)}: {reason}")
+        self.url = safe_url(url)
+        self.column = column
+        self.reason = reason
+
+
 class ExampleEncodeError(DataError, ValueError):
     """A value cannot be written as a feature of a ``tf.train.Example``.
 

@@ -51,6 +51,12 @@ except ImportError:
     )
 
 try:
+    from aiostream_data._native.csv_rows import find_csv_records, parse_csv, reorder_csv, scan_csv, unescape_csv
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.csv_rows_py import find_csv_records, parse_csv, reorder_csv, scan_csv, unescape_csv
+
+try:
     from aiostream_data._native.draws import words_below
 except ImportError:
     HAVE_NATIVE = False
@@ -170,6 +176,7 @@ __all__ = [
     "export_array",
     "export_schema",
     "export_stream",
+    "find_csv_records",
     "find_lines",
     "find_tar_header",
     "first_invalid_utf8",
@@ -183,16 +190,20 @@ __all__ = [
     "interleave_rows",
     "masked_crc32c",
     "ordinary_head",
+    "parse_csv",
     "parse_examples",
     "read_small_files",
     "read_spans",
+    "reorder_csv",
     "scalar_results",
+    "scan_csv",
     "str_rows",
     "take_rows",
     "take_rows_many",
     "tuple_columns",
     "unbox_floats",
     "unbox_ints",
+    "unescape_csv",
     "walk_tar",
     "words_below",
 ]

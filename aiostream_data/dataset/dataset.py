@@ -28,6 +28,7 @@ from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.dataset import batches, functions, mixtures, sources, windows
 from aiostream_data.dataset.chain import Chain, plan_of
+from aiostream_data.dataset.csv_schemas import with_schemas
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.method_suggestions import Hints
@@ -289,6 +290,64 @@ class Dataset(Chain, Generic[T], Hints):
             compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
         )
         return cls._begin(read.node(files, TextFormat(encoding=encoding), storage_options, index))
+
+    @classmethod
+    def from_csv(
+        cls,
+        files: Files | None = None,
+        schema: Mapping[str, DTypeLike] | None = None,
+        *,
+        header: bool = True,
+        delimiter: str = ",",
+        na_values: Sequence[str] = ("",),
+        select: Sequence[str] | None = None,
+        quote: str | None = '"',
+        encoding: str | None = "utf-8",
+        max_line_nbytes: int = 64 << 20,
+        compression: str = "auto",
+        verify: bool = False,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        r"""Return a dataset of the rows in CSV or TSV files, as dicts of typed values (tf.data ``CsvDataset``).
+
+        Rows follow RFC 4180: a field in quotes can contain delimiters, newlines and doubled quotes. A row ends with
+        ``\n`` or ``\r\n``. Empty lines are not rows. All arguments not listed below are the same as for
+        :meth:`from_text`. See docs/csv.md.
+
+        Args:
+            schema: Type of each column of the files, by name: ``str``, ``bytes`` or a NumPy dtype of bool, integers,
+                float32 or float64. None infers the types from the first rows of the first file when the dataset is
+                opened: the first of int64, float64, bool and str that fits. With ``encoding=None``, text is bytes.
+            header: If True, the first row of each file contains the names of the columns, in any order. If False, the
+                columns are in the order of ``schema``, or have the names ``column_0``, ``column_1`` and so on.
+            delimiter: Character between fields; ``"\t"`` for TSV.
+            na_values: Texts of fields without a value, whose value is None. For str and bytes, only unquoted fields.
+            select: Names of the columns to deliver, in this order. Other columns are not parsed.
+            quote: Character around fields; None if quotes have no meaning.
+            max_line_nbytes: Maximum length of a row in bytes, which limits memory use after an unclosed quote.
+
+        Raises (when opened or iterated):
+            CsvSchemaError: The header of a file differs from the schema or from the first file.
+            CsvParseError: A row has another number of fields, or a field is not of its type. The error names the file,
+                line and column. ``on_error`` also applies to such rows.
+        """
+        from aiostream_data.dataset.csv_files import CsvArguments
+
+        read = Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
+        given = CsvArguments(schema, header, delimiter, na_values, select, quote, encoding, max_line_nbytes)
+        source = cls._begin(read.node(files, given.format(), storage_options, index))
+        parsed = {"decoder": given.parser(), "features": given.shown_names, "name": "parse_csv", "on_error": on_error}
+        return source._then(op.ParseExample, "parse_csv", **parsed)
 
     @classmethod
     def from_fixed_length(
@@ -1413,6 +1472,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.storage.cache.options import ShardCache
 
         warn_without_native_core()
+        plan = with_schemas(self.plan)
         saved = Saved.of(state)
         steering = Exclusions.of(skip, block)
         log = None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters))
@@ -1422,7 +1482,7 @@ class Dataset(Chain, Generic[T], Hints):
             shard_cache=ShardCache.of(shard_cache),
             resuming=Resuming(
                 force=flag("force", force),
-                allow=checked_allow(several("allow", allow, "names of differences"), self.plan),
+                allow=checked_allow(several("allow", allow, "names of differences"), plan),
             ),
             failing=Failing(dead_letters=log, full_tracebacks=flag("full_tracebacks", full_tracebacks)),
             diagnosing=Diagnosing(
@@ -1432,13 +1492,13 @@ class Dataset(Chain, Generic[T], Hints):
             ),
         )
         opening = Opening(
-            plan=self.plan,
+            plan=plan,
             run=run,
             epoch=at_least("epoch", epoch, 0),
             seed=seed_of(seed),
             deterministic=flag("deterministic", deterministic),
-            ranks=ranks_of(self.plan, rank, world_size, replicate),
-            workers=workers_of(self.plan, worker, rank, world_size),
+            ranks=ranks_of(plan, rank, world_size, replicate),
+            workers=workers_of(plan, worker, rank, world_size),
             sharing=Sharing(policy=policy, tail=tail, counts=counts, consensus=consensus),
             broadcast=function_or_none("broadcast", broadcast),
             on_error=None if policy_of(on_error) == Raise() else on_error,
@@ -1480,7 +1540,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.rows.provenance import Origin
 
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        return fetch_row(self.plan, Origin.of(origin), limit)
+        return fetch_row(with_schemas(self.plan), Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
         """Return a dataset that reprocesses the records in a dead-letter log, starting at the operator that failed.

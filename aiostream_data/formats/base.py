@@ -78,6 +78,14 @@ class KnowsEnd(Protocol):
         """
 
 
+@runtime_checkable
+class HandsOver(Protocol):
+    """A framer that learns from the start of a stream how to read the rest, as from a header."""
+
+    def hand_over(self, receiver: object) -> None:
+        """Pass this knowledge to the recovery after damage. See also ``CuttingFramer.succeed``."""
+
+
 class Loss(NamedTuple):
     """A range of damaged bytes that the parser skipped.
 

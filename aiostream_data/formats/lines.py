@@ -90,8 +90,12 @@ class LineRules:
         if good and not self.keeps_bytes:
             # find_lines removes exactly the line ending that is appended here.
             values = np.frombuffer((text + "\r\n").encode(), np.uint8)
-            starts, lengths, _ = _native.find_lines(values, 0, len(values))
+            starts, lengths = self._split(values)
         return Cut(VarColumn(values, starts, lengths, self.kind), consumed, problem)
+
+    def _split(self, values: Bytes) -> tuple[Indices, Indices]:
+        """Return the starts and lengths of the lines in re-encoded text."""
+        return _native.find_lines(values, 0, len(values))[:2]
 
     def too_long(self) -> str:
         """Return the error text for a line that exceeds ``max_nbytes``."""

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.base import KnowsEnd, Loss, Recovers, Report, TakesReason
+from aiostream_data.formats.base import HandsOver, KnowsEnd, Loss, Recovers, Report, TakesReason
 from aiostream_data.formats.cutting import MOST_ROWS, Bytes, CuttingFramer, RecordTail
 from aiostream_data.rows.columns import VarColumn
 
@@ -172,6 +172,8 @@ class SkippingFramer:
     def _damaged(self, error: CorruptRecordError) -> Bytes:
         """Start the recovery. Return the received bytes from the first damaged record onward."""
         self._offset = error.offset
+        if isinstance(self._framer, HandsOver):
+            self._framer.hand_over(self._recovery)
         self._recovery.begin()
         if isinstance(self._recovery, TakesReason):
             self._recovery.explain(error.reason)

@@ -38,7 +38,7 @@ from aiostream_data.rows.columns import (
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.rows.structure import LEAF, Structure
+from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, graft
 from aiostream_data.safe_url import safe_url
 
 
@@ -217,6 +217,33 @@ def _layout(chunk: Columns) -> tuple[Any, ...]:
     return (chunk.structure, *leaves)
 
 
+def with_equal_marks(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+    """Make a leaf nullable in all chunks if it is nullable in one of them.
+
+    Parsers mark missing values only in chunks that have missing values. The chunks are returned unchanged if their
+    elements differ in another way.
+    """
+    columns = [chunk for chunk in chunks if isinstance(chunk, Columns)]
+    structures = {chunk.structure for chunk in columns}
+    if len(columns) < len(chunks) or len(structures) < 2 or len({each.plain for each in structures}) > 1:
+        return chunks
+    nullable = [any(found) for found in zip(*(each.nullable_leaves() for each in structures), strict=True)]
+    structure = graft(columns[0].structure.plain, [NULLABLE if each else LEAF for each in nullable])
+    return [_with_marks(chunk, nullable, structure) for chunk in columns]
+
+
+def _with_marks(chunk: Columns, nullable: Sequence[bool], structure: Structure) -> Columns:
+    leaves: list[Column] = []
+    given = iter(chunk.leaves)
+    for wanted, is_marked in zip(nullable, chunk.structure.nullable_leaves(), strict=True):
+        leaves.append(next(given))
+        if is_marked:
+            leaves.append(next(given))
+        elif wanted:
+            leaves.append(np.ones(len(chunk), np.bool_))
+    return replace(chunk, structure=structure, leaves=tuple(leaves))
+
+
 def gather(
     chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsObjects | None = None
 ) -> Chunk:
@@ -227,6 +254,7 @@ def gather(
     Args:
         pool: Pool of memory for large ``bytes`` rows; see :func:`.gather_column`.
     """
+    chunks = with_equal_marks(chunks)
     ids = RowIds.gather([chunk.ids for chunk in chunks], which, rows)
     made_of = _gathered_made_of(chunks, which, rows)
     if not same_layout(chunks):
@@ -252,6 +280,7 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
     """Concatenate chunks into one chunk. A single chunk is returned without a copy."""
     if len(chunks) == 1:
         return chunks[0]
+    chunks = with_equal_marks(chunks)
     ids = RowIds.concat([chunk.ids for chunk in chunks])
     made_of: list[MadeOf | None] | None = None
     if any(chunk.made_of is not None for chunk in chunks):

@@ -49,7 +49,10 @@ def _lines(library: str, folder: str, names: list[str]) -> list[dict[str, Any]]:
 
 def table(report: dict[str, Any]) -> str:
     """Return the report as a Markdown table."""
-    lines = ["| chain | aiostream_data, k rows/s | tf.data, k rows/s | factor | first element, ms |", "|---|---|---|---|---|"]
+    lines = [
+        "| chain | aiostream_data, k rows/s | tf.data, k rows/s | factor | first element, ms |",
+        "|---|---|---|---|---|",
+    ]
     for name, of_libraries in report["chains"].items():
         ours, theirs = (_rates(of_libraries[library]) for library in LIBRARIES)
         firsts = [1e3 * median(run["first_s"] for run in of_libraries[library]) for library in LIBRARIES]

@@ -64,9 +64,9 @@ def chains(folder: Path) -> dict[str, Callable[[], Dataset[Any]]]:
             BATCH, strings="columns"
         ),
         "parse_example, batch": lambda: Dataset.from_tfrecord(tfrecord).parse_example(FEATURES).batch(BATCH),
-        "parse_example ragged, batch": lambda: Dataset.from_tfrecord(tfrecord)
-        .parse_example({"v": asd.Ragged(np.int64)})
-        .batch(BATCH),
+        "parse_example ragged, batch": lambda: (
+            Dataset.from_tfrecord(tfrecord).parse_example({"v": asd.Ragged(np.int64)}).batch(BATCH)
+        ),
         "from_text, batch": lambda: Dataset.from_text(str(folder / "*.txt")).batch(BATCH, strings="columns"),
         "from_fixed_length, batch": lambda: Dataset.from_fixed_length(str(folder / "*.bin"), 8).batch(
             BATCH, strings="columns"
@@ -90,9 +90,9 @@ def chains(folder: Path) -> dict[str, Callable[[], Dataset[Any]]]:
         "take and skip, batch": lambda: many().skip(1000).take(MANY - 2000).batch(BATCH),
         "shard, batch": lambda: many().shard(2, 1).batch(BATCH),
         "flat_map of data sets, batch": lambda: Dataset.range(MANY // 16).flat_map(two_of).batch(BATCH),
-        "interleave of data sets, batch": lambda: Dataset.range(MANY // 80)
-        .interleave(ten_of, cycle_length=4)
-        .batch(BATCH),
+        "interleave of data sets, batch": lambda: (
+            Dataset.range(MANY // 80).interleave(ten_of, cycle_length=4).batch(BATCH)
+        ),
         "window": lambda: many().window(10, drop_remainder=True),
         "sample_from, batch": lambda: Dataset.sample_from([many(), many()], [0.5, 0.5], seed=1).batch(BATCH),
         "choose_from, batch": lambda: Dataset.choose_from([many(), many()], many().map(lambda n: n % 2)).batch(BATCH),

@@ -47,20 +47,20 @@ def chains(folder: Path) -> dict[str, Callable[[], Any]]:
         "range, batch": lambda: many().batch(BATCH),
         "from_tensor_slices, batch": lambda: data.Dataset.from_tensor_slices(arrays).batch(BATCH),
         "from_tensor_slices of text, batch": lambda: data.Dataset.from_tensor_slices(texts).batch(BATCH),
-        "from_generator": lambda: data.Dataset.from_generator(
-            counted, output_signature=tf.TensorSpec((), tf.int64)
-        ),
+        "from_generator": lambda: data.Dataset.from_generator(counted, output_signature=tf.TensorSpec((), tf.int64)),
         "from_tfrecord, batch": lambda: data.TFRecordDataset(records).batch(BATCH),
         "from_tfrecord gzip, batch": lambda: data.TFRecordDataset(
             files(folder, "tfrecord.gz"), compression_type="GZIP"
         ).batch(BATCH),
-        "from_tfrecord interleaved, batch": lambda: data.Dataset.from_tensor_slices(records)
-        .interleave(data.TFRecordDataset, cycle_length=8, num_parallel_calls=AUTO)
-        .batch(BATCH),
+        "from_tfrecord interleaved, batch": lambda: (
+            data.Dataset.from_tensor_slices(records)
+            .interleave(data.TFRecordDataset, cycle_length=8, num_parallel_calls=AUTO)
+            .batch(BATCH)
+        ),
         "parse_example, batch": lambda: data.TFRecordDataset(records).batch(BATCH).map(parse, num_parallel_calls=AUTO),
-        "parse_example ragged, batch": lambda: data.TFRecordDataset(records)
-        .batch(BATCH)
-        .map(parse_ragged, num_parallel_calls=AUTO),
+        "parse_example ragged, batch": lambda: (
+            data.TFRecordDataset(records).batch(BATCH).map(parse_ragged, num_parallel_calls=AUTO)
+        ),
         "from_text, batch": lambda: data.TextLineDataset(files(folder, "txt")).batch(BATCH),
         "from_fixed_length, batch": lambda: data.FixedLengthRecordDataset(files(folder, "bin"), 8).batch(BATCH),
         "list_files": lambda: data.Dataset.list_files(str(folder / "*.txt"), shuffle=False).repeat(500),
@@ -81,18 +81,18 @@ def chains(folder: Path) -> dict[str, Callable[[], Any]]:
         "enumerate, batch": lambda: many().enumerate().batch(BATCH),
         "take and skip, batch": lambda: many().skip(1000).take(MANY - 2000).batch(BATCH),
         "shard, batch": lambda: many().shard(2, 1).batch(BATCH),
-        "flat_map of data sets, batch": lambda: data.Dataset.range(MANY // 16)
-        .flat_map(lambda n: data.Dataset.range(2))
-        .batch(BATCH),
-        "interleave of data sets, batch": lambda: data.Dataset.range(MANY // 80)
-        .interleave(lambda n: data.Dataset.range(10), cycle_length=4)
-        .batch(BATCH),
-        "window": lambda: many()
-        .window(10, drop_remainder=True)
-        .flat_map(lambda window: window.batch(10, drop_remainder=True)),
-        "sample_from, batch": lambda: data.Dataset.sample_from_datasets(
-            [many(), many()], [0.5, 0.5], seed=1
-        ).batch(BATCH),
+        "flat_map of data sets, batch": lambda: (
+            data.Dataset.range(MANY // 16).flat_map(lambda n: data.Dataset.range(2)).batch(BATCH)
+        ),
+        "interleave of data sets, batch": lambda: (
+            data.Dataset.range(MANY // 80).interleave(lambda n: data.Dataset.range(10), cycle_length=4).batch(BATCH)
+        ),
+        "window": lambda: (
+            many().window(10, drop_remainder=True).flat_map(lambda window: window.batch(10, drop_remainder=True))
+        ),
+        "sample_from, batch": lambda: data.Dataset.sample_from_datasets([many(), many()], [0.5, 0.5], seed=1).batch(
+            BATCH
+        ),
         "choose_from, batch": lambda: data.Dataset.choose_from_datasets(
             [many(), many()], many().map(lambda n: n % 2)
         ).batch(BATCH),

@@ -55,6 +55,7 @@ def content(name: str) -> bytes:
         return gzip.compress(content(name.removesuffix(".gz")), mtime=0)
     makers: dict[str, Callable[[str], bytes]] = {
         ".txt": text,
+        ".csv": people,
         ".tfrecord": records,
         ".jpg": photo,
         ".db": labels,
@@ -65,6 +66,12 @@ def content(name: str) -> bytes:
 
 def text(name: str) -> bytes:
     return "".join(f"line {number} of {name}\n" for number in range(LINES)).encode()
+
+
+def people(name: str) -> bytes:
+    """Return rows of people; every file begins with id 0."""
+    rows = [f'{number},"person {number}, ""the first""",{1.5 + number % 4 / 8}' for number in range(RECORDS)]
+    return "\n".join(["id,name,height", *rows]).encode()
 
 
 @cache

@@ -24,6 +24,8 @@ from aiostream_data import _native
 from aiostream_data._native import framing_py
 from aiostream_data.codecs.compression import Compression
 from aiostream_data.formats.base import Format
+from aiostream_data.formats.csv import CsvFormat
+from aiostream_data.formats.csv_rules import CsvSyntax
 from aiostream_data.formats.fixed_length import FixedLengthFormat
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
@@ -37,6 +39,8 @@ FORMATS: tuple[Format, ...] = (
     TFRecordFormat(verify=False, max_record_nbytes=LIMIT),
     TextFormat(max_line_nbytes=LIMIT),
     TextFormat(encoding="cp1252", max_line_nbytes=64),
+    CsvFormat(max_line_nbytes=64),
+    CsvFormat(syntax=CsvSyntax("o", None), header=False, encoding=None, max_line_nbytes=LIMIT),
     FixedLengthFormat(record_nbytes=3, header_nbytes=2, footer_nbytes=5),
     WholeFileFormat(max_record_nbytes=LIMIT),
 )

@@ -55,6 +55,7 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     (path / f"{file}.txt.z").write_bytes(zlib.compress(lines))
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
+    _write_csv(path, file, names)
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
     _write_archives(path, file, names)
 
@@ -107,6 +108,21 @@ def _write_table(path: Path, file: int, names: list[str]) -> None:
     columns = {"n": pa.array(numbers, pa.int64()), "text": pa.array(texts, pa.string())}
     table = pa.table({**columns, "values": pa.array(lists, pa.list_(pa.int64()))})
     parquet.write_table(table, path, row_group_size=5)
+
+
+def _write_csv(path: Path, file: int, names: list[str]) -> None:
+    """Write rows with quoted newlines and missing values; the columns of every second file are in another order."""
+    rows = [
+        (f"{100 * file + row}", f"{row / 8}" if row % 3 else "", f'"{name}\n""quoted"""' if row % 4 == 1 else name)
+        for row, name in enumerate(names)
+    ]
+    lines = ["n,x,name", *map(",".join, rows)]
+    if file % 2:
+        lines = ["name,n,x", *(f"{name},{n},{x}" for n, x, name in rows)]
+    (path / f"{file}.csv").write_text("\n".join(lines) + "\n" * (file % 3), newline="")
+    (path / f"{file}.csv.gz").write_bytes(gzip.compress("\r\n".join(lines).encode()))
+    bad = "\n".join(lines).encode().replace(b"2:3", b"\xff").replace(b"2:5", b"2:5,1").replace(b"0:4", b'"open')
+    (path / f"{file}.badcsv").write_bytes(bad)
 
 
 def _write_records(path: Path, records: list[bytes], compression: str) -> None:

@@ -16,6 +16,8 @@ FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {
     "values": asd.VarLen(np.int64),
 }
 
+CSV_SCHEMA = {"n": np.int32, "x": np.float64, "name": str}
+
 SEQUENCE_FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {"t": asd.FixedLen((), np.int64)}
 
 

@@ -134,6 +134,17 @@ def _tables(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.from_parquet({call})"), "example" if rows else "other", 20)
 
 
+def _csv(random: Random) -> Drawn:
+    """Draw CSV files: with a schema or without one, in full or in part, whole or damaged."""
+    damaged, declared = chance(random, 0.3), chance(random, 0.5)
+    suffix = ".badcsv" if damaged else one_of(random, ".csv", ".csv.gz")
+    select = one_of(random, None, None, ["name", "n"])
+    more = arguments(select=select, on_error="skip" if damaged or chance(random, 0.2) else None)
+    schema = ", CSV_SCHEMA" if declared or damaged else ""
+    text = f"Dataset.from_csv(pattern({suffix!r}){schema}, {', '.join(filter(None, (more, _reading(random))))})"
+    return Drawn(Step(text), "other", 20)
+
+
 def _whole_files(random: Random) -> Drawn:
     shuffled = chance(random, 0.5)
     more = arguments(shuffle_shards=shuffled, seed=seed_or_none(random))
@@ -162,6 +173,7 @@ _SOURCES = [
     (2, _files),
     (0.8, _damaged_files),
     (1, _examples),
+    (1, _csv),
     (0.4, _whole_files),
     (0.6, _tables),
 ]

@@ -1,0 +1,121 @@
+"""Infer the schemas of CSV sources when a dataset is opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from aiostream_data.errors import PlanError
+from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.operators import ParseExample
+from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.sources import ListFiles, ReadFiles
+
+if TYPE_CHECKING:
+    from aiostream_data.formats.csv import CsvFormat
+    from aiostream_data.rows.records import ShardRef
+    from aiostream_data.storage.stores import StoreSet
+
+_HEAD_NBYTES: Final = 1 << 20
+"""Maximum number of bytes of a file that determine its schema."""
+
+
+def with_schemas(plan: Node) -> Node:
+    """Return the plan with the schema of each ``from_csv()`` that has no declared schema. Blocks.
+
+    Each schema is inferred from the first file in the order of the listing. All ranks and resumed runs therefore infer
+    the same schema, and a saved state refuses another one.
+
+    Raises:
+        PlanError: The files are not known before reading, or a selected column does not exist.
+        CsvSchemaError: The first file has no usable header.
+        NoMatchError, StorageError: The first file cannot be found or read.
+    """
+    if not any(_is_open(node) for node in walk(plan)):
+        return plan
+    inferred: dict[Node, Node] = {}
+
+    def change(node: Node) -> Node:
+        if node not in inferred:
+            inferred[node] = _inferred(cast(ParseExample, node)) if _is_open(node) else with_inputs(node, change)
+        return inferred[node]
+
+    return change(plan)
+
+
+def _is_open(node: Node) -> bool:
+    return isinstance(node, ParseExample) and hasattr(node.decoder, "with_types")
+
+
+def _inferred(node: ParseExample) -> Node:
+    from aiostream_data.formats.csv_schema import Inference  # needed for inferred schemas only
+
+    source, decoder = node.input, cast(Any, node.decoder)
+    assert isinstance(source, ReadFiles)
+    format = cast("CsvFormat", source.format)
+    with ThreadPoolExecutor(1) as thread:  # the current thread may already have an event loop
+        url, records = thread.submit(asyncio.run, _head(source)).result()
+    found = Inference(url, format.syntax, format.encoding, decoder.na_values)
+    names = found.names(records, format.header)
+    types = found.types(names, records[format.header :])
+    known = replace(format, names=names if format.header else (), named_in=url)
+    parser = decoder.with_types(names, types)
+    return replace(node, input=replace(source, format=known), decoder=parser, features=parser.select)
+
+
+async def _head(source: ReadFiles) -> tuple[str, list[bytes]]:
+    """Return the URL of the first file, and its first records with the header."""
+    from aiostream_data.storage.stores import StoreSet  # needed for inferred schemas only
+
+    stores = StoreSet(source.storage_options, asyncio.to_thread)
+    try:
+        shard = await _first_shard(source, stores)
+        content = bytearray(min(shard.nbytes or 0, _HEAD_NBYTES))
+        await stores.read_into(shard, 0, memoryview(content))
+    finally:
+        await stores.aclose()
+    return shard.url, _records(source, shard, bytes(content))
+
+
+async def _first_shard(source: ReadFiles, stores: StoreSet) -> ShardRef:
+    patterns: Sequence[str] = source.patterns
+    if isinstance(source.files, ListFiles):
+        patterns = source.files.patterns
+    elif source.files is not None:
+        raise PlanError("cannot infer a schema, because the files are elements of a dataset. Pass schema=.")
+    if source.index_url is not None:
+        from aiostream_data.storage.index_file import choose_shards, parse_index
+        from aiostream_data.storage.index_reading import read_index_bytes
+
+        content = await read_index_bytes(stores, source.index_url)
+        return choose_shards(source.index_url, parse_index(source.index_url, bytes(content)), patterns)[0]
+    found = (await stores.glob(patterns[0]))[0]
+    return found if found.nbytes is not None else await stores.info(found.url)
+
+
+def _records(source: ReadFiles, shard: ShardRef, content: bytes) -> list[bytes]:
+    """Return the records at the start of a file. Damage behind the first record is left to the reader of the file."""
+    import numpy as np
+
+    from aiostream_data.errors import CorruptRecordError
+    from aiostream_data.formats.csv_schema import INFERRED_ROWS
+    from aiostream_data.formats.stream import RecordStream
+
+    format = replace(cast("CsvFormat", source.format), header=False, names=())
+    stream = RecordStream(format, shard.url, source.compression)
+    records: list[bytes] = []
+    try:
+        for column in stream.feed(np.frombuffer(content, np.uint8), 0):
+            records += column.slice(0, INFERRED_ROWS + 1).elements()
+            if len(records) > INFERRED_ROWS:
+                return records
+        if len(content) == (shard.nbytes or 0):
+            for column in stream.finish():
+                records += column.elements()
+    except CorruptRecordError:
+        if not records:
+            raise
+    return records

@@ -1,0 +1,74 @@
+"""Compare the header of a CSV file with the columns of the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from aiostream_data.errors import CsvSchemaError
+from aiostream_data.formats.csv_rules import CsvSyntax
+from aiostream_data.formats.lines import Indices
+from aiostream_data.safe_url import safe_url
+
+NamedIn: TypeAlias = str
+"""The source of the column names: "the schema", or the URL of the file with the first header."""
+
+
+def names_of(record: bytes, syntax: CsvSyntax, encoding: str | None, url: str) -> tuple[str, ...]:
+    """Return the column names of a header.
+
+    Raises:
+        CsvSchemaError: The header is damaged, or two columns have the same name.
+    """
+    fields = syntax.fields(record)
+    if fields is None:
+        raise CsvSchemaError(url, "", "the header has text after a closing quote; pass quote=None for literal quotes")
+    try:
+        names = tuple(field.decode(encoding or "utf-8") for field in fields)
+    except UnicodeDecodeError as error:
+        problem = f"the header is not valid {encoding or 'utf-8'}: {error.reason}"
+        raise CsvSchemaError(url, "", f"{problem}; pass the encoding of the file, as in encoding='latin-1'") from None
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            cure = "rename one of them, or pass header=False and a schema, and leave out the header with skip(1)"
+            raise CsvSchemaError(url, name, f"the header has two columns named {name!r}; {cure}")
+    return names
+
+
+def order_of(
+    record: bytes, syntax: CsvSyntax, encoding: str | None, expected: Sequence[str], named_in: NamedIn, url: str
+) -> Indices | None:
+    """Return the number of the file's column for each expected column, or None if the order is the same.
+
+    Raises:
+        CsvSchemaError: The header does not contain exactly the expected names.
+    """
+    if not expected:
+        return None
+    found = names_of(record, syntax, encoding, url)
+    if found == tuple(expected):
+        return None
+    source = named_in if named_in == "the schema" else f"the header of {safe_url(named_in)}"
+    for name in expected:
+        if name not in found:
+            is_data = not set(found) & set(expected)
+            cure = "pass header=False if the files have no header" if is_data else _cure(named_in)
+            raise CsvSchemaError(url, name, f"column {name!r} of {source} is not in the header {_shown(found)}; {cure}")
+    for name in found:
+        if name not in expected:
+            cure = f"{_cure(named_in)}; select= leaves columns out"
+            raise CsvSchemaError(url, name, f"column {name!r} of the header is not in {source}; {cure}")
+    return np.array([found.index(name) for name in expected], np.int64)
+
+
+def _cure(named_in: NamedIn) -> str:
+    if named_in == "the schema":
+        return "declare every column of the files in schema="
+    return "files of one dataset need the same columns: read files with other columns as another dataset"
+
+
+def _shown(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return f"[{shown}{', ...' if len(names) > 8 else ''}]"
