@@ -32,9 +32,46 @@ cdef extern from *:
     }
     static inline int asd_leading_zeros(uint64_t value) { return __builtin_clzll(value); }
     #endif
+    #include <string.h>
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    /* Index of the first ``byte`` in data[at:stop], or stop. */
+    static inline Py_ssize_t asd_find_near(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop, int byte) {
+        const uint64_t ones = 0x0101010101010101ULL, pattern = ones * (unsigned char) byte;
+        while (stop - at >= 8) {
+            uint64_t word;
+            memcpy(&word, data + at, 8);
+            word ^= pattern;
+            word = (word - ones) & ~word & (ones << 7);
+            if (word) return at + (__builtin_ctzll(word) >> 3);
+            at += 8;
+        }
+        while (at < stop && data[at] != byte) at++;
+        return at;
+    }
+    /* Read eight digits; 0 if one of the bytes is not a digit. */
+    static inline int asd_eight_digits(const unsigned char *text, uint64_t *found) {
+        uint64_t word;
+        memcpy(&word, text, 8);
+        if (((word & 0xF0F0F0F0F0F0F0F0ULL) | (((word + 0x0606060606060606ULL) & 0xF0F0F0F0F0F0F0F0ULL) >> 4))
+                != 0x3333333333333333ULL) return 0;
+        word -= 0x3030303030303030ULL;
+        word = word * 10 + (word >> 8);
+        *found = (((word & 0x000000FF000000FFULL) * 0x000F424000000064ULL)
+                  + (((word >> 16) & 0x000000FF000000FFULL) * 0x0000271000000001ULL)) >> 32;
+        return 1;
+    }
+    #else
+    static inline Py_ssize_t asd_find_near(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop, int byte) {
+        while (at < stop && data[at] != byte) at++;
+        return at;
+    }
+    static inline int asd_eight_digits(const unsigned char *text, uint64_t *found) { return 0; }
+    #endif
     """
     uint64_t asd_high(uint64_t a, uint64_t b, uint64_t *low) nogil
     int asd_leading_zeros(uint64_t value) nogil
+    Py_ssize_t asd_find_near(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop, int byte) nogil
+    bint asd_eight_digits(const unsigned char *text, uint64_t *found) nogil
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char *text, char **end, void *overflow) except? -1.0
@@ -192,8 +229,7 @@ cdef inline Code next_field(
     if p == stop or data[p] != quote or quote < 0:
         quoted[0] = False
         first[0] = p
-        while p < stop and data[p] != delimiter:
-            p += 1
+        p = asd_find_near(data, p, stop, delimiter)
         last[0] = at[0] = p
         return FINE
     quoted[0] = True
@@ -337,6 +373,7 @@ cdef Code read_float(const unsigned char *p, const unsigned char *stop, double *
     cdef int used = 0
     cdef bint dropped = False
     cdef double value
+    cdef uint64_t eight = 0
     if p < stop and (p[0] == 45 or p[0] == 43):
         negative = p[0] == 45
         p += 1
@@ -355,6 +392,12 @@ cdef Code read_float(const unsigned char *p, const unsigned char *stop, double *
         p += 1
         while p < stop and is_digit(p[0]):
             any_digit = True
+            if digits and used <= 11 and stop - p >= 8 and asd_eight_digits(p, &eight):
+                digits = digits * 100000000 + eight
+                used += 8
+                power -= 8
+                p += 8
+                continue
             if used < 19:
                 digits = digits * 10 + (p[0] - 48)
                 used += digits != 0

@@ -39,7 +39,7 @@ FORMATS: tuple[Format, ...] = (
     TFRecordFormat(verify=False, max_record_nbytes=LIMIT),
     TextFormat(max_line_nbytes=LIMIT),
     TextFormat(encoding="cp1252", max_line_nbytes=64),
-    CsvFormat(max_line_nbytes=64),
+    CsvFormat(header=False, max_line_nbytes=64),
     CsvFormat(syntax=CsvSyntax("o", None), header=False, encoding=None, max_line_nbytes=LIMIT),
     FixedLengthFormat(record_nbytes=3, header_nbytes=2, footer_nbytes=5),
     WholeFileFormat(max_record_nbytes=LIMIT),
