@@ -107,12 +107,16 @@ def polars(path: Path, schema: dict[str, Any]) -> float:
     return float(pl.read_csv(path, schema=types)[next(iter(schema))].sum())
 
 
+def parsed(row: list[str], makers: list[Any]) -> list[Any]:
+    return [make(text) for make, text in zip(makers, row, strict=True)]
+
+
 def module_csv(path: Path, schema: dict[str, Any]) -> float:
     with path.open(newline="") as file:
         reader = csv.reader(file)
         next(reader)
         makers = [kind if kind is str else int if kind is np.int64 else float for kind in schema.values()]
-        return sum(float([make(text) for make, text in zip(makers, row, strict=True)].pop(0)) for row in reader)
+        return sum(float(parsed(row, makers)[0]) for row in reader)
 
 
 def tensorflow(path: Path, schema: dict[str, Any]) -> float:

@@ -53,8 +53,10 @@ def by_polars(**options: Any) -> bytes:
 
 def by_pandas(**options: Any) -> bytes:
     pd = importlib.import_module("pandas")
-    frame = pd.DataFrame(COLUMNS).astype({"i": "Int64", "b": "boolean"})
-    made: str = frame.to_csv(index=False, **options)
+    types = {"i": "Int64", "f": "Float64", "b": "boolean", "s": "string"}
+    made: str = pd.DataFrame({name: pd.array(COLUMNS[name], dtype=kind) for name, kind in types.items()}).to_csv(
+        index=False, **options
+    )
     return made.encode()
 
 
