@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -51,7 +49,11 @@ def _is_open(node: Node) -> bool:
 
 
 def _inferred(node: ParseExample) -> Node:
-    from aiostream_data.formats.csv_schema import Inference  # needed for inferred schemas only
+    # needed for inferred schemas only
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from aiostream_data.formats.csv_schema import Inference
 
     source, decoder = node.input, cast(Any, node.decoder)
     assert isinstance(source, ReadFiles)
@@ -68,7 +70,9 @@ def _inferred(node: ParseExample) -> Node:
 
 async def _head(source: ReadFiles) -> tuple[str, list[bytes]]:
     """Return the URL of the first file, and its first records with the header."""
-    from aiostream_data.storage.stores import StoreSet  # needed for inferred schemas only
+    import asyncio  # needed for inferred schemas only
+
+    from aiostream_data.storage.stores import StoreSet
 
     stores = StoreSet(source.storage_options, asyncio.to_thread)
     try:

@@ -74,7 +74,8 @@ def kernels(path: Path, schema: dict[str, Any]) -> float:
         at += RANGE_NBYTES
         for column in stream.feed(block, 0):
             chunk = records_chunk(column, RowIds.run(0, 0, len(column)))
-            total += float(np.sum(parser.parse(chunk, lambda row: ("", row)).leaves[0]))
+            numbers: Any = parser.parse(chunk, lambda row: ("", row)).leaves[0]
+            total += float(np.sum(numbers))
     for column in stream.finish():
         raise RuntimeError(f"{len(column)} rows without a line end")
     return total

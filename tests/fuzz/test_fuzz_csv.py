@@ -21,6 +21,6 @@ def test_mutations_of_csv_are_reproducible() -> None:
 
 
 def test_target_notices_a_parser_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native, "parse_csv", lambda *asked: csv_rows_py.parse_csv(*asked[:-1], []))
+    monkeypatch.setattr(_native, "parse_csv", lambda *asked: csv_rows_py.parse_csv(*(*asked[:-1], [])))
     with pytest.raises(AssertionError):
         check(bytes([8, 8, 0, 0, 1, 1]) + b"1,\n")

@@ -161,7 +161,8 @@ def _object_field(path: str, name: str, array: NDArray[Any], valid: Valid) -> Ar
 
 def _ragged_field(path: str, name: str, ragged: SplitRows) -> ArrowField:
     if not isinstance(ragged.values, np.ndarray) or not isinstance(ragged.row_splits, np.ndarray):
-        raise ArrowTypeError(path, "the values of the leaf are on a device. Copy them to host memory first")
+        kind = type(ragged).__name__  # type: ignore[unreachable]
+        raise ArrowTypeError(path, f"the values of the {kind} are on a device. Copy them to host memory first")
     splits = np.ascontiguousarray(ragged.row_splits, np.int64)
     valid, missing = packed_bits(getattr(ragged, "valid", None))
     head = (valid, splits.view(np.uint8))
