@@ -204,7 +204,7 @@ def test_a_file_cut_off_anywhere_gives_its_rows_or_an_error(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (gzip.compress(b"a\n1\n"), "pass compression='gzip'"),
+        (gzip.compress(b"a\n1\n", mtime=0), "pass compression='gzip'"),
         (b"PAR1\x15\0\0\0\0\x80" + bytes(50), "Parquet"),
         ("a\n1\n".encode("utf-16"), "UTF-16"),
     ],
