@@ -21,6 +21,7 @@ EXTRAS = {
     "fsspec": ("fsspec",),
     "zstd": ("zstandard",),
     "process": ("cloudpickle",),
+    "parquet": ("pyarrow",),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""

@@ -36,9 +36,11 @@ def test_a_thread_is_found() -> None:
 
 
 def test_a_child_process_is_found_by_its_command() -> None:
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     with pytest.raises(AssertionError, match=r"process [0-9]+: .*stdin\.read"), leaves_nothing(within_s=0.02):
-        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()  # it runs, so that its command can be read
     child.communicate()
 
 
