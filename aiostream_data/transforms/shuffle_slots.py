@@ -3,7 +3,7 @@
 A store copies incoming and outgoing rows, so it shares no memory with any chunk. The memory use of a store is
 proportional to the number of stored rows. Dense columns are stored in an array that grows with the number of slots in
 use. Rows of different lengths share one array (the arena), which is compacted when more than half of the array is
-garbage. Python objects are stored in a list.
+garbage. Rows of bytes or text that all have the same length are stored as a dense column. Python objects are stored in a list.
 """
 
 from __future__ import annotations
@@ -146,6 +146,68 @@ class VarSlots:
         self._starts.fill(0, packed.starts)
 
 
+class SameLengthSlots:
+    """Store of a column whose rows can differ in length, but usually do not.
+
+    Rows are stored without starts and lengths until the first row of another length arrives.
+    """
+
+    def __init__(self, example: VarColumn, max_slots: int) -> None:
+        nothing = np.empty(0, np.int64)
+        self._example = VarColumn(np.empty((0, *example.item_shape), example.dtype), nothing, nothing, example.kind)
+        self._max_slots = max_slots
+        self._length = int(example.lengths[0]) if len(example) else 0
+        self._used = 0
+        self._dense: DenseSlots | None = DenseSlots(np.empty((0, *self._row_shape), example.dtype), max_slots)
+        self._mixed: VarSlots | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return (self._dense or self._of_any_length()).nbytes
+
+    def fill(self, first: int, rows: VarColumn) -> None:
+        if self._dense is not None and self._fits(rows):
+            self._dense.fill(first, self._as_dense(rows))
+        else:
+            self._of_any_length().fill(first, rows)
+        self._used = first + len(rows)
+
+    def exchange(self, slots: Slots, rows: VarColumn) -> VarColumn:
+        if self._dense is not None and self._fits(rows):
+            return self._as_column(self._dense.exchange(slots, self._as_dense(rows)))
+        return self._of_any_length().exchange(slots, rows)
+
+    def take(self, slots: Slots) -> VarColumn:
+        if self._dense is not None:
+            return self._as_column(self._dense.take(slots))
+        return self._of_any_length().take(slots)
+
+    @property
+    def _row_shape(self) -> tuple[int, ...]:
+        return (self._length, *self._example.item_shape)
+
+    def _fits(self, rows: VarColumn) -> bool:
+        return bool((rows.lengths == self._length).all())
+
+    def _as_dense(self, rows: VarColumn) -> NDArray[Any]:
+        return rows.compact().values.reshape(len(rows), *self._row_shape)
+
+    def _as_column(self, rows: NDArray[Any]) -> VarColumn:
+        starts = np.arange(len(rows), dtype=np.int64) * self._length
+        lengths = np.full(len(rows), self._length, np.int64)
+        values = rows.reshape(len(rows) * self._length, *self._example.item_shape)
+        return VarColumn(values, starts, lengths, self._example.kind)
+
+    def _of_any_length(self) -> VarSlots:
+        """Return the store for rows of any length. The first call moves all rows to it."""
+        if self._mixed is None:
+            held = self.take(np.arange(self._used))
+            self._dense = None
+            self._mixed = VarSlots(self._example, self._max_slots)
+            self._mixed.fill(0, held)
+        return self._mixed
+
+
 class MadeOfSlots:
     """Store of the ``made_of`` (lineage) entries of rows.
 
@@ -278,4 +340,4 @@ def _owned_column_elements(column: Column) -> list[Any]:
 def _store_for(column: Column, max_slots: int) -> SlotStore[Any]:
     if not isinstance(column, VarColumn):
         return DenseSlots(column, max_slots)
-    return LargeRowSlots(column) if are_large(column) else VarSlots(column, max_slots)
+    return LargeRowSlots(column) if are_large(column) else SameLengthSlots(column, max_slots)
