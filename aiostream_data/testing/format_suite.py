@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from aiostream_data.formats.base import Format
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.rows.columns import VarColumn
 
+_HEADROOMS: Final = (0, 5, 4096)
+_SHORT_NBYTES: Final = 1024
 _COMPRESSIONS: tuple[Compression, ...] = ("gzip", "zlib", "zstd")
 
 
@@ -79,11 +81,15 @@ def compressed(stream: bytes, compression: Compression) -> bytes:
 
 
 def cuttings(nbytes: int) -> Iterator[tuple[list[int], int]]:
-    """Yield the ways to cut a stream for a test: (block sizes, headroom)."""
-    for headroom in (0, 5, 4096):
+    """Yield the ways to cut a stream for a test: (block sizes, headroom).
+
+    A short stream is cut at every byte with every headroom. A longer one is cut at every byte with one of them.
+    """
+    for number, headroom in enumerate(_HEADROOMS):
         yield [1] * nbytes, headroom
         yield [0, 7, 0, 0, 13, 1] * (nbytes // 21 + 1), headroom
-        for cut in range(nbytes + 1):
+        cuts = range(nbytes + 1) if nbytes <= _SHORT_NBYTES else range(number, nbytes + 1, len(_HEADROOMS))
+        for cut in cuts:
             yield [cut], headroom
 
 
