@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.sources import TensorSlices
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
-from aiostream_data.rows.columns import Column, VarColumn, concat_column
+from aiostream_data.rows.columns import Column, VarColumn, VarKind, concat_column
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, flatten, graft
 from aiostream_data.rows.text_arrays import BytesArray, TextArray
@@ -44,11 +44,31 @@ def _sliced(leaf: Any, path: str, leaves: list[Any]) -> tuple[Structure, list[Co
         return LEAF, [VarColumn(_read_only(leaf.values), leaf.row_splits[:-1], leaf.row_lengths, "array")]
     if _is_arrow(leaf):
         return _of_arrow(leaf)
+    if (strings := _string_column(leaf)) is not None:
+        return LEAF, [strings]
     array = _array(leaf, path)
     if array.ndim == 0:
         cure = _cure(leaves)
         raise PlanError(f"from_tensor_slices() needs arrays with a first axis, but {path} is a scalar{cure}")
     return LEAF, [array]
+
+
+def _string_column(leaf: Any) -> VarColumn | None:
+    """Return a list of ``bytes``, or of ``str`` that UTF-8 can represent, as a column. Return None for other leaves."""
+    kinds = set(map(type, leaf)) if isinstance(leaf, (list, tuple)) else set()
+    if kinds == {bytes}:
+        return _joined(leaf, "bytes")
+    if kinds != {str}:
+        return None
+    try:
+        return _joined(list(map(str.encode, leaf)), "str")
+    except UnicodeEncodeError:  # a lone surrogate, which only a Python object can hold
+        return None
+
+
+def _joined(rows: Sequence[bytes], kind: VarKind) -> VarColumn:
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return VarColumn(np.frombuffer(b"".join(rows), np.uint8), np.cumsum(lengths) - lengths, lengths, kind)
 
 
 def _is_arrow(leaf: Any) -> bool:
