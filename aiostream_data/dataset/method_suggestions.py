@@ -49,9 +49,11 @@ NAMES: Final = MappingProxyType(
     {
         **dict.fromkeys(("AUTOTUNE", "autotune"), "AUTO"),
         **dict.fromkeys(("TextLineDataset", "read_text"), "Dataset.from_text()"),
-        **dict.fromkeys(("CsvDataset", "from_csv", "read_csv"), "Dataset.from_text(), and a map() that splits lines"),
+        **dict.fromkeys(("CsvDataset", "make_csv_dataset", "read_csv"), "Dataset.from_csv()"),
+        **dict.fromkeys(("WebDataset", "WebLoader", "from_tar"), "Dataset.from_webdataset()"),
         **dict.fromkeys(("from_json", "from_jsonl", "read_json"), "Dataset.from_text().map(json.loads)"),
-        **dict.fromkeys(("from_parquet", "from_arrow", "read_parquet"), "from_generator() over batches of pyarrow"),
+        **dict.fromkeys(("ParquetFile", "read_parquet", "scan_parquet"), "Dataset.from_parquet()"),
+        **dict.fromkeys(("from_h5", "from_hdf5"), "from_generator() over slices of h5py datasets"),
         **dict.fromkeys(("from_list", "from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),
         **dict.fromkeys(
             ("ImageFolder", "from_directory", "from_folder", "from_images", "image_dataset_from_directory"),
@@ -97,7 +99,7 @@ def unknown_name_of_package(name: str, known: Collection[str], dataset: type) ->
 
 
 class _Hinting(type):
-    """Metaclass that suggests alternatives for unknown class attributes, such as ``Dataset.from_csv``."""
+    """Metaclass that suggests alternatives for unknown class attributes, such as ``Dataset.from_hdf5``."""
 
     if not TYPE_CHECKING:
 
