@@ -24,6 +24,7 @@ demo: install
 # Tests that measure time or memory, or end processes, run beside each other only.
 test: install
 	@echo "== the whole test suite, with S3 and GCS servers on this machine"
+	@$(BIN)/python -m compileall -q aiostream_data tests # many tests start Python
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --ignore tests/lifecycle
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 --dist loadfile tests/lifecycle
 

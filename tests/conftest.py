@@ -17,7 +17,10 @@ from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
 BUCKET = "test-bucket"
 
 # No deadline, as other tests run beside it; and the same cases in every usual run, others with ASD_EXAMPLES.
-hypothesis.settings.register_profile("usual", deadline=None, derandomize="ASD_EXAMPLES" not in os.environ)
+_IS_LONG = "ASD_EXAMPLES" in os.environ
+hypothesis.settings.register_profile(
+    "usual", deadline=None, derandomize=not _IS_LONG, max_examples=100 if _IS_LONG else 50
+)
 hypothesis.settings.load_profile("usual")
 
 # gcsfs, which reads this when it is imported, asks for the kind of every bucket. The emulator cannot answer, and gcsfs

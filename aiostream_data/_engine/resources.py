@@ -59,6 +59,7 @@ class Resources:
 
     Attributes:
         budget, board: Memory budget, and the counters of all stages.
+        cpus: Number of CPUs that this process may use.
         blocks: Pool of reusable memory.
         pool: Threads for the engine's own work and for cheap user functions.
         stores: Opened object stores, keyed by their options as JSON.
@@ -72,8 +73,8 @@ class Resources:
         self.budget = Budget(options.run.memory_limit)
         self.board = Board()
         self._options = options
-        self._cpus = cpu_count()
-        self.pool = InlineExecutor() if options.run.debug else ThreadExecutor(self._cpus, "asd-pool")
+        self.cpus = cpu_count()
+        self.pool = InlineExecutor() if options.run.debug else ThreadExecutor(self.cpus, "asd-pool")
         self.stores: dict[str, StoreSet] = {}
         self.devices = Devices()
         self.runs = StageRuns()
@@ -106,7 +107,7 @@ class Resources:
             dead_letters=self._letters,
             pause=self._closing.wait,
             root_seed=state.root_seed,
-            cpus=self._cpus,
+            cpus=self.cpus,
         )
         for feature in (state.weights, state.cached_epochs, shared_caches(plan), self.devices, self.runs):
             services.features.put(feature)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
-from aiostream_data._engine.calls.cpu_count import cpu_count, own_cores
+from aiostream_data._engine.calls.cpu_count import own_cores
 from aiostream_data._engine.engine import Engine
 from aiostream_data._engine.flow.stage_runs import StageRun
 from aiostream_data.metrics.counters import ConsumerCounters, StageCounters
@@ -71,7 +71,7 @@ class Observation:
         """
         if self._begin is None:
             return None
-        return between(self._begin, self._end or self._now(is_busy), cpu_count())
+        return between(self._begin, self._end or self._now(is_busy), self._engine.resources.cpus)
 
     def _now(self, is_busy: bool) -> CounterMark:
         return self._mark(perf_counter() if is_busy else self._consumer.last_at, self._hosted())
@@ -98,7 +98,7 @@ class Observation:
             stages=stages,
             storage=storage,
             hosted=hosted,
-            machine_cpu_s=machine_cpu_s(own_cores(), cpu_count()),
+            machine_cpu_s=machine_cpu_s(own_cores(), resources.cpus),
         )
 
     def _hosted(self) -> dict[str, Hosted]:

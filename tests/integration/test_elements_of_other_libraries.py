@@ -359,7 +359,7 @@ BESIDE: dict[str, Beside] = {
     "None, int": Beside([None, 1], "a NoneType in .*int64"),
     "NumPy int, None": Beside([np.int32(1), None], "int32 in .*a NoneType"),
     "array, None": Beside([np.zeros(2), None], "float64 in .*a NoneType"),
-    "str, None": Beside(["a", None], "a str in .*a NoneType"),
+    "str, None": Beside(["a", None], np.array(["a", None], object)),
     "str, bytes": Beside(["a", b"a"], "a str in .*a bytes"),
     "str, int": Beside(["a", 1], "a str in .*int64"),
     "text of several lengths": Beside(["", "abc"], np.array(["", "abc"], object)),

@@ -58,7 +58,7 @@ def mapped(number: int) -> Any:
 FORMS = [as_list, as_array, as_range, as_slices, as_any]
 
 
-@given(st.sampled_from(FORMS), st.integers(0, 300), st.sampled_from([None, 1, 2, 5]), st.integers(1, 3), st.booleans())
+@given(st.sampled_from(FORMS), st.integers(0, 150), st.sampled_from([None, 1, 2, 5]), st.integers(1, 3), st.booleans())
 def test_the_rows_are_those_of_generators(form: Any, count: int, cycle: int | None, block: int, debug: bool) -> None:
     numbers = asd.Dataset.range(count)
     if cycle is None:

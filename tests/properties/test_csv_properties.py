@@ -104,7 +104,7 @@ def same(found: Any, expected: Any) -> bool:
     missing=st.sampled_from([[], [b""], [b"", b"a", b"11"]]),
     draw=st.data(),
 )
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_native_kernels_return_the_same_as_their_twins(
     data: bytes, bounds: tuple[int, int], quote: int, most: int, state: int, kinds: list[int], missing: Any, draw: Any
 ) -> None:
@@ -125,7 +125,7 @@ def test_native_kernels_return_the_same_as_their_twins(
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=4))
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_native_numbers_are_those_of_the_twin(texts: list[str]) -> None:
     native = pytest.importorskip("aiostream_data._native.csv_rows")
     lengths = np.array([len(text) for text in texts], np.int64)

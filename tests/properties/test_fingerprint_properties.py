@@ -96,7 +96,7 @@ def differences(old: Data, new: Data, max_plan_nbytes: int = 1 << 20) -> list[tu
     return [(one.kind, one.name, one.sentence) for one in found]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(chains, st.data())
 def test_a_changed_argument_is_found_and_named(chain: list[Applied], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(chain) - 1))
@@ -113,7 +113,7 @@ def test_a_changed_argument_is_found_and_named(chain: list[Applied], data: st.Da
         assert len(differences(old, new, max_nbytes)) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(chains, operators(), st.data())
 def test_an_operator_more_is_found_however_little_the_state_says(
     chain: list[Applied], more: Applied, data: st.DataObject
@@ -129,7 +129,7 @@ def test_an_operator_more_is_found_however_little_the_state_says(
         assert differences(old, new, max_nbytes) != []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(chains, chains, st.data())
 def test_a_plan_is_only_ever_told_from_another(
     first: list[Applied], second: list[Applied], data: st.DataObject
@@ -142,7 +142,7 @@ def test_a_plan_is_only_ever_told_from_another(
     assert len(json.dumps(state_of(old, max_nbytes)["plan"])) <= max(max_nbytes, LEAST_NBYTES)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(chains, st.data())
 def test_what_only_decides_speed_is_never_refused(chain: list[Applied], data: st.DataObject) -> None:
     changed: list[Applied] = []

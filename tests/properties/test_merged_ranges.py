@@ -14,7 +14,7 @@ RANGES = st.lists(
 CONTENT = bytes(number % 251 for number in range(500))
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(RANGES, st.integers(0, 80), st.floats(0, 2), st.integers(1, 200))
 def test_every_wanted_byte_is_read_once_wanted_and_waste_gaps_and_sizes_are_bounded(
     ranges: list[ByteRange], max_gap: int, max_waste: float, max_nbytes: int

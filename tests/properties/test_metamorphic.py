@@ -1,7 +1,7 @@
 """However a drawn plan is run, it gives the same elements, random draws, origins and hash.
 
 A plan and its runs come from one seed; a failure prints it, and a program that does the run again. ``make test``
-runs 150 plans. ``ASD_EXAMPLES=10`` in the environment runs 3,000, and ``ASD_FIRST_PLAN=5000`` selects others.
+runs 75 plans. ``ASD_EXAMPLES=10`` in the environment runs 3,000, and ``ASD_FIRST_PLAN=5000`` selects others.
 For many more, see ``metamorphic/__main__.py``.
 """
 

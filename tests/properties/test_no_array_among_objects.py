@@ -79,7 +79,7 @@ def objects_in(batch: Any) -> Iterator[Any]:
             yield from leaf.flat
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows, st.sampled_from(sorted(TOGETHER)), st.booleans())
 def test_no_batch_refers_to_arrays(values: list[Any], together: str, as_slices: bool) -> None:
     dataset = asd.Dataset.from_iterable([{"a": value} for value in values])
@@ -95,7 +95,7 @@ def test_no_batch_refers_to_arrays(values: list[Any], together: str, as_slices: 
             assert is_text or not any(hasattr(value, name) for name in PROTOCOLS), type(value)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows)
 def test_a_batch_holds_exactly_the_values_that_its_rows_had(values: list[Any]) -> None:
     try:

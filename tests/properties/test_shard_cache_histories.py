@@ -167,7 +167,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(steps, min_size=1, max_size=14))
 def test_any_history_gives_the_bytes_of_the_object(history: list[tuple[Any, ...]]) -> None:
     path = Path(tempfile.mkdtemp(prefix="shard-cache-"))

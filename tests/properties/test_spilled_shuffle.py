@@ -127,7 +127,7 @@ def is_same(expected: Chunk | None, found: Chunk | None) -> bool:
 
 
 @given(streams(), orders(), SPILLS, st.integers(1, 40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_same_rows_come_out(chunks: list[Chunk], order: Any, spill: Spill, drain: int) -> None:
     plain, spilled = buffer_of(order, None), buffer_of(order, spill)
     try:
@@ -155,7 +155,7 @@ def rows_held(buffer: ShuffleBuffer, chunks: list[Chunk]) -> dict[int, Chunk]:
 
 
 @given(streams(), orders(), SPILLS, st.integers(0, 8), st.integers(0, 100), st.integers(1, 9), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rows_that_are_given_back_in_any_order_go_on_alike(
     chunks: list[Chunk], order: Any, spill: Spill, pushed: int, drained: int, piece: int, data: st.DataObject
 ) -> None:
