@@ -81,6 +81,9 @@ class ShardOffsets:
             split = int(splits[start])
             with self._lock:
                 known, offsets = self._known.get(split) or self._start_of(split)
+                if len(known) == 1 and known[0] <= ordinals[start]:  # as for nearly all shards
+                    found.append(Hint(split, known[0], offsets[0]))
+                    continue
                 places = np.searchsorted(_as_array(known), ordinals[start:stop], side="right") - 1
                 changes = places[1:] != places[:-1]
                 needed = places[np.concatenate([places[:1] >= 0, changes])].tolist()
