@@ -94,6 +94,15 @@ def match_files(pattern: str) -> ShardTable:
     return files.table()
 
 
+def match_folders(pattern: str) -> ShardTable:
+    """Return the folders matching ``pattern``, which ends with ``/``. Links to folders count, hidden folders do not."""
+    root = plan_listing(pattern).prefix.rpartition("/")[0]
+    root = root or ("/" if pattern.startswith("/") else "")
+    below = pattern[len(root) :].strip("/").split("/")
+    found = _descend(root, [compile_pattern(segment, skip_hidden=True) for segment in below])
+    return ShardTable.of(ShardRef(path + "/", 0) for path in found if os.path.isdir(path))
+
+
 def why_missing(path: str) -> str:
     """Explain why a path without wildcards was not found, for an error message. Return "" if the path exists."""
     return "" if os.path.exists(path) else why_no_match(path)
