@@ -190,6 +190,13 @@ class ExampleParseError(DataError, ValueError):
         self.found = found
 
 
+class DecodeError(DataError, ValueError):
+    """An image, an array or another encoded value cannot be decoded.
+
+    If a data set decodes the value, a note on the error names the file and the record.
+    """
+
+
 class SampleDecodeError(DataError, ValueError):
     """A member of a WebDataset sample cannot be decoded.
 
