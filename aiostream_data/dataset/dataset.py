@@ -31,6 +31,7 @@ from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.csv_schemas import with_schemas
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
+from aiostream_data.dataset.image_folders import with_classes
 from aiostream_data.dataset.method_suggestions import Hints
 from aiostream_data.dataset.tensor_slices import tensor_slices
 from aiostream_data.errors import PlanError, UnknownLengthError
@@ -451,6 +452,51 @@ class Dataset(Chain, Generic[T], Hints):
         """
         read = Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error, False, (WithUrl(),))
         return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
+
+    @classmethod
+    def from_image_folder(
+        cls,
+        url: Url,
+        *,
+        classes: Sequence[str] | None = None,
+        decode: Callable[[bytes], Any] | bool | None = None,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the images in ``url/<class name>/**``: ``{"image": bytes, "label": int, "path": str}``.
+
+        The label is the place of the folder's name in the sorted names of all class folders, int64. The path begins
+        below ``url``, as in ``"cat/1.jpg"``. Images are in the order of their URLs. Other files are ignored: files
+        directly in ``url``, hidden files and folders, and files whose names do not end as those of images. See
+        docs/image_folder.md. The other arguments are as in :meth:`from_files`.
+
+        Args:
+            url: URL or path of the folder that contains the class folders.
+            classes: Names of the class folders in the order of their labels. Other folders are not read. By default,
+                ``open()`` lists the folders; :func:`image_classes` returns their names.
+            decode: True to decode each image to ``uint8[height, width, 3]`` with :func:`.codecs.decode_image`, which
+                needs the extra ``images``. Or a function from the bytes of an image to its pixels.
+            shuffle_shards: If True, read the images in a new random order in each epoch.
+            index: Index file with the URLs of the images; required for HTTP, whose servers cannot list.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when opened or iterated):
+            NoMatchError: A class has no image, or ``url`` has no class folder.
+            DecodeError: An image cannot be decoded.
+        """
+        from aiostream_data.dataset.image_folders import image_decoder, image_folder
+
+        read = Reading("", 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error)
+        rows = cls._begin(image_folder(url, classes, read, storage_options, index))
+        decoder = image_decoder(decode)
+        return rows if decoder is None else rows.map(decoder, on_error=on_error)
 
     @classmethod
     def from_parquet(
@@ -1472,7 +1518,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.storage.cache.options import ShardCache
 
         warn_without_native_core()
-        plan = with_schemas(self.plan)
+        plan = with_classes(with_schemas(self.plan))
         saved = Saved.of(state)
         steering = Exclusions.of(skip, block)
         log = None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters))
@@ -1540,7 +1586,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.rows.provenance import Origin
 
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        return fetch_row(with_schemas(self.plan), Origin.of(origin), limit)
+        return fetch_row(with_classes(with_schemas(self.plan)), Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
         """Return a dataset that reprocesses the records in a dead-letter log, starting at the operator that failed.

@@ -16,6 +16,7 @@ from aiostream_data._engine.flow.recall import outermost
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data.errors import ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
+from aiostream_data.formats.base import ChoosesObjects
 from aiostream_data.plan.shard_list import digest_of, lasting_urls
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.lineage import Lineage
@@ -90,6 +91,21 @@ def _another_list(node: ListFiles | ReadFiles) -> StateMismatchError:
 
 
 async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[ShardRef]:
+    """Return the shards that a source reads, in order, from the source's index or by listing its patterns.
+
+    Raises:
+        NoMatchError: A pattern matches no object, or no object that the source reads.
+        IndexFileError: The index file is invalid.
+        StorageError: A store request failed.
+    """
+    found = await _search(context, node)
+    format = getattr(node, "format", None)
+    if isinstance(format, ChoosesObjects):
+        found = await hop(context.counters(node), context.services.pool.submit(format.chosen, found))
+    return found
+
+
+async def _search(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[ShardRef]:
     """Return the shards of a source in order, from the source's index or by listing its patterns.
 
     Raises:

@@ -56,6 +56,10 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
     _write_csv(path, file, names)
+    for row, name in enumerate(names):
+        image = path / "images" / f"class {row % 3}" / f"{file}-{row}.png"
+        image.parent.mkdir(parents=True, exist_ok=True)
+        image.write_bytes(name.encode())
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
     _write_archives(path, file, names)
 
