@@ -252,6 +252,25 @@ class CsvSchemaError(DataError, ValueError):
         self.reason = reason
 
 
+class MdsError(DataError, ValueError):
+    """The index of an MDS folder is invalid, or a value of a sample cannot be decoded.
+
+    Attributes:
+        url: URL of the index or of the shard, without secrets.
+        record: Number of the sample in the shard; None for an index.
+        column: Name of the column, or "".
+        reason: Description of the problem.
+    """
+
+    def __init__(self, url: str, record: int | None, column: str, reason: str) -> None:
+        where = safe_url(url) + ("" if record is None else f" sample {record}")
+        super().__init__(f"{where}: " + (f"column {column!r}: " if column else "") + reason)
+        self.url = safe_url(url)
+        self.record = record
+        self.column = column
+        self.reason = reason
+
+
 class ExampleEncodeError(DataError, ValueError):
     """A value cannot be written as a feature of a ``tf.train.Example``.
 

@@ -175,6 +175,18 @@ class ChoosesObjects(Protocol):
         """
 
 
+@runtime_checkable
+class ReadsIndex(Protocol):
+    """A format with an index of its own, which lists the objects of a data set."""
+
+    def indexed(self, index_url: str, content: bytes) -> Sequence[ShardRef]:
+        """Return the objects that an index lists. Call it on a worker thread.
+
+        Raises:
+            DataError: The index is invalid.
+        """
+
+
 LEFT: Final = -1
 """Number of rows of an object that must be read by a :class:`.RecordStream`."""
 

@@ -55,6 +55,7 @@ TEST_TOOLS = ("testing/adversarial", "testing/fault_", "testing/object_api")
 SIGNALS = frozenset(
     {
         *(
+            "BadValue",
             "BrokenAnswer",
             "CarriedError",
             "DamagedMessageError",

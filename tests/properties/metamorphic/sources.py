@@ -157,6 +157,13 @@ def _image_folder(random: Random) -> Drawn:
     return Drawn(Step(f'Dataset.from_image_folder(pattern("/").removesuffix("*/") + "images", {more})'), "other", 20)
 
 
+def _mds(random: Random) -> Drawn:
+    columns = one_of(random, None, None, ["text", "n"])
+    more = arguments(columns=columns, on_error="skip" if chance(random, 0.2) else None)
+    call = ", ".join(part for part in ('pattern("/").removesuffix("*/") + "mds"', more, _reading(random)) if part)
+    return Drawn(Step(f"Dataset.from_mds({call})"), "other", 20)
+
+
 def _reading(random: Random) -> str:
     shuffled = chance(random, 0.4)
     more = arguments(
@@ -182,6 +189,7 @@ _SOURCES = [
     (1, _csv),
     (0.4, _whole_files),
     (0.4, _image_folder),
+    (0.5, _mds),
     (0.6, _tables),
 ]
 
