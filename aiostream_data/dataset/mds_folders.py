@@ -32,7 +32,8 @@ def mds_source(folder: Any, reading: Reading, max_sample_nbytes: Any, storage_op
         raise ArgumentTypeError(f"folder must be the URL or path of one folder with index.json, got {shown(folder)}")
     url = os.fspath(folder)
     index = url if url.partition("?")[0].endswith(".json") else url.rstrip("/") + "/index.json"
-    return reading.node(None, MdsFormat(max_sample_nbytes=max_sample_nbytes), storage_options, index)
+    node = reading.node(url, MdsFormat(max_sample_nbytes=max_sample_nbytes), storage_options, None)
+    return replace(node, patterns=(), index_url=index)
 
 
 def mds_samples(columns: Any) -> MdsSamples:

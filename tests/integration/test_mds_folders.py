@@ -102,6 +102,9 @@ def test_true_decodes_the_image_columns() -> None:
 def test_samples_of_several_shards_are_interleaved(folder: Path) -> None:
     assert list(Dataset.from_mds(folder)) == samples()
     assert list(Dataset.from_mds(folder / "index.json")) == samples()
+    odd = folder.rename(folder.with_name("mds [1] {a,b}*"))
+    assert list(Dataset.from_mds(odd, cycle_length=1)) == samples()
+    folder = odd
     found = [row["n"] for row in Dataset.from_mds(str(folder), cycle_length=3)]
     assert found[:4] == [0, 100, 200, 1]
 

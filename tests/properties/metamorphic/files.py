@@ -44,6 +44,11 @@ def pattern(suffix: str) -> str:
     return str(folder() / f"*{suffix}")
 
 
+def place(name: str) -> str:
+    """Return the path of a folder or a file."""
+    return str(folder() / name)
+
+
 def _write(path: Path, file: int, names: list[str]) -> None:
     records = [name.encode() * (row % 3 + 1) for row, name in enumerate(names)]
     _write_records(path / f"{file}.tfrecord", records, "")

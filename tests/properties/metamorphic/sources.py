@@ -154,13 +154,13 @@ def _whole_files(random: Random) -> Drawn:
 def _image_folder(random: Random) -> Drawn:
     classes = one_of(random, None, ["class 2", "class 0"])
     more = arguments(classes=classes, shuffle_shards=chance(random, 0.5), seed=seed_or_none(random))
-    return Drawn(Step(f'Dataset.from_image_folder(pattern("/").removesuffix("*/") + "images", {more})'), "other", 20)
+    return Drawn(Step(f'Dataset.from_image_folder(place("images"), {more})'), "other", 20)
 
 
 def _mds(random: Random) -> Drawn:
     columns = one_of(random, None, None, ["text", "n"])
     more = arguments(columns=columns, on_error="skip" if chance(random, 0.2) else None)
-    call = ", ".join(part for part in ('pattern("/").removesuffix("*/") + "mds"', more, _reading(random)) if part)
+    call = ", ".join(part for part in ('place("mds")', more, _reading(random)) if part)
     return Drawn(Step(f"Dataset.from_mds({call})"), "other", 20)
 
 
