@@ -56,6 +56,10 @@ class _View(NamedTuple):
     box: Box
     size: tuple[int, int] | None
 
+    def inside(self) -> _View:
+        """Return the view of an image that has been cropped to the box."""
+        return _View(Box(0, 0, self.box.height, self.box.width), self.size)
+
     def smallest(self, height: int, width: int) -> tuple[int, int]:
         """Return the smallest scaled size (height, width) of the stored image that has enough pixels for the result."""
         if self.size is None:
@@ -165,9 +169,12 @@ def _by_simplejpeg(data: bytes, wanted: _Wanted) -> Pixels | None:
         )
     except ValueError:
         return None
-    if view.size is None:
+    if pixels.shape[:2] == (height, width):
         top, left, tall, wide = view.box
-        return upright(pixels[top : top + tall, left : left + wide], orientation)
+        pixels = pixels[top : top + tall, left : left + wide]
+        view, height, width = view.inside(), tall, wide
+    if view.size is None:
+        return upright(pixels, orientation)
     image = _image_module().fromarray(pixels if pixels.shape[2] > 1 else pixels[:, :, 0])
     return upright(_resized(image, view, height, width), orientation)
 
@@ -235,13 +242,13 @@ def _resized(image: Any, view: _View, height: int, width: int) -> Pixels:
         height, width: Size of the stored image, to which the box of the view refers. ``image`` may be smaller.
     """
     top, left, tall, wide = view.box
+    if image.size == (width, height) and view.box != (0, 0, height, width):
+        image = image.crop((left, top, left + wide, top + tall))
+        top, left, height, width = 0, 0, tall, wide
     if view.size is not None:
         x, y = image.width / width, image.height / height
         box = (left * x, top * y, (left + wide) * x, (top + tall) * y)
-        resampling = _image_module().Resampling.BILINEAR
-        image = image.resize(view.size[::-1], resampling, box)
-    elif view.box != (0, 0, height, width):
-        image = image.crop((left, top, left + wide, top + tall))
+        image = image.resize(view.size[::-1], _image_module().Resampling.BILINEAR, box)
     pixels: Pixels = np.asarray(image)
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 

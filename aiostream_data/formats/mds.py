@@ -35,7 +35,7 @@ _MAX_JSON_NBYTES: Final = 16 << 20
 """Maximum size of the JSON header of a shard."""
 
 
-class _Found(NamedTuple):
+class _FoundSamples(NamedTuple):
     """Samples in a range of bytes.
 
     Attributes:
@@ -138,7 +138,7 @@ class MdsFramer(CuttingFramer):
         self._next = 0  # number of the next sample
         self._has_header = True  # False after resume()
         self._wanted = 1  # bytes from the start of the incomplete record that are needed for progress
-        self._found: _Found | None = None  # result of _window for _cut
+        self._found: _FoundSamples | None = None  # result of _window for _cut
 
     def resume(self, offset: int) -> None:
         super().resume(offset)
@@ -170,14 +170,14 @@ class MdsFramer(CuttingFramer):
         self._next += len(found.starts)
         return Cut(VarColumn(values, found.starts, found.lengths), found.consumed, found.problem)
 
-    def _samples(self, values: Bytes, start: int, stop: int, most_rows: int) -> _Found:
+    def _samples(self, values: Bytes, start: int, stop: int, most_rows: int) -> _FoundSamples:
         """Find the complete samples in a range of bytes, and the number of bytes that the next one needs."""
         none = np.empty(0, np.int64)
         at = start
         if self._has_header and self._edges is None:
             edges, problem = self._read_header(values[start:stop])
             if edges is None:
-                return _Found(none, none, start, problem)
+                return _FoundSamples(none, none, start, problem)
             self._edges, at = edges, start + int(edges[0])
         if self._edges is None:
             return self._chained(values, at, stop, most_rows)
@@ -231,7 +231,7 @@ class MdsFramer(CuttingFramer):
         other = [column.name for column in columns if column not in self._format.columns]
         return f"the columns of the shard are not those of the index: {other or [column.name for column in columns]}"
 
-    def _listed(self, edges: Indices, values: Bytes, at: int, start: int, stop: int, most_rows: int) -> _Found:
+    def _listed(self, edges: Indices, values: Bytes, at: int, start: int, stop: int, most_rows: int) -> _FoundSamples:
         """Find the samples at the known offsets."""
         base = start - self._offset
         behind = min(int(np.searchsorted(edges, stop - base, "right")), self._next + most_rows + 1)
@@ -240,15 +240,15 @@ class MdsFramer(CuttingFramer):
         bad = self._first_bad(values, starts, lengths)
         if bad is not None:
             reason = f"the sizes of the columns of sample {self._next + bad} do not add up to its size"
-            return _Found(starts[:bad], lengths[:bad], int(starts[bad]), reason)
+            return _FoundSamples(starts[:bad], lengths[:bad], int(starts[bad]), reason)
         consumed = int(places[-1]) if len(places) else at
         done = self._next + len(starts)
         if done + 1 < len(edges):
             self._wanted = int(edges[done + 1] - edges[done])
-            return _Found(starts, lengths, consumed)
+            return _FoundSamples(starts, lengths, consumed)
         self._wanted = 1
         problem = f"bytes follow the last of {len(edges) - 1} samples" if consumed < stop else None
-        return _Found(starts, lengths, consumed, problem)
+        return _FoundSamples(starts, lengths, consumed, problem)
 
     def _first_bad(self, values: Bytes, starts: Indices, lengths: Indices) -> int | None:
         """Return the first sample whose size is not the size of its columns."""
@@ -258,7 +258,7 @@ class MdsFramer(CuttingFramer):
         found = np.flatnonzero(bad)
         return int(found[0]) if len(found) else None
 
-    def _chained(self, values: Bytes, start: int, stop: int, most_rows: int) -> _Found:
+    def _chained(self, values: Bytes, start: int, stop: int, most_rows: int) -> _FoundSamples:
         """Find the samples one after the other, by the sizes of their columns."""
         head, fixed, most = self._format.head_nbytes, self._format.fixed_nbytes, self._format.max_sample_nbytes
         sizes = struct.Struct(f"<{head // 4}I")
@@ -275,7 +275,7 @@ class MdsFramer(CuttingFramer):
             starts.append(at)
             at += nbytes
         edges = np.array([*starts, at], np.int64)
-        return _Found(edges[:-1], np.diff(edges), at, problem)
+        return _FoundSamples(edges[:-1], np.diff(edges), at, problem)
 
     def _end(self, tail: Bytes) -> Cut:
         is_cut = len(tail) > 0 or (self._has_header and (self._edges is None or self._next + 1 < len(self._edges)))

@@ -174,6 +174,13 @@ def test_absurd_dimensions_are_refused_before_decoding(size: tuple[int, int]) ->
 
 
 @pytest.mark.usefixtures("either")
+def test_a_crop_is_resized_without_the_pixels_around_it() -> None:
+    for data in (encoded("JPEG"), encoded("PNG")):
+        crop = np.ascontiguousarray(decode_image(data)[10:30, 4:38])
+        np.testing.assert_array_equal(decode_image(data, crop=(10, 4, 20, 34), size=(9, 17)), mean_of(crop, 9, 17))
+
+
+@pytest.mark.usefixtures("either")
 def test_max_pixels_bounds_the_image_and_the_result() -> None:
     for kind in ("JPEG", "PNG"):
         data = encoded(kind)
