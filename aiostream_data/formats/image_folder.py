@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Final
@@ -24,6 +24,7 @@ SUFFIXES: Final = (
 )
 """Endings of the names of images, in lower case. Other files are ignored."""
 
+_SUFFIX_LENGTH: Final = max(map(len, SUFFIXES))
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -62,8 +63,7 @@ class ImageFolderFormat(WholeFileFormat):
                 "returned this dataset. Pass classes=image_classes(url)."
             )
         counts = dict.fromkeys(self.classes, 0)
-        urls = urls_of(shards)
-        kept = [place for place, url in enumerate(urls) if self._counts(url, counts)]
+        kept = list(self._images(urls_of(shards), counts))
         for name, count in counts.items():
             if not count:
                 raise NoMatchError(
@@ -75,15 +75,20 @@ class ImageFolderFormat(WholeFileFormat):
             return shards
         return _part(shards, kept)
 
-    def _counts(self, url: str, counts: dict[str, int]) -> bool:
-        """Return True if a URL is an image of a class, and count it."""
-        path, start = path_below(url, 0), len(self.root)
-        name, _, file = path[start:].partition("/")
-        is_hidden = file.startswith(".") or "/." in file
-        if name not in counts or is_hidden or not file.lower().endswith(SUFFIXES) or not path.startswith(self.root):
-            return False
-        counts[name] += 1
-        return True
+    def _images(self, urls: Sequence[str], counts: dict[str, int]) -> Iterator[int]:
+        """Yield the places of the URLs that are images of a class, and count the images of each class."""
+        root = "\0"  # what all URLs below the folder begin with, found at the first of them
+        for place, url in enumerate(urls):
+            if not url.startswith(root):
+                path = path_below(url, 0)
+                if not path.startswith(self.root):
+                    continue
+                root = url[: len(url) - len(path) + len(self.root)]
+            below = url[len(root) :]
+            name, slash, _ = below.partition("/")
+            if slash and name in counts and url[-_SUFFIX_LENGTH:].lower().endswith(SUFFIXES) and "/." not in below:
+                counts[name] += 1
+                yield place
 
 
 def _part(shards: Sequence[ShardRef], kept: Sequence[int]) -> ShardTable:
