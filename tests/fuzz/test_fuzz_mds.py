@@ -12,7 +12,7 @@ from aiostream_data.testing.format_suite import read_blocks
 
 
 def test_hostile_shards_give_samples_or_an_error_of_their_own() -> None:
-    main(["--runs", "300", "--seed", "11"])
+    main(["--runs", "150", "--seed", "11"])
 
 
 def test_the_shard_without_changes_is_sound() -> None:
