@@ -24,6 +24,7 @@ from aiostream_data.storage.local_listing import (
     why_missing,
     why_no_match,
 )
+from aiostream_data.storage.patterns import finds_folders
 from aiostream_data.storage.read_hops import ReadHops
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
@@ -75,7 +76,7 @@ class LocalStore:
                 why = await run_to_end(self._run_blocking, why_missing, split_url(pattern).path)
                 raise ObjectNotFoundError(pattern, f"{error.reason}{why}") from error.__cause__
         with translating(pattern, translate_error):
-            match = match_folders if pattern.endswith("/") else match_files
+            match = match_folders if finds_folders(pattern) else match_files
             found: ShardTable = await run_to_end(self._run_blocking, match, split_url(pattern).path)
         if not found:
             why = await run_to_end(self._run_blocking, why_no_match, split_url(pattern).path)

@@ -95,11 +95,8 @@ def match_files(pattern: str) -> ShardTable:
 
 
 def match_folders(pattern: str) -> ShardTable:
-    """Return the folders matching ``pattern``, which ends with ``/``. Links to folders count, hidden folders do not."""
-    root = plan_listing(pattern).prefix.rpartition("/")[0]
-    root = root or ("/" if pattern.startswith("/") else "")
-    below = pattern[len(root) :].strip("/").split("/")
-    found = _descend(root, [compile_pattern(segment, skip_hidden=True) for segment in below])
+    """Return the folders matching a pattern such as ``root/*/``. Links to folders count, hidden folders do not."""
+    found = _descend(pattern.removesuffix("*/"), [compile_pattern("*", skip_hidden=True)])
     return ShardTable.of(ShardRef(path + "/", 0) for path in found if os.path.isdir(path))
 
 

@@ -33,7 +33,7 @@ from aiostream_data.storage.hedging_store import HedgingStore, Room, any_room
 from aiostream_data.storage.lanes import lane_of
 from aiostream_data.storage.late_reads import LATE as LATE  # part of the result of read_objects()
 from aiostream_data.storage.late_reads import outcomes_of
-from aiostream_data.storage.patterns import escaped
+from aiostream_data.storage.patterns import escaped, finds_folders
 from aiostream_data.storage.registry import open_store
 from aiostream_data.storage.retry import RetryingStore, take_retry_options
 from aiostream_data.storage.urls import Url, has_magic, safe_url, split_url
@@ -47,7 +47,7 @@ GATED: Final = frozenset({"s3", "gs", "http", "https"})
 
 
 _LIST_FOLDERS: Final = frozenset({"file", "s3", "gs"})
-"""Schemes of stores whose patterns can end with ``/`` to match folders."""
+"""Schemes of stores whose patterns such as ``root/*/`` match folders."""
 
 
 class StoreSet:
@@ -123,7 +123,7 @@ class StoreSet:
         """
         if isinstance(pattern, (str, os.PathLike)):
             text = os.fspath(pattern)
-            if text.endswith("/") and has_magic(text):
+            if finds_folders(text):
                 raise NoMatchError(safe_url(text), "the pattern matches folders; add '*' to match the objects in them")
             with self._hiding(text):
                 return await self._store_of(text).glob(text)
