@@ -36,8 +36,17 @@ LIMIT = 1 << 16
 COLUMNS = tuple(
     MdsColumn(name, encoding)
     for name, encoding in {
-        "a": "bytes", "b": "str", "c": "int", "d": "ndarray:int16:2", "e": "ndarray", "f": "json", "g": "pil",
-        "h": "str_int", "i": "str_decimal", "j": "uint8", "k": "ndarray:float32",
+        "a": "bytes",
+        "b": "str",
+        "c": "int",
+        "d": "ndarray:int16:2",
+        "e": "ndarray",
+        "f": "json",
+        "g": "pil",
+        "h": "str_int",
+        "i": "str_decimal",
+        "j": "uint8",
+        "k": "ndarray:float32",
     }.items()
 )
 FORMAT = MdsFormat(columns=COLUMNS, max_sample_nbytes=LIMIT)
