@@ -84,7 +84,7 @@ def decode_image(
     alpha channel is dropped for ``"RGB"`` and ``"L"``, and of 16-bit values the upper 8 bits are kept.
 
     With ``size``, a JPEG image that is at least four times as large is decoded at a half, a quarter or an eighth of its
-    scale. This takes a fraction of the time, and the pixels differ slightly. Safe to call from any thread.
+    scale. This takes less time, and the pixels differ slightly. Safe to call from any thread.
 
     Args:
         data: The encoded image.
