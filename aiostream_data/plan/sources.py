@@ -254,7 +254,7 @@ class ReadFiles(Node):
 
 
 _DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = dict.fromkeys(
-    ("fixed_length", "whole_file", "image_folder"), ("", AUTO)
+    ("fixed_length", "whole_file", "image_folder", "mds"), ("", AUTO)
 )
 """Default values of ``compression`` and ``read_ahead`` by format name. Other formats use the defaults ("auto",
 AUTO)."""
