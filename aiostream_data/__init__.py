@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiostream_data import errors
     from aiostream_data.dataset.dataset import Dataset
+    from aiostream_data.dataset.image_folders import image_classes
     from aiostream_data.dataset.shard_index import write_index
     from aiostream_data.device.device_batch import DeviceBatch
     from aiostream_data.device.image_cast import ImageCast
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         DamagedStateError,
         DataError,
         DeadLetterError,
+        DecodeError,
         DeviceError,
         DeviceLeafError,
         DeviceMemoryError,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         LeasesHeldError,
         LibraryError,
         LoaderClosedError,
+        MdsError,
         MemoryBudgetError,
         MissingExtraError,
         NoMatchError,
@@ -125,6 +128,7 @@ _ERRORS = (
     "DamagedStateError",
     "DataError",
     "DeadLetterError",
+    "DecodeError",
     "DeviceError",
     "DeviceLeafError",
     "DeviceMemoryError",
@@ -140,6 +144,7 @@ _ERRORS = (
     "LeasesHeldError",
     "LibraryError",
     "LoaderClosedError",
+    "MdsError",
     "MemoryBudgetError",
     "MissingExtraError",
     "NoMatchError",
@@ -209,6 +214,7 @@ _HOME = {
     "encode_example": "formats.example_writer",
     "encode_sequence_example": "formats.example_writer",
     "parse_example": "formats.example",
+    "image_classes": "dataset.image_folders",
     "write_index": "dataset.shard_index",
 }
 
@@ -239,6 +245,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "DeadLetterError",
+    "DecodeError",
     "DeviceBatch",
     "DeviceError",
     "DeviceLeafError",
@@ -259,6 +266,7 @@ __all__ = [
     "LibraryError",
     "Loader",
     "LoaderClosedError",
+    "MdsError",
     "MemoryBudgetError",
     "MissingExtraError",
     "NoMatchError",
@@ -312,6 +320,7 @@ __all__ = [
     "encode_example",
     "encode_sequence_example",
     "errors",
+    "image_classes",
     "parse_example",
     "write_index",
 ]

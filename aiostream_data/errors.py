@@ -190,6 +190,13 @@ class ExampleParseError(DataError, ValueError):
         self.found = found
 
 
+class DecodeError(DataError, ValueError):
+    """An image, an array or another encoded value cannot be decoded.
+
+    If a data set decodes the value, a note on the error names the file and the record.
+    """
+
+
 class SampleDecodeError(DataError, ValueError):
     """A member of a WebDataset sample cannot be decoded.
 
@@ -241,6 +248,25 @@ class CsvSchemaError(DataError, ValueError):
     def __init__(self, url: str, column: str, reason: str) -> None:
         super().__init__(f"{safe_url(url)}: {reason}")
         self.url = safe_url(url)
+        self.column = column
+        self.reason = reason
+
+
+class MdsError(DataError, ValueError):
+    """The index of an MDS folder is invalid, or a value of a sample cannot be decoded.
+
+    Attributes:
+        url: URL of the index or of the shard, without secrets.
+        record: Number of the sample in the shard; None for an index.
+        column: Name of the column, or "".
+        reason: Description of the problem.
+    """
+
+    def __init__(self, url: str, record: int | None, column: str, reason: str) -> None:
+        where = safe_url(url) + ("" if record is None else f" sample {record}")
+        super().__init__(f"{where}: " + (f"column {column!r}: " if column else "") + reason)
+        self.url = safe_url(url)
+        self.record = record
         self.column = column
         self.reason = reason
 

@@ -2,66 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import math
 from collections.abc import Callable, Mapping
-from io import BytesIO
-from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from aiostream_data.codecs.arrays import decode_npy
+from aiostream_data.codecs.images import decode_image
 from aiostream_data.errors import ArgumentTypeError, MissingExtraError, PlanError, SampleDecodeError
 
 FieldDecoder: TypeAlias = Callable[[bytes], Any]
 Decode: TypeAlias = "bool | Mapping[str, FieldDecoder] | None"
 
-MAX_PIXELS: Final = 1 << 28
-"""Maximum number of pixels of an image. A small file can declare an image that needs far more memory."""
-
-_MAX_HEADER_NBYTES: Final = 10_000
 _KEY: Final = "__key__"
-
-
-def decode_array(data: bytes) -> NDArray[Any]:
-    """Decode a ``.npy`` file. Arrays of Python objects, which are pickles, are refused."""
-    file = BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in readers:
-        raise ValueError(f"version {version} of the .npy format is not supported")
-    shape, is_fortran, dtype = readers[version](file, max_header_size=_MAX_HEADER_NBYTES)
-    if dtype.hasobject:
-        raise ValueError("the array contains Python objects, which are pickles; store numbers or text instead")
-    count, start = math.prod(shape), file.tell()
-    if min(shape, default=0) < 0 or count * dtype.itemsize != len(data) - start:
-        raise ValueError(f"an array of shape {shape} and {dtype} does not match the {len(data) - start} bytes of data")
-    array: NDArray[Any] = np.ndarray(shape, dtype, data, start, order="F" if is_fortran else "C").copy("K")
-    return array
-
-
-def decode_image(data: bytes) -> NDArray[np.uint8]:
-    """Decode an image to ``uint8[height, width, 3]`` in RGB, with Pillow."""
-    image_module = _imported("PIL.Image", "pillow")
-    with image_module.open(BytesIO(data)) as image:
-        if image.width * image.height > MAX_PIXELS:
-            raise ValueError(f"the image declares {image.width} x {image.height} pixels, more than {MAX_PIXELS}")
-        return np.array(image.convert("RGB"), np.uint8)
-
-
-def decode_jpeg(data: bytes) -> NDArray[np.uint8]:
-    """Decode a JPEG image to ``uint8[height, width, 3]`` in RGB, with simplejpeg if it is installed, else Pillow."""
-    try:
-        simplejpeg = importlib.import_module("simplejpeg")
-    except ImportError:
-        return decode_image(data)
-    height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-    if colours == "CMYK" or height * width > MAX_PIXELS:
-        return decode_image(data)
-    decoded: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGB")
-    return decoded
 
 
 def decode_text(data: bytes) -> str:
@@ -73,9 +25,9 @@ BY_EXTENSION: Final[Mapping[str, FieldDecoder]] = {
     **dict.fromkeys(("json", "jsn"), json.loads),
     **dict.fromkeys(("txt", "text", "transcript"), decode_text),
     **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), int),
-    "npy": decode_array,
-    **dict.fromkeys(("jpg", "jpeg"), decode_jpeg),
-    **dict.fromkeys(("png", "ppm", "pgm", "pbm", "pnm", "webp", "bmp", "gif", "tif", "tiff"), decode_image),
+    "npy": decode_npy,
+    **dict.fromkeys(("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"), decode_image),
+    **dict.fromkeys(("ppm", "pgm", "pbm", "pnm"), decode_image),
 }
 """Functions of ``decode=True``. Fields with other extensions stay bytes."""
 
@@ -129,11 +81,3 @@ def fields_decoder(decode: Any) -> FieldsDecoder | None:
         if name != name.lower() or name.startswith("."):
             raise PlanError(f"extensions in decode must be in lower case and without a dot in front, got {name!r}")
     return FieldsDecoder(decode)
-
-
-def _imported(name: str, package: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        cure = f"pip install {package}, or pass decode={{...}} without image extensions"
-        raise MissingExtraError(f"decoding images needs {package}: {cure}") from error

@@ -28,10 +28,10 @@ from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.dataset import batches, functions, mixtures, sources, windows
 from aiostream_data.dataset.chain import Chain, plan_of
-from aiostream_data.dataset.csv_schemas import with_schemas
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.method_suggestions import Hints
+from aiostream_data.dataset.open_sources import completed
 from aiostream_data.dataset.tensor_slices import tensor_slices
 from aiostream_data.errors import PlanError, UnknownLengthError
 from aiostream_data.failing.policies import OnError, Raise, log_path, policy_of
@@ -451,6 +451,98 @@ class Dataset(Chain, Generic[T], Hints):
         """
         read = Reading(compression, 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error, False, (WithUrl(),))
         return cls._begin(read.node(files, WholeFileFormat(), storage_options, index))
+
+    @classmethod
+    def from_image_folder(
+        cls,
+        url: Url,
+        *,
+        classes: Sequence[str] | None = None,
+        decode: Callable[[bytes], Any] | bool | None = None,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the images in ``url/<class name>/**``: ``{"image": bytes, "label": int, "path": str}``.
+
+        The label is the place of the folder's name in the sorted names of all class folders, int64. The path begins
+        below ``url``, as in ``"cat/1.jpg"``. Images are in the order of their URLs. Other files are ignored: files
+        directly in ``url``, hidden files and folders, and files whose names do not end as those of images. See
+        docs/image_folder.md. The other arguments are as in :meth:`from_files`.
+
+        Args:
+            url: URL or path of the folder that contains the class folders.
+            classes: Names of the class folders in the order of their labels. Other folders are not read. By default,
+                ``open()`` lists the folders; :func:`image_classes` returns their names.
+            decode: True to decode each image to ``uint8[height, width, 3]`` with :func:`.codecs.decode_image`, which
+                needs the extra ``images``. Or a function from the bytes of an image to its pixels.
+            shuffle_shards: If True, read the images in a new random order in each epoch.
+            index: Index file with the URLs of the images; required for HTTP, whose servers cannot list.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when opened or iterated):
+            NoMatchError: A class has no image, or ``url`` has no class folder.
+            DecodeError: An image cannot be decoded.
+        """
+        from aiostream_data.dataset.image_folders import image_decoder, image_folder
+
+        read = Reading("", 1, 1, shuffle_shards, seed, ordered, read_ahead, on_error)
+        rows = cls._begin(image_folder(url, classes, read, storage_options, index))
+        decoder = image_decoder(decode)
+        return rows if decoder is None else rows.map(decoder, on_error=on_error)
+
+    @classmethod
+    def from_mds(
+        cls,
+        folder: Url,
+        *,
+        columns: Sequence[str] | None = None,
+        decode: bool | None = None,
+        max_sample_nbytes: int = 1 << 30,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the samples in a folder of MosaicML MDS shards, as dicts from column name to value.
+
+        ``open()`` reads ``index.json``, which lists the shards and their columns. Shards can be compressed with gzip or
+        zstd. See docs/mds.md for the values of each encoding. The other arguments are as in :meth:`from_tfrecord`.
+
+        Args:
+            folder: URL or path of the folder with ``index.json``, or of the ``.json`` file itself.
+            columns: Names of the columns to deliver; None for all columns. Columns with pickles are refused.
+            decode: True to decode ``jpeg`` and ``png`` columns to ``uint8[height, width, 3]`` with
+                :func:`.codecs.decode_image`. By default, these columns are bytes.
+            max_sample_nbytes: Maximum size of a sample in bytes. A larger sample is damaged data.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when opened or iterated):
+            MdsError: The index is invalid, a column is not supported, or a value cannot be decoded.
+            CorruptRecordError: A shard is damaged or truncated.
+            DecodeError: An image cannot be decoded.
+        """
+        from aiostream_data.dataset.mds_folders import images_decoder, mds_samples, mds_source
+
+        read = Reading("", cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error)
+        source = cls._begin(mds_source(folder, read, max_sample_nbytes, storage_options))
+        parser = mds_samples(columns)
+        parsed = {"decoder": parser, "features": parser.select, "name": "parse_mds", "on_error": on_error}
+        samples: Dataset[Any] = source._then(op.ParseExample, "parse_mds", **parsed)
+        decoder = images_decoder(decode)
+        return samples if decoder is None else samples.map(decoder, on_error=on_error)
 
     @classmethod
     def from_parquet(
@@ -1472,7 +1564,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.storage.cache.options import ShardCache
 
         warn_without_native_core()
-        plan = with_schemas(self.plan)
+        plan = completed(self.plan)
         saved = Saved.of(state)
         steering = Exclusions.of(skip, block)
         log = None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters))
@@ -1540,7 +1632,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.rows.provenance import Origin
 
         limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        return fetch_row(with_schemas(self.plan), Origin.of(origin), limit)
+        return fetch_row(completed(self.plan), Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
         """Return a dataset that reprocesses the records in a dead-letter log, starting at the operator that failed.

@@ -57,7 +57,7 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(("from_list", "from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),
         **dict.fromkeys(
             ("ImageFolder", "from_directory", "from_folder", "from_images", "image_dataset_from_directory"),
-            "Dataset.from_files('folder/*/*.jpg'), and a map() that reads the label from x['url']",
+            "Dataset.from_image_folder('folder')",
         ),
         **dict.fromkeys(("DataLoader", "make_one_shot_iterator", "make_iterator"), "Dataset.open()"),
         **dict.fromkeys(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.records import ShardRef
 
 
 class Framer(Protocol):
@@ -159,6 +160,31 @@ class Recovers(Format, Protocol):
 
     def recovery(self) -> Recovery:
         """Create a parser for damaged bytes of one stream."""
+
+
+@runtime_checkable
+class ChoosesObjects(Protocol):
+    """A format that reads only some objects of a listing, as their names tell."""
+
+    def chosen(self, shards: Sequence[ShardRef]) -> Sequence[ShardRef]:
+        """Return the objects to read, in the order of the listing. Call it on a worker thread.
+
+        Raises:
+            NoMatchError: The listing lacks objects that the format needs.
+            PlanError: The description of the format is incomplete.
+        """
+
+
+@runtime_checkable
+class ReadsIndex(Protocol):
+    """A format with an index of its own, which lists the objects of a data set."""
+
+    def indexed(self, index_url: str, content: bytes) -> Sequence[ShardRef]:
+        """Return the objects that an index lists. Call it on a worker thread.
+
+        Raises:
+            DataError: The index is invalid.
+        """
 
 
 LEFT: Final = -1

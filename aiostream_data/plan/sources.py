@@ -253,7 +253,9 @@ class ReadFiles(Node):
         ) + _shared(self.share)
 
 
-_DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = {"fixed_length": ("", AUTO), "whole_file": ("", AUTO)}
+_DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = dict.fromkeys(
+    ("fixed_length", "whole_file", "image_folder", "mds"), ("", AUTO)
+)
 """Default values of ``compression`` and ``read_ahead`` by format name. Other formats use the defaults ("auto",
 AUTO)."""
 

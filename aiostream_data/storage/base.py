@@ -36,7 +36,7 @@ class Store(Protocol):
         """Return the objects matching ``pattern`` (``*``, ``?``, ``[..]``, ``**``), sorted by URL.
 
         A pattern without wildcards matches the object with this URL. Sizes and versions are set if the listing includes
-        them.
+        them. On local disks, S3 and GCS, a pattern such as ``root/*/`` matches folders, with the size 0.
 
         Raises:
             NoMatchError: No object matches the pattern.

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, overload
 from aiostream_data.errors import StorageError
 from aiostream_data.rows.shard_table import ShardTable, ShardTableWriter
 from aiostream_data.storage.key_levels import LevelStep, lists_flat, next_step
-from aiostream_data.storage.patterns import compile_pattern
+from aiostream_data.storage.patterns import compile_pattern, finds_folders
 from aiostream_data.storage.urls import safe_url
 
 T = TypeVar("T")
@@ -112,6 +112,8 @@ class KeySearch:
     async def find(self, url: str, key_pattern: str, list_page: ListPage) -> FoundKeys:
         """Return the keys that match a pattern, sorted. Keys that end with ``/`` are directories and are skipped.
 
+        A pattern such as ``root/*/``, without other wildcards, finds directories instead.
+
         Args:
             url: URL with the complete pattern, which identifies the search in a retry.
             key_pattern: Pattern for object keys in the bucket.
@@ -138,6 +140,7 @@ class _Search:
         self.found = ShardTableWriter()
         self._url = url
         self._matches = compile_pattern(key_pattern).fullmatch
+        self._finds_directories = finds_folders(key_pattern)
         self._list_page = list_page
         self._pages = pages
         self._at_once = at_once
@@ -148,7 +151,10 @@ class _Search:
         if not step.segment:
             self._take((await self._page(PageRequest(step.prefixes[0], folded=True, most=1))).entries)
         elif step.is_last or step.is_deep:
-            await _all(self._list(prefix, folded=step.is_last) for prefix in step.prefixes)
+            listed = await _all(self._list(prefix, folded=step.is_last) for prefix in step.prefixes)
+            if self._finds_directories:
+                names = [name for part in listed for name in part if self._matches(name)]
+                _add(self.found, [ListedKey(name, 0, "") for name in names])
         else:
             await _all(self._directories(step, prefix) for prefix in step.prefixes)
 

@@ -16,7 +16,15 @@ from aiostream_data.storage.base import RunBlocking
 from aiostream_data.storage.blocking_calls import run_to_end
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.file_reads import FileRead, FileReader
-from aiostream_data.storage.local_listing import file_info, file_infos, match_files, why_missing, why_no_match
+from aiostream_data.storage.local_listing import (
+    file_info,
+    file_infos,
+    match_files,
+    match_folders,
+    why_missing,
+    why_no_match,
+)
+from aiostream_data.storage.patterns import finds_folders
 from aiostream_data.storage.read_hops import ReadHops
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
@@ -68,7 +76,8 @@ class LocalStore:
                 why = await run_to_end(self._run_blocking, why_missing, split_url(pattern).path)
                 raise ObjectNotFoundError(pattern, f"{error.reason}{why}") from error.__cause__
         with translating(pattern, translate_error):
-            found: ShardTable = await run_to_end(self._run_blocking, match_files, split_url(pattern).path)
+            match = match_folders if finds_folders(pattern) else match_files
+            found: ShardTable = await run_to_end(self._run_blocking, match, split_url(pattern).path)
         if not found:
             why = await run_to_end(self._run_blocking, why_no_match, split_url(pattern).path)
             raise NoMatchError(safe_url(pattern), f"no file matches (working directory: {os.getcwd()}){why}")

@@ -94,6 +94,12 @@ def match_files(pattern: str) -> ShardTable:
     return files.table()
 
 
+def match_folders(pattern: str) -> ShardTable:
+    """Return the folders matching a pattern such as ``root/*/``. Links to folders count, hidden folders do not."""
+    found = _descend(pattern.removesuffix("*/"), [compile_pattern("*", skip_hidden=True)])
+    return ShardTable.of(ShardRef(path + "/", 0) for path in found if os.path.isdir(path))
+
+
 def why_missing(path: str) -> str:
     """Explain why a path without wildcards was not found, for an error message. Return "" if the path exists."""
     return "" if os.path.exists(path) else why_no_match(path)

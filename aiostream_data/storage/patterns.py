@@ -53,6 +53,12 @@ def compile_pattern(pattern: str, *, skip_hidden: bool = False) -> re.Pattern[st
     return re.compile("".join(parts), re.DOTALL)
 
 
+def finds_folders(pattern: str) -> bool:
+    """Return True for a pattern such as ``root/*/``, which matches all folders directly in a folder."""
+    root = pattern.removesuffix("*/")
+    return root != pattern and root[-1:] in ("", "/") and _FIRST_MAGIC.search(root) is None
+
+
 def escaped(name: str) -> str:
     """Return a pattern that matches only ``name``."""
     return _FIRST_MAGIC.sub(r"[\g<0>]", name)

@@ -9,10 +9,18 @@ from functools import partial
 from typing import Any, Final
 
 from aiostream_data.endpoints import endpoint_of
-from aiostream_data.errors import AiostreamError, ChecksumError, CloseError, LoaderClosedError, PlanError, StorageError
+from aiostream_data.errors import (
+    AiostreamError,
+    ChecksumError,
+    CloseError,
+    LoaderClosedError,
+    NoMatchError,
+    PlanError,
+    StorageError,
+)
 from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.rows.records import ByteRange, ShardRef
-from aiostream_data.rows.shard_table import joined_tables
+from aiostream_data.rows.shard_table import joined_tables, urls_of
 from aiostream_data.storage.base import FindsMany, ReadsMany, RunBlocking, Store, StoreOptions
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
@@ -25,9 +33,10 @@ from aiostream_data.storage.hedging_store import HedgingStore, Room, any_room
 from aiostream_data.storage.lanes import lane_of
 from aiostream_data.storage.late_reads import LATE as LATE  # part of the result of read_objects()
 from aiostream_data.storage.late_reads import outcomes_of
+from aiostream_data.storage.patterns import escaped, finds_folders
 from aiostream_data.storage.registry import open_store
 from aiostream_data.storage.retry import RetryingStore, take_retry_options
-from aiostream_data.storage.urls import Url, safe_url, split_url
+from aiostream_data.storage.urls import Url, has_magic, safe_url, split_url
 from aiostream_data.storage.verifying import Verifier, checksums_of, counters_of
 
 NEAR: Final = frozenset({"file", "memory"})
@@ -35,6 +44,10 @@ NEAR: Final = frozenset({"file", "memory"})
 
 GATED: Final = frozenset({"s3", "gs", "http", "https"})
 """Schemes of stores that measure latencies and limit their own requests with :mod:`.lanes` and :mod:`.meters`."""
+
+
+_LIST_FOLDERS: Final = frozenset({"file", "s3", "gs"})
+"""Schemes of stores whose patterns such as ``root/*/`` match folders."""
 
 
 class StoreSet:
@@ -110,9 +123,31 @@ class StoreSet:
         """
         if isinstance(pattern, (str, os.PathLike)):
             text = os.fspath(pattern)
+            if finds_folders(text):
+                raise NoMatchError(safe_url(text), "the pattern matches folders; add '*' to match the objects in them")
             with self._hiding(text):
                 return await self._store_of(text).glob(text)
         return joined_tables([await self.glob(one) for one in pattern])
+
+    async def folders(self, url: str) -> list[str]:
+        """Return the names of the folders directly below a folder, sorted, without those that begin with a dot.
+
+        Local disks, S3 and GCS list only the folders. Other stores list all files below them.
+
+        Args:
+            url: URL of the folder, which ends with ``/``. Its wildcards are part of the name.
+
+        Raises:
+            NoMatchError: The folder contains no folder.
+            StorageError: The store did not answer.
+        """
+        lists_folders = split_url(url).scheme in _LIST_FOLDERS and not has_magic(url)
+        pattern = escaped(url) + ("*/" if lists_folders else "*/**")
+        with self._hiding(url):
+            found = await self._store_of(url).glob(pattern)
+        start = len(split_url(url).path)
+        names = {split_url(each).path[start:].partition("/")[0] for each in urls_of(found)}
+        return sorted(name for name in names if name and not name.startswith("."))
 
     async def info(self, url: Url) -> ShardRef:
         """Return the size and version of one object. Wildcards are not expanded.

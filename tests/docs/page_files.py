@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import sqlite3
 import tarfile
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
+import mds_files
 import numpy as np
 from PIL import Image
 
@@ -60,6 +62,8 @@ def content(name: str) -> bytes:
         ".jpg": photo,
         ".db": labels,
         ".tar": samples,
+        ".mds": mds_shard,
+        ".json": mds_index,
     }
     return makers[Path(name).suffix](name)
 
@@ -95,6 +99,22 @@ def samples(name: str) -> bytes:
                 info.size = len(data)
                 archive.addfile(info, io.BytesIO(data))
     return file.getvalue()
+
+
+MDS_COLUMNS: Final = {"id": "int", "text": "str"}
+
+
+@cache
+def mds_shard(name: str) -> bytes:
+    """Return an MDS shard with a number and a text in each sample."""
+    encoded = [(number, f"text {number}".encode()) for number in range(RECORDS)]
+    rows = [len(text).to_bytes(4, "little") + number.to_bytes(8, "little") + text for number, text in encoded]
+    return mds_files.shard(rows, mds_files.described(MDS_COLUMNS))
+
+
+def mds_index(name: str) -> bytes:
+    files = {file: mds_shard(file) for file in ("shard.00000.mds", "shard.00001.mds")}
+    return json.dumps(mds_files.index(files, mds_files.described(MDS_COLUMNS))).encode()
 
 
 def photo(name: str) -> bytes:

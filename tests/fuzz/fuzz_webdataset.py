@@ -25,7 +25,8 @@ import numpy as np
 
 from aiostream_data import _native
 from aiostream_data._native import tar_py
-from aiostream_data.codecs.sample_fields import FieldsDecoder, decode_array, decode_text
+from aiostream_data.codecs import decode_npy
+from aiostream_data.codecs.sample_fields import FieldsDecoder, decode_text
 from aiostream_data.errors import SampleDecodeError
 from aiostream_data.formats.webdataset import WebDatasetFormat
 from aiostream_data.formats.webdataset_samples import WebDatasetSamples
@@ -36,7 +37,7 @@ from aiostream_data.testing.format_suite import read_blocks
 
 LIMIT = 1 << 16
 BLOCK = 512
-DECODER = FieldsDecoder({"npy": decode_array, "txt": decode_array, "x": decode_text})
+DECODER = FieldsDecoder({"npy": decode_npy, "txt": decode_npy, "x": decode_text})
 
 
 def check(data: bytes) -> None:

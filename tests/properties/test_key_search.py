@@ -13,6 +13,7 @@ from paged_keys import PagedKeys
 from aiostream_data.errors import StoreBusyError
 from aiostream_data.storage.key_levels import next_step
 from aiostream_data.storage.key_search import FoundKeys, KeySearch
+from aiostream_data.storage.patterns import finds_folders
 
 SEGMENTS = st.text(alphabet="ab01.-", min_size=0, max_size=3)
 KEYS = st.lists(st.lists(SEGMENTS, min_size=1, max_size=4).map("/".join).filter(bool), max_size=60, unique=True)
@@ -40,6 +41,10 @@ def test_what_is_found_is_what_matches(keys: list[str], pattern: str, page_keys:
     space = PagedKeys(keys, page_keys)
     found = asyncio.run(KeySearch().find("s3://b/" + pattern, pattern, space.page))
     wanted = sorted(key for key in keys if matches(key.split("/"), pattern.split("/")) and not key.endswith("/"))
+    if finds_folders(pattern):
+        root = pattern.removesuffix("*/")
+        below = [key[len(root) :].partition("/") for key in keys if key.startswith(root)]
+        wanted = sorted({f"{root}{name}/" for name, slash, _ in below if slash})
     if "**" not in pattern:  # about empty segments under ** there are several opinions
         assert [entry.key for entry in found] == wanted
     else:

@@ -46,13 +46,15 @@ PUBLIC = [
     "encode_example",
     "encode_sequence_example",
     "errors",
+    "image_classes",
     "parse_example",
     "write_index",
 ]
 
 LOADED_WHEN_FIRST_USED = [
     "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "jax", "nanoarrow",
-    "polars", "psutil", "pyarrow", "ray", "s3fs", "sklearn", "tensorflow", "torch", "uvloop", "zstandard",
+    "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch", "uvloop",
+    "zstandard",
 ]  # fmt: skip
 
 IMPORT_LIMIT_S = 0.150

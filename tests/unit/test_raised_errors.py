@@ -29,7 +29,6 @@ PROTOCOLS = frozenset({"StopIteration", "StopAsyncIteration", "NotImplementedErr
 
 ALLOWED = {
     ("__init__.py", "AttributeError"): "what a module's __getattr__ must raise",
-    ("codecs/sample_fields.py", "ValueError"): "a function of map, whose errors become one that names the record",
     ("formats/known_ranges.py", "OSError"): "a file object for pyarrow; translated by the Parquet reader around it",
     ("storage/cache/tree.py", "FileNotFoundError"): "the cache reads from the store instead",
     ("storage/fsspec_store.py", "IsADirectoryError"): "translated into ObjectNotFoundError by the block around it",
@@ -56,6 +55,7 @@ TEST_TOOLS = ("testing/adversarial", "testing/fault_", "testing/object_api")
 SIGNALS = frozenset(
     {
         *(
+            "BadValue",
             "BrokenAnswer",
             "CarriedError",
             "DamagedMessageError",

@@ -16,6 +16,7 @@ from aiostream_data._engine.flow.recall import outermost
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data.errors import ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
+from aiostream_data.formats.base import ChoosesObjects, ReadsIndex
 from aiostream_data.plan.shard_list import digest_of, lasting_urls
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.lineage import Lineage
@@ -90,6 +91,21 @@ def _another_list(node: ListFiles | ReadFiles) -> StateMismatchError:
 
 
 async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[ShardRef]:
+    """Return the shards that a source reads, in order, from the source's index or by listing its patterns.
+
+    Raises:
+        NoMatchError: A pattern matches no object, or no object that the source reads.
+        IndexFileError: The index file is invalid.
+        StorageError: A store request failed.
+    """
+    found = await _search(context, node)
+    format = getattr(node, "format", None)
+    if isinstance(format, ChoosesObjects):
+        found = await hop(context.counters(node), context.services.pool.submit(format.chosen, found))
+    return found
+
+
+async def _search(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[ShardRef]:
     """Return the shards of a source in order, from the source's index or by listing its patterns.
 
     Raises:
@@ -106,7 +122,7 @@ async def search_shards(context: RunContext, node: ListFiles | ReadFiles) -> Seq
         return await _list(stores, parts, skips, is_inner=bool(context.prefix))
     content = await read_index_bytes(stores, node.index_url)
     shards: Sequence[ShardRef] = await hop(
-        context.counters(node), context.services.pool.submit(_choose, node.index_url, bytes(content), node.patterns)
+        context.counters(node), context.services.pool.submit(_choose, node, node.index_url, bytes(content))
     )
     return shards
 
@@ -150,5 +166,8 @@ def _parts(patterns: Sequence[str]) -> list[str | ShardTable]:
     return parts
 
 
-def _choose(index_url: str, content: bytes, patterns: tuple[str, ...]) -> ShardTable:
-    return joined_tables([choose_shards(index_url, parse_index(index_url, content), patterns)])
+def _choose(node: ListFiles | ReadFiles, index_url: str, content: bytes) -> ShardTable:
+    format = getattr(node, "format", None)
+    if isinstance(format, ReadsIndex):
+        return joined_tables([format.indexed(index_url, content)])
+    return joined_tables([choose_shards(index_url, parse_index(index_url, content), node.patterns)])

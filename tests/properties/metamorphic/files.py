@@ -13,6 +13,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 
+import mds_files
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -43,6 +44,11 @@ def pattern(suffix: str) -> str:
     return str(folder() / f"*{suffix}")
 
 
+def place(name: str) -> str:
+    """Return the path of a folder or a file."""
+    return str(folder() / name)
+
+
 def _write(path: Path, file: int, names: list[str]) -> None:
     records = [name.encode() * (row % 3 + 1) for row, name in enumerate(names)]
     _write_records(path / f"{file}.tfrecord", records, "")
@@ -56,8 +62,21 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
     _write_csv(path, file, names)
+    for row, name in enumerate(names):
+        image = path / "images" / f"class {row % 3}" / f"{file}-{row}.png"
+        image.parent.mkdir(parents=True, exist_ok=True)
+        image.write_bytes(name.encode())
+    _write_mds(path / "mds", file, names)
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
     _write_archives(path, file, names)
+
+
+def _write_mds(folder: Path, file: int, names: list[str]) -> None:
+    """Write one more shard of a folder of MDS shards, and the index of the shards so far."""
+    encoded = [(name.encode() * (row % 3), 100 * file + row, name) for row, name in enumerate(names)]
+    known = {path.name: path.read_bytes() for path in folder.glob("*.mds")} if folder.exists() else {}
+    shard = mds_files.shard([mds_files.encoded(*sample) for sample in encoded])
+    mds_files.write_folder(folder, {**dict(sorted(known.items())), f"{file}.mds": shard})
 
 
 def _write_archives(path: Path, file: int, names: list[str]) -> None:

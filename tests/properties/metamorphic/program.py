@@ -15,7 +15,7 @@ import plan_functions
 import aiostream_data as asd
 from aiostream_data import Dataset
 from metamorphic import functions
-from metamorphic.files import pattern
+from metamorphic.files import pattern, place
 
 NAMES: Mapping[str, Any] = {
     **{name: value for name, value in vars(plan_functions).items() if not name.startswith("_")},
@@ -25,6 +25,7 @@ NAMES: Mapping[str, Any] = {
     "asd": asd,
     "np": np,
     "pattern": pattern,
+    "place": place,
 }
 """What programs use, besides what :class:`Places` defines."""
 

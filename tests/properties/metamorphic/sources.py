@@ -151,6 +151,19 @@ def _whole_files(random: Random) -> Drawn:
     return Drawn(Step(f'Dataset.from_files(pattern(".bin"), {more})'), "text", 4)
 
 
+def _image_folder(random: Random) -> Drawn:
+    classes = one_of(random, None, ["class 2", "class 0"])
+    more = arguments(classes=classes, shuffle_shards=chance(random, 0.5), seed=seed_or_none(random))
+    return Drawn(Step(f'Dataset.from_image_folder(place("images"), {more})'), "other", 20)
+
+
+def _mds(random: Random) -> Drawn:
+    columns = one_of(random, None, None, ["text", "n"])
+    more = arguments(columns=columns, on_error="skip" if chance(random, 0.2) else None)
+    call = ", ".join(part for part in ('place("mds")', more, _reading(random)) if part)
+    return Drawn(Step(f"Dataset.from_mds({call})"), "other", 20)
+
+
 def _reading(random: Random) -> str:
     shuffled = chance(random, 0.4)
     more = arguments(
@@ -175,6 +188,8 @@ _SOURCES = [
     (1, _examples),
     (1, _csv),
     (0.4, _whole_files),
+    (0.4, _image_folder),
+    (0.5, _mds),
     (0.6, _tables),
 ]
 

@@ -111,3 +111,11 @@ def test_a_search_that_is_cancelled_leaves_no_task() -> None:
 
     with leaves_nothing():
         asyncio.run(main())
+
+
+@pytest.mark.parametrize(("count", "requests"), [(3, 1), (2500, 3)])
+def test_a_pattern_that_ends_with_a_slash_finds_folders_without_their_files(count: int, requests: int) -> None:
+    space = folders(count, 5)
+    assert find(space, "*/") == [f"a{number:04}/" for number in range(count)]
+    assert find(space, "a0001/*") == [f"a0001/x-{number:06}" for number in range(5)]
+    assert len(space.requests) == requests + 1

@@ -1,0 +1,268 @@
+"""Decode images to arrays of pixels, and resize them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from functools import cache
+from io import BytesIO
+from types import ModuleType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.arguments import integer, shown
+from aiostream_data.codecs.exif import (
+    UPRIGHT,
+    Box,
+    exif_orientation,
+    jpeg_orientation,
+    stored_box,
+    swaps_axes,
+    upright,
+)
+from aiostream_data.errors import DecodeError, MissingExtraError, PlanError
+from aiostream_data.safe_url import shorten
+
+Mode: TypeAlias = Literal["RGB", "L", "RGBA"]
+Pixels: TypeAlias = NDArray[np.uint8]
+
+MAX_PIXELS: Final = (1 << 30) // 4 // 3
+"""Default maximum number of pixels of an image, as in Pillow. A small file can declare far more."""
+
+CHANNELS: Final[dict[str, int]] = {"RGB": 3, "L": 1, "RGBA": 4}
+
+_FORMATS: Final = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM")
+_JPEG: Final = b"\xff\xd8\xff"
+_OF_SIMPLEJPEG: Final = {"RGB": "RGB", "L": "GRAY", "RGBA": "RGBA"}
+_SIXTEEN_BIT: Final = ("I;16", "I;16L", "I;16B", "I;16N")
+_GAP: Final = 2
+"""A JPEG image is decoded at a smaller scale if it stays larger than the result by this factor."""
+
+
+class _Wanted(NamedTuple):
+    """Checked arguments of ``decode_image``."""
+
+    mode: str
+    size: tuple[int, int] | None
+    crop: Box | None
+    max_pixels: int
+
+
+class _View(NamedTuple):
+    """The part of a stored image that becomes the result, and its size, before the image is turned upright."""
+
+    box: Box
+    size: tuple[int, int] | None
+
+    def inside(self) -> _View:
+        """Return the view of an image that has been cropped to the box."""
+        return _View(Box(0, 0, self.box.height, self.box.width), self.size)
+
+    def smallest(self, height: int, width: int) -> tuple[int, int]:
+        """Return the smallest scaled size (height, width) of the stored image that has enough pixels for the result."""
+        if self.size is None:
+            return height, width
+        tall = min(height, -(-_GAP * self.size[0] * height // self.box.height))
+        wide = min(width, -(-_GAP * self.size[1] * width // self.box.width))
+        return tall, wide
+
+
+def decode_image(
+    data: bytes | bytearray | memoryview,
+    *,
+    mode: Mode = "RGB",
+    size: tuple[int, int] | None = None,
+    crop: Sequence[int] | None = None,
+    max_pixels: int = MAX_PIXELS,
+) -> Pixels:
+    """Decode a JPEG, PNG, WebP, BMP, GIF, TIFF or PNM image to ``uint8[height, width, channels]``.
+
+    JPEG images are decoded with simplejpeg if it is installed, and all others with Pillow. The pixels are turned as the
+    Exif orientation declares. Of an animation, the first frame is decoded. CMYK and palette images are converted, the
+    alpha channel is dropped for ``"RGB"`` and ``"L"``, and of 16-bit values the upper 8 bits are kept.
+
+    With ``size``, a JPEG image that is at least four times as large is decoded at a half, a quarter or an eighth of its
+    scale. This takes less time, and the pixels differ slightly. Safe to call from any thread.
+
+    Args:
+        data: The encoded image.
+        mode: ``"RGB"``, ``"L"`` (grey, one channel) or ``"RGBA"``.
+        size: Height and width of the result; None to keep the size. Resizing is bilinear with antialiasing.
+        crop: Top, left, height and width of the part to return, in pixels of the upright image, before resizing.
+        max_pixels: Maximum number of pixels that the image declares, and that the result has.
+
+    Returns:
+        A new, writable, contiguous array.
+
+    Raises:
+        DecodeError: The image is damaged, truncated, too large or of an unsupported kind, or lacks a part of ``crop``.
+        PlanError: An argument is invalid.
+        MissingExtraError: Pillow is not installed (extra ``images``).
+    """
+    wanted = _checked(mode, size, crop, max_pixels)
+    content = data if isinstance(data, bytes) else bytes(data)
+    pixels = _by_simplejpeg(content, wanted) if content.startswith(_JPEG) else None
+    if pixels is None:
+        pixels = _by_pillow(content, wanted)
+    return pixels if pixels.flags.writeable and pixels.flags.c_contiguous else np.array(pixels, order="C")
+
+
+def _checked(mode: Any, size: Any, crop: Any, max_pixels: Any) -> _Wanted:
+    if mode not in CHANNELS:
+        raise PlanError(f"mode must be one of {', '.join(map(repr, CHANNELS))}, got {shown(mode)}")
+    most = integer("max_pixels", max_pixels, 1)
+    box = None if crop is None else Box(*_integers("crop", crop, (0, 0, 1, 1), "top, left, height and width"))
+    if size is None:
+        return _Wanted(mode, None, box, most)
+    height, width = _integers("size", size, (1, 1), "height and width")
+    if height * width > most:
+        raise PlanError(f"size must be at most max_pixels={most} pixels, got {height} x {width}")
+    return _Wanted(mode, (height, width), box, most)
+
+
+def _integers(name: str, given: Any, least: Sequence[int], what: str) -> list[int]:
+    if not isinstance(given, (tuple, list)) or len(given) != len(least):
+        raise PlanError(f"{name} must be {what}, got {shown(given)}")
+    return [integer(name, value, minimum) for value, minimum in zip(given, least, strict=True)]
+
+
+def _view(wanted: _Wanted, height: int, width: int, orientation: int) -> _View:
+    """Return what to take from a stored image of this size.
+
+    Raises:
+        DecodeError: The image is too large, or does not contain the crop.
+    """
+    if height * width > wanted.max_pixels or min(height, width) < 1:
+        raise DecodeError(f"the image declares {height} x {width} pixels, more than max_pixels={wanted.max_pixels}")
+    turned = swaps_axes(orientation)
+    tall, wide = (width, height) if turned else (height, width)
+    box = wanted.crop or Box(0, 0, tall, wide)
+    if box.top + box.height > tall or box.left + box.width > wide:
+        raise DecodeError(f"crop={tuple(box)} is not part of the image, which has {tall} x {wide} pixels")
+    size = wanted.size[::-1] if wanted.size is not None and turned else wanted.size
+    return _View(stored_box(box, orientation, tall, wide), size)
+
+
+# -- JPEG with simplejpeg
+
+
+def _by_simplejpeg(data: bytes, wanted: _Wanted) -> Pixels | None:
+    """Decode a JPEG image. Return None if Pillow has to decode it, or to find the error."""
+    simplejpeg = _simplejpeg()
+    if simplejpeg is None:
+        return None
+    try:
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+    except ValueError:
+        return None
+    if colours in ("CMYK", "YCCK"):
+        return None
+    orientation = jpeg_orientation(data)
+    view = _view(wanted, height, width, orientation)
+    tall, wide = view.smallest(height, width)
+    least = {"min_height": tall, "min_width": wide, "min_factor": 1} if (tall, wide) != (height, width) else {}
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(
+            data, _OF_SIMPLEJPEG[wanted.mode], fastdct=False, fastupsample=False, **least
+        )
+    except ValueError:
+        return None
+    if pixels.shape[:2] == (height, width):
+        top, left, tall, wide = view.box
+        pixels = pixels[top : top + tall, left : left + wide]
+        view, height, width = view.inside(), tall, wide
+    if view.size is None:
+        return upright(pixels, orientation)
+    image = _image_module().fromarray(pixels if pixels.shape[2] > 1 else pixels[:, :, 0])
+    return upright(_resized(image, view, height, width), orientation)
+
+
+@cache
+def _simplejpeg() -> ModuleType | None:
+    try:
+        return importlib.import_module("simplejpeg")
+    except ImportError:
+        return None
+
+
+# -- all formats with Pillow
+
+
+def _by_pillow(data: bytes, wanted: _Wanted) -> Pixels:
+    image_module, formats = _image_module(), _formats()
+    try:
+        with image_module.open(BytesIO(data), formats=formats) as image:
+            return _decoded(image, data, wanted)
+    except (DecodeError, MissingExtraError):
+        raise
+    except Exception as error:  # hostile bytes make Pillow raise errors of many classes
+        raise DecodeError(f"the image cannot be decoded: {type(error).__name__}: {shorten(str(error))}") from error
+
+
+def _decoded(image: Any, data: bytes, wanted: _Wanted) -> Pixels:
+    is_jpeg = data.startswith(_JPEG)
+    width, height = image.size
+    if is_jpeg:
+        orientation = jpeg_orientation(data)
+        view = _view(wanted, height, width, orientation)
+        tall, wide = view.smallest(height, width)
+        if (tall, wide) != (height, width):
+            image.draft(image.mode, (wide, tall))
+        image.load()
+    else:
+        _view(wanted._replace(crop=None), height, width, UPRIGHT)  # raises if the image is too large
+        image.load()
+        width, height = image.size  # TIFF images are turned upright when they are loaded
+        orientation = UPRIGHT if image.format == "TIFF" else exif_orientation(image.info.get("exif", b""))
+        view = _view(wanted, height, width, orientation)
+    return upright(_resized(_converted(image, wanted.mode), view, height, width), orientation)
+
+
+def _converted(image: Any, mode: str) -> Any:
+    """Return an image in another mode.
+
+    Raises:
+        DecodeError: The pixels have more than 16 bits.
+    """
+    if image.mode in _SIXTEEN_BIT:
+        image = _image_module().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise DecodeError("images with 32-bit values per channel are not supported. Store such data as .npy arrays.")
+    if image.mode in ("P", "PA") and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _resized(image: Any, view: _View, height: int, width: int) -> Pixels:
+    """Return the part of an image as an array, resized.
+
+    Args:
+        height, width: Size of the stored image, to which the box of the view refers. ``image`` may be smaller.
+    """
+    top, left, tall, wide = view.box
+    if image.size == (width, height) and view.box != (0, 0, height, width):
+        image = image.crop((left, top, left + wide, top + tall))
+        top, left, height, width = 0, 0, tall, wide
+    if view.size is not None:
+        x, y = image.width / width, image.height / height
+        box = (left * x, top * y, (left + wide) * x, (top + tall) * y)
+        image = image.resize(view.size[::-1], _image_module().Resampling.BILINEAR, box)
+    pixels: Pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]
+
+
+def _image_module() -> Any:
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise MissingExtraError("decoding images needs Pillow: pip install 'aiostream-data[images]'") from error
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Return the formats to open. Other plugins of Pillow start programs, or are rarely tested."""
+    module = _image_module()
+    module.init()
+    return tuple(name for name in _FORMATS if name in module.OPEN)
