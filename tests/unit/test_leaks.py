@@ -35,12 +35,18 @@ def test_a_thread_is_found() -> None:
     thread.join()
 
 
-def test_a_child_process_is_found_by_its_command() -> None:
+def running_child() -> subprocess.Popen[bytes]:
+    """Return a process that runs already, so that its command can be read."""
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
+def test_a_child_process_is_found_by_its_command() -> None:
     with pytest.raises(AssertionError, match=r"process [0-9]+: .*stdin\.read"), leaves_nothing(within_s=0.02):
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        child.stdout.readline()  # it runs, so that its command can be read
+        child = running_child()
     child.communicate()
 
 
