@@ -50,7 +50,7 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(("AUTOTUNE", "autotune"), "AUTO"),
         **dict.fromkeys(("TextLineDataset", "read_text"), "Dataset.from_text()"),
         **dict.fromkeys(("CsvDataset", "from_csv", "read_csv"), "Dataset.from_text(), and a map() that splits lines"),
-        **dict.fromkeys(("from_json", "from_jsonl", "read_json"), "Dataset.from_text().map(json.loads)"),
+        **dict.fromkeys(("from_json", "read_json"), "Dataset.from_jsonl()"),
         **dict.fromkeys(("from_parquet", "from_arrow", "read_parquet"), "from_generator() over batches of pyarrow"),
         **dict.fromkeys(("from_list", "from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),
         **dict.fromkeys(
