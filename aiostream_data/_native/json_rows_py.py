@@ -58,7 +58,7 @@ class JsonFault(NamedTuple):
         code: ``MALFORMED``, ``WRONG_TYPE``, ``OUT_OF_RANGE`` or ``TOO_DEEP``.
         row: Number of the record.
         node: Number of the node whose value is wrong, or 0.
-        place: Offset in the record of the byte that does not fit, as far as it is known.
+        place: Offset in the record of the value that does not fit; -1 if unknown.
     """
 
     code: int
@@ -124,7 +124,8 @@ def parse_json(buffer: Bytes, starts: Indices, lengths: Indices, nodes: Sequence
         try:
             _read(nodes, columns, 0, _loaded(buffer[start : start + nbytes].tobytes()), row)
         except _Wrong as wrong:
-            return JsonFault(wrong.args[0], row, wrong.args[1], 0)
+            code, node = wrong.args
+            return JsonFault(code, row, node, -1 if node else 0)
     return [
         _column(node, column) for node, column in zip(nodes, columns, strict=True) if node.kind != OBJECT
     ]

@@ -80,15 +80,20 @@ class JsonParser:
 
     def _mismatch(self, fault: JsonFault, record: bytes) -> Problem:
         """Describe a value of valid JSON that is not of the type in the schema."""
-        text = record[fault.place :].decode()
-        value = quoted(text[: _END_OF_VALUE.raw_decode(text)[1]].encode())
+        place = max(0, fault.place)
+        found = f", found {_value_at(record, place)}" if fault.place >= 0 else ""
         if not fault.node:
-            return Problem(fault.place, f"expected an object with the keys of schema=, found {value}")
+            return Problem(place, f"expected an object with the keys of schema={found}")
         expected = _expected(self.schema, fault.node)
         if fault.code == OUT_OF_RANGE:
-            return Problem(fault.place, f"a number is out of range for {expected}: {value}; declare a larger type")
+            return Problem(place, f"a number is out of range for {expected}{found}; declare a larger type")
         cure = "declare the type of the values, or skip such records with on_error='skip'"
-        return Problem(fault.place, f"expected {expected} or null, found {value}; {cure}")
+        return Problem(place, f"expected {expected} or null{found}; {cure}")
+
+
+def _value_at(record: bytes, place: int) -> str:
+    text = record[place:].decode()
+    return quoted(text[: _END_OF_VALUE.raw_decode(text)[1]].encode())
 
 
 def _expected(schema: JsonFields, number: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -98,7 +99,7 @@ def loader() -> Callable[[bytes], Any]:
 
 
 @cache
-def _lines_loader() -> Callable[[Any], list[Any]] | None:
+def lines_loader() -> Callable[[Any], list[Any]] | None:
     """Return the function that decodes many records; None without msgspec."""
     try:
         import msgspec  # optional
@@ -127,7 +128,7 @@ def _values_of_block(records: VarColumn) -> list[Any] | None:
     Neither can remain undetected if each record begins with an opening bracket, ends with a closing one, and there are
     as many values as records: no value continues with an opening bracket behind a closing one.
     """
-    decode = _lines_loader()
+    decode = lines_loader()
     if decode is None or not len(records):
         return None
     values, starts, stops = np.ascontiguousarray(records.values), records.starts, records.starts + records.lengths
@@ -180,19 +181,21 @@ def problem_of(record: bytes) -> Problem | None:
     except UnicodeDecodeError as error:
         return Problem(error.start, f"not valid utf-8: {error.reason}")
     except (ValueError, OverflowError) as error:
-        return _number_problem(record, str(error))
+        return _number_problem(record, error)
     except RecursionError:
         return Problem(0, f"{_TOO_DEEP}: {quoted(record)}")
     return None
 
 
-def _number_problem(record: bytes, reason: str) -> Problem:
+def _number_problem(record: bytes, error: Exception) -> Problem:
     """Describe a number that is not JSON, or that is too large."""
     for found in _STRING_OR_CONSTANT.finditer(record):
         if not found.group().startswith(b'"'):
             name = found.group().decode()
             return Problem(found.start(), f"{name} is not JSON; write null for a number without a value")
-    return Problem(0, shorten(reason[: 4 * _SHOWN_CHARACTERS]))
+    if isinstance(error, OverflowError):
+        return Problem(0, shorten(str(error)[: 4 * _SHOWN_CHARACTERS]))
+    return Problem(0, f"an integer has more than {sys.get_int_max_str_digits()} digits")
 
 
 def _lower(text: str) -> str:
