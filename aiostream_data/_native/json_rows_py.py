@@ -135,10 +135,19 @@ def _loaded(record: bytes) -> Any:
     if depth_of(record) > MOST_DEPTH:
         raise _Wrong(TOO_DEEP, 0)
     try:
-        value = _decode(record.decode())
-        json.dumps(value, ensure_ascii=False).encode()  # fails for half of a surrogate pair
+        return all_pairs(record)
     except (ValueError, RecursionError):
         raise _Wrong(MALFORMED, 0) from None
+
+
+def all_pairs(record: bytes) -> Any:
+    """Decode a record. Objects become lists of pairs, with all values of keys that occur more than once.
+
+    Raises:
+        ValueError, RecursionError: The record is not JSON, or contains half of a surrogate pair.
+    """
+    value = _decode(record.decode())
+    json.dumps(value, ensure_ascii=False).encode()  # fails for half of a surrogate pair
     return value
 
 

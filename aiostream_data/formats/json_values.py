@@ -15,17 +15,20 @@ from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aiostream_data._native.json_rows_py import MOST_DEPTH, depth_of, refuse_constant, strict_float
+from aiostream_data._native.json_rows_py import MOST_DEPTH, all_pairs, depth_of, refuse_constant, strict_float
 from aiostream_data.errors import JsonParseError
 from aiostream_data.formats.json_lines import JsonRecords
 from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Columns, Items
 from aiostream_data.safe_url import shorten
 
 Describe: TypeAlias = Callable[[int], tuple[str, int]]
 """The function ``describe(row)`` returns the URL and the record number for a row."""
 
+_MEASURED_ROWS: Final = 16
 _SHOWN_CHARACTERS: Final = 60
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _STRING_OR_CONSTANT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN', re.DOTALL)
@@ -62,7 +65,7 @@ class JsonValues:
         values = None if _may_be_too_deep(records) else _values_of_block(records)
         if values is None:
             values = self._one_by_one(records, describe)
-        return Items(values, chunk.ids, None, chunk.made_of)
+        return Items(values, chunk.ids, None, chunk.made_of, None, _sizes_of(values, records.lengths))
 
     def _one_by_one(self, records: VarColumn, describe: Describe) -> list[Any]:
         load, values = loader(), []
@@ -76,6 +79,13 @@ class JsonValues:
             problem = problem_of(record) or Problem(0, f"msgspec refuses the record {quoted(record)}")
             raise parse_error(records, row, describe, "", problem)
         return values
+
+
+def _sizes_of(values: list[Any], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Estimate the sizes of values in bytes from the lengths of their records, and from the sizes of a few values."""
+    step = -(-len(values) // _MEASURED_ROWS) or 1
+    measured = sum(map(object_nbytes, values[::step]))
+    return np.ceil(lengths * (measured / max(1, int(lengths[::step].sum())))).astype(np.int64)
 
 
 def parse_error(
@@ -117,7 +127,7 @@ def load(record: bytes) -> Any:
     """
     value = _strict.decode(str(record, "utf-8"))
     if _SURROGATE.search(record):
-        json.dumps(value, ensure_ascii=False).encode()  # fails for half of a surrogate pair
+        all_pairs(record)  # fails for half of a surrogate pair, also in a value that a later one replaces
     return value
 
 

@@ -100,6 +100,7 @@ def test_a_value_must_not_reach_into_the_next_line(records: tuple[bytes, ...]) -
         (b'["\xc3\xa9", x]', "expecting value at 'x]'", 7),
         (b'{"a": 1', "expecting ',' delimiter: the record ends too early", 7),
         (b'"\\ud800"', "half of a surrogate pair at ", 1),
+        (b'{"a": "\\udddd", "a": 1}', "half of a surrogate pair", 7),
         (b'{"\\uDFFF": 1}', "half of a surrogate pair", 2),
         (b'"a\x00b"', "invalid control character at at ", 2),
         (b"[" * 100_000, f"the record nests more than {MOST_DEPTH} lists and objects", 0),
