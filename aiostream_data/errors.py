@@ -257,9 +257,7 @@ class JsonParseError(DataError, ValueError):
         reason: Description of the problem.
     """
 
-    def __init__(
-        self, url: str, record: int, line: int | None, offset: int | None, field: str, reason: str
-    ) -> None:
+    def __init__(self, url: str, record: int, line: int | None, offset: int | None, field: str, reason: str) -> None:
         where = f"{safe_url(url) or '<memory>'} " + (f"record {record}" if line is None else f"line {line}")
         where += "" if offset is None else f" at byte {offset}"
         super().__init__(f"{where}: " + (f"field {field!r}: " if field else "") + reason)

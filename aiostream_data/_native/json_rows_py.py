@@ -71,7 +71,7 @@ class _Pairs(list[tuple[str, Any]]):
     """Keys and values of one object, with those that occur more than once."""
 
 
-class _Wrong(Exception):
+class _Misfit(Exception):
     """A value of a record is wrong. The arguments are the code and the node."""
 
 
@@ -123,21 +123,19 @@ def parse_json(buffer: Bytes, starts: Indices, lengths: Indices, nodes: Sequence
     for row, (start, nbytes) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         try:
             _read(nodes, columns, 0, _loaded(buffer[start : start + nbytes].tobytes()), row)
-        except _Wrong as wrong:
+        except _Misfit as wrong:
             code, node = wrong.args
             return JsonFault(code, row, node, -1 if node else 0)
-    return [
-        _column(node, column) for node, column in zip(nodes, columns, strict=True) if node.kind != OBJECT
-    ]
+    return [_column(node, column) for node, column in zip(nodes, columns, strict=True) if node.kind != OBJECT]
 
 
 def _loaded(record: bytes) -> Any:
     if depth_of(record) > MOST_DEPTH:
-        raise _Wrong(TOO_DEEP, 0)
+        raise _Misfit(TOO_DEEP, 0)
     try:
         return all_pairs(record)
     except (ValueError, RecursionError):
-        raise _Wrong(MALFORMED, 0) from None
+        raise _Misfit(MALFORMED, 0) from None
 
 
 def all_pairs(record: bytes) -> Any:
@@ -167,7 +165,7 @@ def _read(nodes: Sequence[JsonNode], columns: list[list[Any]], number: int, valu
             columns[inner][row] = _MISSING
     elif node.kind == OBJECT:
         if not isinstance(value, _Pairs):
-            raise _Wrong(WRONG_TYPE, number)
+            raise _Misfit(WRONG_TYPE, number)
         for inner in range(number + 1, node.behind):
             columns[inner][row] = _MISSING
         fields = {key.decode(): inner for key, inner in node.fields}
@@ -176,7 +174,7 @@ def _read(nodes: Sequence[JsonNode], columns: list[list[Any]], number: int, valu
                 _read(nodes, columns, fields[key], found, row)
     elif node.is_list:
         if type(value) is not list:
-            raise _Wrong(WRONG_TYPE, number)
+            raise _Misfit(WRONG_TYPE, number)
         columns[number][row] = [_scalar(node.kind, number, item) for item in value]
     else:
         columns[number][row] = _scalar(node.kind, number, value)
@@ -185,24 +183,24 @@ def _read(nodes: Sequence[JsonNode], columns: list[list[Any]], number: int, valu
 def _scalar(kind: int, number: int, value: Any) -> Any:
     if kind in (TEXT, _BOOL):
         if type(value) is not (str if kind == TEXT else bool):
-            raise _Wrong(WRONG_TYPE, number)
+            raise _Misfit(WRONG_TYPE, number)
         return value
     dtype = _DTYPES[kind]
     if type(value) is not _Integer and (type(value) is not _Number or dtype.kind != "f"):
-        raise _Wrong(WRONG_TYPE, number)
+        raise _Misfit(WRONG_TYPE, number)
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             found = dtype.type(float(value))
         is_finite = bool(np.isfinite(found))
         return found if is_finite else _out_of_range(number)
-    limits = np.iinfo(dtype)
+    limits = np.iinfo(dtype.name)
     # a text of 21 characters is out of range, and long ones take long to convert
     is_small = len(value) <= 21
     return int(value) if is_small and limits.min <= int(value) <= limits.max else _out_of_range(number)
 
 
 def _out_of_range(number: int) -> Any:
-    raise _Wrong(OUT_OF_RANGE, number)
+    raise _Misfit(OUT_OF_RANGE, number)
 
 
 def _column(node: JsonNode, found: list[Any]) -> Parsed:

@@ -84,12 +84,12 @@ def _is_text(key: str) -> bool:
 def _checked_type(name: str, given: Any) -> JsonType:
     if isinstance(given, VarLen):
         return VarLen(_checked_scalar(name, given.type))
-    if isinstance(given, (FixedLen, FixedLenSequence)) or isinstance(given, (list, tuple)):
+    if isinstance(given, (FixedLen, FixedLenSequence, list, tuple)):
         raise PlanError(f"{name} must be {_TYPES}, got {shown(given)}. Declare a list of numbers as asd.VarLen(dtype).")
     return _checked_scalar(name, given)
 
 
-def _checked_scalar(name: str, given: Any) -> Any:
+def _checked_scalar(name: str, given: Any) -> np.dtype[Any] | type[str]:
     if given is str:
         return str
     if given is bytes:
@@ -151,6 +151,6 @@ def _add_object(nodes: list[JsonNode | None], fields: JsonFields) -> None:
             continue
         is_list = isinstance(each.type, VarLen)
         scalar = each.type.type if isinstance(each.type, VarLen) else each.type
-        kind = TEXT if scalar is str else KINDS[scalar]
+        kind = KINDS[scalar] if isinstance(scalar, np.dtype) else TEXT
         nodes.append(JsonNode(kind, is_list, (), len(nodes) + 1))
     nodes[number] = JsonNode(OBJECT, False, tuple(inner), len(nodes))

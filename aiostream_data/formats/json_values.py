@@ -85,12 +85,11 @@ def _sizes_of(values: list[Any], lengths: NDArray[np.int64]) -> NDArray[np.int64
     """Estimate the sizes of values in bytes from the lengths of their records, and from the sizes of a few values."""
     step = -(-len(values) // _MEASURED_ROWS) or 1
     measured = sum(map(object_nbytes, values[::step]))
-    return np.ceil(lengths * (measured / max(1, int(lengths[::step].sum())))).astype(np.int64)
+    sizes: NDArray[np.int64] = np.ceil(lengths * (measured / max(1, int(lengths[::step].sum())))).astype(np.int64)
+    return sizes
 
 
-def parse_error(
-    records: VarColumn, row: int, describe: Describe, field: str, problem: Problem
-) -> JsonParseError:
+def parse_error(records: VarColumn, row: int, describe: Describe, field: str, problem: Problem) -> JsonParseError:
     """Return the error for a record of a column."""
     url, record = describe(row)
     line, offset = records.place_of(row) if isinstance(records, JsonRecords) else (None, None)

@@ -145,9 +145,10 @@ def test_damage_is_named_after_the_rows_before_it(tmp_path: Path, number: int) -
         with pytest.raises((JsonParseError, CorruptRecordError), match=message) as raised:
             next(loader)
     assert "a.jsonl" in str(raised.value)
-    assert 11 <= raised.value.offset <= 11 + len(line)
-    if isinstance(raised.value, JsonParseError):
-        assert (raised.value.record, raised.value.line) == (1, 3)
+    error: Any = raised.value
+    assert 11 <= error.offset <= 11 + len(line)
+    if isinstance(error, JsonParseError):
+        assert (error.record, error.line) == (1, 3)
 
 
 def test_skipping_leaves_out_damaged_rows_alone_and_logs_them(tmp_path: Path) -> None:

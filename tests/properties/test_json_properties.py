@@ -28,7 +28,7 @@ SCALARS = (
     | st.text(st.characters(codec="utf-8"), max_size=4)
 )
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4))
-TYPES = st.sampled_from([str, *KINDS])
+TYPES: st.SearchStrategy[Any] = st.sampled_from([str, *KINDS])
 SCHEMAS = st.recursive(
     st.dictionaries(KEYS, TYPES | TYPES.map(VarLen), min_size=1, max_size=3),
     lambda inner: st.dictionaries(KEYS, TYPES | inner, min_size=1, max_size=3),
@@ -36,8 +36,11 @@ SCHEMAS = st.recursive(
 )
 FRAGMENTS = st.lists(
     st.sampled_from(
-        [*'{}[],:" \t\\', "null", "true", "false", "NaN", "1", "-1", "0", "1.5", "1e3", "-", '"a"', '"b":', '"a":1']
-        + ['"é"', "\\ud800", "\\ude00", "\\n", "\x00", "[1,2]", "{}", "300", "1e400", '{"a":{"b":']
+        [
+            *("{", "}", "[", "]", ",", ":", '"', " ", "\t", "\\", "null", "true", "false", "NaN", "1", "-1", "0"),
+            *("1.5", "1e3", "-", '"a"', '"b":', '"a":1', '"é"', "\\ud800", "\\ude00", "\\n", "\x00"),
+            *("[1,2]", "{}", "300", "1e400", '{"a":{"b":'),
+        ]
     ),
     max_size=12,
 ).map("".join)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,9 @@ from aiostream_data.rows.row_ids import RowIds
 
 
 @pytest.fixture(params=["native", "twin"], autouse=True)
-def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "twin":
         monkeypatch.setattr(_native, "parse_json", json_rows_py.parse_json)
-    yield
 
 
 def chunk_of(*records: bytes) -> Columns:
@@ -125,7 +123,7 @@ def test_values_of_another_type_are_refused_with_their_place(
         (b'{"x": 01}', "expecting ',' delimiter"),
         (b'{"x": 1,}', "expecting property name|illegal trailing comma"),
         (b'{"x" 1}', "expecting ':' delimiter"),
-        (b'{x: 1}', "expecting property name"),
+        (b"{x: 1}", "expecting property name"),
         (b"{'x': 1}", "expecting property name"),
         (b'{"y": "\x01"}', "invalid control character"),
         (b'{"y": "a\x00b"}', "invalid control character"),
@@ -214,7 +212,7 @@ def test_a_record_cut_off_anywhere_is_refused() -> None:
     record = '{"a": -12, "o": {"b": [1.5e1, 2], "s": "\\u00e9\\ud83d\\ude42é"}, "x": [{"y": null}, true]}'.encode()
     assert parse(schema, record).elements()[0]["o"]["s"] == "é\U0001f642é"
     for end in range(len(record)):
-        with pytest.raises(JsonParseError, match="x.jsonl"):
+        with pytest.raises(JsonParseError, match=r"x\.jsonl"):
             parse(schema, record[:end])
 
 

@@ -102,7 +102,9 @@ def test_damaged_lines_are_skipped_alone_and_blank_lines_around_them() -> None:
     reader = SkippingStream(
         JsonLinesFormat(max_line_nbytes=9), "memory://x", "", 0, None, report=found.append, nbytes=len(stream)
     )
-    records = [record for column in reader.feed(np.frombuffer(stream, np.uint8).copy(), 0) for record in column.elements()]
+    records = [
+        record for column in reader.feed(np.frombuffer(stream, np.uint8).copy(), 0) for record in column.elements()
+    ]
     records += [record for column in reader.finish() for record in column.elements()]
     assert records == [b"1", b"2", b"4"]
     assert [loss.offset for loss in found] == [3, 11, 46]
