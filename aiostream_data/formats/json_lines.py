@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data.arguments import integer
 from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.formats.base import Loss, SmallObjects
@@ -87,6 +88,15 @@ class JsonLineRules(LineRules):
     @property
     def kind(self) -> VarKind:
         return "bytes"
+
+    def checked(
+        self, values: Bytes, start: int, starts: Indices, lengths: Indices, consumed: int, offset: int = 0
+    ) -> Cut:
+        """Return all lines before the first invalid line. See :meth:`.LineRules.checked`."""
+        is_short = not len(lengths) or int(lengths.max()) <= self.max_nbytes
+        if is_short and _native.first_invalid_utf8(values, starts, lengths) < 0:  # makes no text, unlike the other way
+            return Cut(VarColumn(values, starts, lengths, self.kind), consumed)
+        return super().checked(values, start, starts, lengths, consumed, offset)
 
     def _not_valid(self, at: int, error: UnicodeDecodeError) -> str:
         return f"not valid utf-8 at byte {at}: {error.reason}; JSON must be UTF-8, so convert the file"
