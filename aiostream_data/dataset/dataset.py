@@ -18,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -353,7 +353,7 @@ class Dataset(Chain, Generic[T], Hints):
     def from_jsonl(
         cls,
         files: Files | None = None,
-        schema: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | Literal["infer"] | None = None,
         *,
         max_line_nbytes: int = 64 << 20,
         compression: str = "auto",
@@ -376,7 +376,8 @@ class Dataset(Chain, Generic[T], Hints):
         Args:
             schema: Type of the values by key: ``str``, a NumPy dtype of bool, integers, float32 or float64,
                 ``VarLen(dtype)`` for a list of these, or a dict of such types. Elements are then dicts with these keys,
-                and are parsed to columns. A missing key or null is None. Other keys are ignored. With ``schema=None``,
+                and are parsed to columns. A missing key or null is None. Other keys are ignored. ``"infer"`` infers the
+                schema from the first records of the first file when the dataset is opened. With ``schema=None``,
                 elements are what ``json.loads`` returns.
             max_line_nbytes: Maximum length of a line in bytes. A longer line is damaged.
 

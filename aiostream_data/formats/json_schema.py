@@ -58,7 +58,9 @@ def checked_json_schema(schema: Any) -> JsonFields:
 def _checked_fields(name: str, schema: Any, level: int) -> JsonFields:
     if not isinstance(schema, Mapping):
         example = "{'id': np.int64, 'text': str}"
-        raise ArgumentTypeError(f"{name} must be a dict such as {example} or None, got {type(schema).__name__}")
+        raise ArgumentTypeError(
+            f"{name} must be a dict such as {example}, 'infer' or None, got {type(schema).__name__}"
+        )
     if not schema:
         raise PlanError(f"{name} must contain at least one key, got an empty dict")
     if level > MOST_LEVELS:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -71,6 +71,29 @@ def test_rows_of_several_files_are_typed_dicts(files: str) -> None:
 def test_without_a_schema_rows_are_what_json_loads_returns(files: str) -> None:
     expected = [json.loads(line) for file in range(4) for line in content(file).split(b"\n") if line.strip()]
     assert list(Dataset.from_jsonl(files)) == expected
+
+
+def test_a_schema_is_inferred_when_the_dataset_is_opened(files: str) -> None:
+    dataset = Dataset.from_jsonl(files.replace("*.jsonl*", "[0-2].jsonl*"), "infer")
+    with pytest.raises(JsonParseError, match=r"0\.jsonl record 0: field 'other': the values {} and \[1\] have no type"):
+        dataset.open()
+    path = Path(files).parent / "a.json"
+    path.write_text('{"id": 1, "box": {"w": 2}}\n{"id": 2, "box": {}}\n')
+    inferred = Dataset.from_jsonl(path, "infer")
+    assert list(inferred) == [{"id": 1, "box": {"w": 2}}, {"id": 2, "box": {"w": None}}]
+    resumes_everywhere(inferred)
+    with inferred.open() as loader:
+        next(loader)
+        state = loader.state_dict()
+        assert inferred.fetch(loader.origins()[0]) == {"id": 1, "box": {"w": 2}}
+    path.write_text('{"id": 1.5, "box": {"w": 2}}\n{"id": 2, "box": {}}\n')
+    with pytest.raises(StateMismatchError, match="schema"):
+        inferred.open(state)
+
+
+def test_a_function_that_returns_json_datasets_needs_a_schema(files: str) -> None:
+    with pytest.raises(PlanError, match="Instead of schema='infer', declare the keys"):
+        list(Dataset.list_files(files).interleave(lambda name: Dataset.from_jsonl(name, "infer")))
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, None])
@@ -209,6 +232,7 @@ def test_a_state_of_another_schema_is_refused(tmp_path: Path) -> None:
     [
         (lambda: Dataset.from_jsonl("a", {"a": bytes}), "Declare str, and decode it in map"),
         (lambda: Dataset.from_jsonl("a", {}), "at least one key"),
+        (lambda: Dataset.from_jsonl("a", cast(Any, "auto")), "schema must be a dict such as .*, 'infer' or None"),
         (lambda: Dataset.from_jsonl("a", max_line_nbytes=0), "max_line_nbytes must be"),
     ],
 )
