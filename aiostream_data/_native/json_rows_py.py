@@ -71,7 +71,7 @@ class _Pairs(list[tuple[str, Any]]):
     """Keys and values of one object, with those that occur more than once."""
 
 
-class _Misfit(Exception):
+class _JsonMisfit(Exception):
     """A value of a record is wrong. The arguments are the code and the node."""
 
 
@@ -123,7 +123,7 @@ def parse_json(buffer: Bytes, starts: Indices, lengths: Indices, nodes: Sequence
     for row, (start, nbytes) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         try:
             _read(nodes, columns, 0, _loaded(buffer[start : start + nbytes].tobytes()), row)
-        except _Misfit as wrong:
+        except _JsonMisfit as wrong:
             code, node = wrong.args
             return JsonFault(code, row, node, -1 if node else 0)
     return [_column(node, column) for node, column in zip(nodes, columns, strict=True) if node.kind != OBJECT]
@@ -131,11 +131,11 @@ def parse_json(buffer: Bytes, starts: Indices, lengths: Indices, nodes: Sequence
 
 def _loaded(record: bytes) -> Any:
     if depth_of(record) > MOST_DEPTH:
-        raise _Misfit(TOO_DEEP, 0)
+        raise _JsonMisfit(TOO_DEEP, 0)
     try:
         return all_pairs(record)
     except (ValueError, RecursionError):
-        raise _Misfit(MALFORMED, 0) from None
+        raise _JsonMisfit(MALFORMED, 0) from None
 
 
 def all_pairs(record: bytes) -> Any:
@@ -165,7 +165,7 @@ def _read(nodes: Sequence[JsonNode], columns: list[list[Any]], number: int, valu
             columns[inner][row] = _MISSING
     elif node.kind == OBJECT:
         if not isinstance(value, _Pairs):
-            raise _Misfit(WRONG_TYPE, number)
+            raise _JsonMisfit(WRONG_TYPE, number)
         for inner in range(number + 1, node.behind):
             columns[inner][row] = _MISSING
         fields = {key.decode(): inner for key, inner in node.fields}
@@ -174,7 +174,7 @@ def _read(nodes: Sequence[JsonNode], columns: list[list[Any]], number: int, valu
                 _read(nodes, columns, fields[key], found, row)
     elif node.is_list:
         if type(value) is not list:
-            raise _Misfit(WRONG_TYPE, number)
+            raise _JsonMisfit(WRONG_TYPE, number)
         columns[number][row] = [_scalar(node.kind, number, item) for item in value]
     else:
         columns[number][row] = _scalar(node.kind, number, value)
@@ -183,11 +183,11 @@ def _read(nodes: Sequence[JsonNode], columns: list[list[Any]], number: int, valu
 def _scalar(kind: int, number: int, value: Any) -> Any:
     if kind in (TEXT, _BOOL):
         if type(value) is not (str if kind == TEXT else bool):
-            raise _Misfit(WRONG_TYPE, number)
+            raise _JsonMisfit(WRONG_TYPE, number)
         return value
     dtype = _DTYPES[kind]
     if type(value) is not _Integer and (type(value) is not _Number or dtype.kind != "f"):
-        raise _Misfit(WRONG_TYPE, number)
+        raise _JsonMisfit(WRONG_TYPE, number)
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             found = dtype.type(float(value))
@@ -200,7 +200,7 @@ def _scalar(kind: int, number: int, value: Any) -> Any:
 
 
 def _out_of_range(number: int) -> Any:
-    raise _Misfit(OUT_OF_RANGE, number)
+    raise _JsonMisfit(OUT_OF_RANGE, number)
 
 
 def _column(node: JsonNode, found: list[Any]) -> Parsed:

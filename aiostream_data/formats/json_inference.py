@@ -33,9 +33,9 @@ class JsonParserToInfer:
         """Return the parser for the first records of a file.
 
         Raises:
-            JsonParseError: See :meth:`Inference.fields`.
+            JsonParseError: See :meth:`JsonInference.fields`.
         """
-        return JsonParser(Inference(url, records).fields())
+        return JsonParser(JsonInference(url, records).fields())
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
         raise PlanError(
@@ -44,7 +44,7 @@ class JsonParserToInfer:
         )
 
 
-class Inference:
+class JsonInference:
     """Keys and types of the first records of a file.
 
     Args:

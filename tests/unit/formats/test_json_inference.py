@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from aiostream_data import JsonParseError, VarLen
-from aiostream_data.formats.json_inference import INFERRED_RECORDS, Inference
+from aiostream_data.formats.json_inference import INFERRED_RECORDS, JsonInference
 from aiostream_data.formats.json_schema import checked_json_schema
 
 
 def inferred(*records: bytes) -> Any:
-    return Inference("x.jsonl", records).fields()
+    return JsonInference("x.jsonl", records).fields()
 
 
 @pytest.mark.parametrize(
