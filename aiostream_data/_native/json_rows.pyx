@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 import numpy as np
 
 from aiostream_data._native.csv_rows cimport FINE as READ
-from aiostream_data._native.csv_rows cimport read_float, read_integer
+from aiostream_data._native.csv_rows cimport nearest, read_float, read_integer
 from aiostream_data._native.json_rows_py import JsonFault
 
 cdef extern from *:
@@ -36,7 +36,12 @@ cdef extern from *:
         while (at < stop && data[at] != '"' && data[at] != '\\\\' && data[at] >= 0x20) at++;
         return at;
     }
+    static const double ASD_TENS[23] = {
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
+        1e20, 1e21, 1e22,
+    };
     """
+    const double ASD_TENS[23]
     Py_ssize_t asd_end_of_plain(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop) nogil
 
 cdef enum Kind:
@@ -46,6 +51,8 @@ cdef enum:
     FAULTY = -1
     MOST_DEPTH = 200  # as in json_rows_py
     FIRST_ITEMS = 1024
+    MOST_DIGITS = 19  # that fit into 64 bits
+    MOST_EXPONENT = 1 << 20
 
 cdef enum Fault:
     NO_FAULT, MALFORMED, WRONG_TYPE, OUT_OF_RANGE, TOO_DEEP, NO_MEMORY
@@ -74,6 +81,14 @@ cdef struct Node:
     uint64_t largest
     uint64_t least
     bint escapes
+
+cdef struct Number:
+    uint64_t digits   # the first digits, without leading zeros
+    int64_t power     # the number is digits * 10**power, apart from digits that do not fit
+    int used          # number of digits
+    bint is_exact
+    bint is_integer
+    bint is_negative
 
 cdef struct Parser:
     const unsigned char *data
@@ -218,37 +233,82 @@ cdef Py_ssize_t unescaped(const unsigned char *data, Py_ssize_t at, Py_ssize_t s
 
 # -- numbers and words
 
-cdef inline Py_ssize_t end_of_number(Parser *to, Py_ssize_t at, bint *is_integer) noexcept nogil:
-    """Return the index after the number at ``at``, as the grammar of JSON has it."""
+cdef inline void add_digit(Number *number, unsigned char byte, bint in_fraction) noexcept nogil:
+    if number.used < MOST_DIGITS:
+        number.digits = number.digits * 10 + (byte - 48)
+        number.used += number.digits != 0
+        number.power -= in_fraction
+    else:
+        number.power += not in_fraction
+        number.is_exact = number.is_exact and byte == 48
+
+
+cdef inline Py_ssize_t read_number(Parser *to, Py_ssize_t at, Number *number) noexcept nogil:
+    """Read the number at ``at``, as the grammar of JSON has it. Return the index after it."""
     cdef const unsigned char *data = to.data
     cdef Py_ssize_t stop = to.stop, first = at
-    is_integer[0] = True
-    if at < stop and data[at] == 45:
-        at += 1
+    cdef int64_t exponent = 0
+    cdef bint is_small = False
+    number.digits = number.power = number.used = 0
+    number.is_exact = number.is_integer = True
+    number.is_negative = at < stop and data[at] == 45
+    at += number.is_negative
     if at < stop and data[at] == 48:
         at += 1
     elif at < stop and 49 <= data[at] <= 57:
         while at < stop and 48 <= data[at] <= 57:
+            add_digit(number, data[at], False)
             at += 1
     else:
         return fail(to, MALFORMED, first, 0)
     if at < stop and data[at] == 46:
-        is_integer[0] = False
+        number.is_integer = False
         at += 1
         if at == stop or not 48 <= data[at] <= 57:
             return fail(to, MALFORMED, first, 0)
         while at < stop and 48 <= data[at] <= 57:
+            add_digit(number, data[at], True)
             at += 1
     if at < stop and (data[at] | 0x20) == 101:
-        is_integer[0] = False
+        number.is_integer = False
         at += 1
         if at < stop and (data[at] == 43 or data[at] == 45):
+            is_small = data[at] == 45
             at += 1
         if at == stop or not 48 <= data[at] <= 57:
             return fail(to, MALFORMED, first, 0)
         while at < stop and 48 <= data[at] <= 57:
+            if exponent < MOST_EXPONENT:
+                exponent = exponent * 10 + (data[at] - 48)
             at += 1
+        number.power += -exponent if is_small else exponent
     return at
+
+
+cdef inline double float_of(const unsigned char *first, const unsigned char *stop, Number *number) noexcept nogil:
+    """Return the float64 nearest to the number that was read from ``first`` to ``stop``."""
+    cdef double value = 0.0
+    if not number.is_exact:
+        read_float(first, stop, &value)
+        return value
+    if number.digits < (<uint64_t> 1 << 53) and -22 <= number.power <= 22:
+        value = <double> number.digits
+        value = value / ASD_TENS[-number.power] if number.power < 0 else value * ASD_TENS[number.power]
+    else:
+        value = nearest(number.digits, number.power)
+    return -value if number.is_negative else value
+
+
+cdef inline bint integer_of(
+    const unsigned char *first, const unsigned char *stop, Number *number, uint64_t most, uint64_t least, uint64_t *bits
+) noexcept nogil:
+    """Store an integer between ``-least`` and ``most`` as the bits of an int64 or a uint64. Return False outside."""
+    if number.power or not number.is_exact:  # more digits than fit
+        return read_integer(first, stop, most, least, bits) == READ
+    if number.digits > (least if number.is_negative else most):
+        return False
+    bits[0] = <uint64_t> 0 - number.digits if number.is_negative else number.digits
+    return True
 
 
 cdef inline bint is_word(Parser *to, Py_ssize_t at, const char *word, Py_ssize_t nbytes) noexcept nogil:
@@ -258,6 +318,7 @@ cdef inline bint is_word(Parser *to, Py_ssize_t at, const char *word, Py_ssize_t
 cdef Py_ssize_t end_of_scalar(Parser *to, Py_ssize_t at) noexcept nogil:
     """Return the index after the string, number or word at ``at``."""
     cdef bint unused = False
+    cdef Number number
     cdef Py_ssize_t end
     if at < to.stop and to.data[at] == 34:
         end = end_of_string(to, at + 1, &unused)
@@ -266,7 +327,7 @@ cdef Py_ssize_t end_of_scalar(Parser *to, Py_ssize_t at) noexcept nogil:
         return at + 4
     if is_word(to, at, "false", 5):
         return at + 5
-    return end_of_number(to, at, &unused)
+    return read_number(to, at, &number)
 
 
 cdef Py_ssize_t behind_key(Parser *to, Py_ssize_t at) noexcept nogil:
@@ -359,7 +420,8 @@ cdef Py_ssize_t read_scalar(Parser *to, Py_ssize_t number, Py_ssize_t at, Py_ssi
     cdef Py_ssize_t end
     cdef bint flag = False
     cdef uint64_t bits = 0
-    cdef double value = 0.0
+    cdef double value
+    cdef Number found
     if node.kind == TEXT:
         if at == to.stop or to.data[at] != 34:
             return fail(to, WRONG_TYPE, at, number)
@@ -378,11 +440,11 @@ cdef Py_ssize_t read_scalar(Parser *to, Py_ssize_t number, Py_ssize_t at, Py_ssi
         return at + (4 if flag else 5)
     if at == to.stop or (to.data[at] != 45 and not 48 <= to.data[at] <= 57):
         return fail(to, WRONG_TYPE, at, number)
-    end = end_of_number(to, at, &flag)
+    end = read_number(to, at, &found)
     if end < 0:
         return end
     if node.kind == FLOAT64 or node.kind == FLOAT32:
-        read_float(to.data + at, to.data + end, &value)
+        value = float_of(to.data + at, to.data + end, &found)
         if value - value != 0.0 or (node.kind == FLOAT32 and <float> value - <float> value != 0.0):
             return fail(to, OUT_OF_RANGE, at, number)
         if node.kind == FLOAT64:
@@ -390,9 +452,9 @@ cdef Py_ssize_t read_scalar(Parser *to, Py_ssize_t number, Py_ssize_t at, Py_ssi
         else:
             (<float *> node.values)[item] = <float> value
         return end
-    if not flag:
+    if not found.is_integer:
         return fail(to, WRONG_TYPE, at, number)
-    if read_integer(to.data + at, to.data + end, node.largest, node.least, &bits) != READ:
+    if not integer_of(to.data + at, to.data + end, &found, node.largest, node.least, &bits):
         return fail(to, OUT_OF_RANGE, at, number)
     if node.itemsize == 8:
         (<uint64_t *> node.values)[item] = bits

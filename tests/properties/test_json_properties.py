@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,30 @@ def test_the_kernel_returns_the_same_as_its_twin(records: list[Any], schema: dic
 @settings(max_examples=100)
 def test_the_kernel_and_its_twin_refuse_the_same_records(texts: list[str], schema: dict[str, Any]) -> None:
     assert_same(*both([text.encode() for text in texts], schema))
+
+
+@given(
+    st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack("d", struct.pack("Q", bits))[0]),
+    st.integers(0, 24),
+    st.integers(-400, 400),
+    st.integers(-(10**21), 10**21),
+)
+@example(5e-324, 24, 0, 2**64 - 1)
+@example(2.2250738585072014e-308, 17, 0, 2**64)
+@example(9007199254740993.0, 24, 0, -(2**63))
+@settings(max_examples=150)
+def test_numbers_are_the_nearest_of_the_written_ones(number: float, digits: int, power: int, integer: int) -> None:
+    texts = [repr(number), f"{number:.{digits}e}", f"{number:.{digits}e}".split("e")[0] + f"e{power}", f"{integer}"]
+    for text in texts if math.isfinite(number) else texts[-1:]:
+        found, _ = both([b'{"a": %s}' % text.encode()], {"a": float})
+        if math.isinf(float(text)):
+            assert found.code == twin.OUT_OF_RANGE
+        else:
+            assert struct.pack("d", rows_of(found[0])[0]) == struct.pack("d", float(text)), text
+    for dtype in (np.int64, np.uint64):
+        found, _ = both([b'{"a": %d}' % integer], {"a": dtype})
+        fits = np.iinfo(dtype).min <= integer <= np.iinfo(dtype).max
+        assert rows_of(found[0]) == [integer] if fits else found.code == twin.OUT_OF_RANGE
 
 
 @given(text=FRAGMENTS)
