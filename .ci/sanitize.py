@@ -20,6 +20,7 @@ TESTS = (
     "tests/fuzz",
     "tests/properties/test_example_properties.py",
     "tests/properties/test_framing_properties.py",
+    "tests/properties/test_json_properties.py",
     "tests/properties/test_native_gather.py",
     "tests/properties/test_native_scalars.py",
     "tests/properties/test_native_spans.py",

@@ -271,6 +271,30 @@ class MdsError(DataError, ValueError):
         self.reason = reason
 
 
+class JsonParseError(DataError, ValueError):
+    """A record of a JSON lines file is not strict JSON, or does not match the schema.
+
+    Attributes:
+        url: URL of the object without secrets, or "" if unknown.
+        record: Index of the record in the object; blank lines are not records.
+        line: Number of the line, starting at 1; None if the reader started inside the object.
+        offset: Byte offset of the damage in the decompressed stream; None if unknown.
+        field: Keys from the record to the value, joined by dots; "" if the whole record is malformed.
+        reason: Description of the problem.
+    """
+
+    def __init__(self, url: str, record: int, line: int | None, offset: int | None, field: str, reason: str) -> None:
+        where = f"{safe_url(url) or '<memory>'} " + (f"record {record}" if line is None else f"line {line}")
+        where += "" if offset is None else f" at byte {offset}"
+        super().__init__(f"{where}: " + (f"field {field!r}: " if field else "") + reason)
+        self.url = safe_url(url)
+        self.record = record
+        self.line = line
+        self.offset = offset
+        self.field = field
+        self.reason = reason
+
+
 class ExampleEncodeError(DataError, ValueError):
     """A value cannot be written as a feature of a ``tf.train.Example``.
 

@@ -107,6 +107,12 @@ except ImportError:
     from aiostream_data._native.hashing_py import hash_ids, hash_rows
 
 try:
+    from aiostream_data._native.json_rows import parse_json
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.json_rows_py import parse_json
+
+try:
     from aiostream_data._native.mixing import deal_rows, follow_choices
 except ImportError:
     HAVE_NATIVE = False
@@ -192,6 +198,7 @@ __all__ = [
     "ordinary_head",
     "parse_csv",
     "parse_examples",
+    "parse_json",
     "read_small_files",
     "read_spans",
     "reorder_csv",

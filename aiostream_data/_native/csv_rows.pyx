@@ -82,9 +82,6 @@ cdef enum State:
 cdef enum Kind:
     SKIPPED, TEXT, BOOL, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64
 
-cdef enum Code:
-    FINE, FIELD_COUNT, BAD_VALUE, OUT_OF_RANGE, TEXT_AFTER_QUOTE, OPEN_QUOTE
-
 cdef Py_ssize_t FIRST_CAPACITY = 512
 cdef Py_ssize_t SEARCHED_NBYTES = 64 << 10
 cdef uint64_t TENTH = ~(<uint64_t> 0) / 10
@@ -252,7 +249,7 @@ cdef inline bint is_digit(unsigned char byte) noexcept nogil:
     return 48 <= byte <= 57
 
 
-cdef inline Code read_integer(
+cdef Code read_integer(
     const unsigned char *p, const unsigned char *stop, uint64_t most, uint64_t least, uint64_t *found
 ) noexcept nogil:
     """Read an integer between ``-least`` and ``most``, as the bits of an int64 or a uint64."""

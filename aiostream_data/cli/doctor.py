@@ -23,6 +23,7 @@ EXTRAS = {
     "process": ("cloudpickle",),
     "parquet": ("pyarrow",),
     "images": ("pillow", "simplejpeg"),
+    "json": ("msgspec",),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""

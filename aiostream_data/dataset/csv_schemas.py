@@ -1,4 +1,4 @@
-"""Infer the schemas of CSV sources when a dataset is opened."""
+"""Infer the schemas of CSV and JSON lines sources when a dataset is opened."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from aiostream_data.plan.sources import ListFiles, ReadFiles
 
 if TYPE_CHECKING:
     from aiostream_data.formats.csv import CsvFormat
+    from aiostream_data.plan.sources import FormatLike
     from aiostream_data.rows.records import ShardRef
     from aiostream_data.storage.stores import StoreSet
 
@@ -22,7 +23,7 @@ _HEAD_NBYTES: Final = 1 << 20
 
 
 def with_schemas(plan: Node) -> Node:
-    """Return the plan with the schema of each ``from_csv()`` that has no declared schema. Blocks.
+    """Return the plan with the schema of each ``from_csv()`` and ``from_jsonl()`` whose schema is inferred. Blocks.
 
     Each schema is inferred from the first file in the order of the listing. All ranks and resumed runs therefore infer
     the same schema, and a saved state refuses another one.
@@ -30,6 +31,7 @@ def with_schemas(plan: Node) -> Node:
     Raises:
         PlanError: The files are not known before reading, or a selected column does not exist.
         CsvSchemaError: The first file has no usable header.
+        JsonParseError: The first records have no common schema.
         NoMatchError, StorageError: The first file cannot be found or read.
     """
     if not any(_is_open(node) for node in walk(plan)):
@@ -45,7 +47,9 @@ def with_schemas(plan: Node) -> Node:
 
 
 def _is_open(node: Node) -> bool:
-    return isinstance(node, ParseExample) and hasattr(node.decoder, "with_types")
+    return isinstance(node, ParseExample) and (
+        hasattr(node.decoder, "with_types") or hasattr(node.decoder, "with_records")
+    )
 
 
 def _inferred(node: ParseExample) -> Node:
@@ -57,9 +61,12 @@ def _inferred(node: ParseExample) -> Node:
 
     source, decoder = node.input, cast(Any, node.decoder)
     assert isinstance(source, ReadFiles)
-    format = cast("CsvFormat", source.format)
     with ThreadPoolExecutor(1) as thread:  # the current thread may already have an event loop
         url, records = thread.submit(asyncio.run, _head(source)).result()
+    if hasattr(decoder, "with_records"):
+        json_parser = decoder.with_records(url, records)
+        return replace(node, decoder=json_parser, features=json_parser.structure.names)
+    format = cast("CsvFormat", source.format)
     found = Inference(url, format.syntax, format.encoding, decoder.na_values)
     names = found.names(records, format.header)
     types = found.types(names, records[format.header :])
@@ -100,16 +107,22 @@ async def _first_shard(source: ReadFiles, stores: StoreSet) -> ShardRef:
     return found if found.nbytes is not None else await stores.info(found.url)
 
 
+def _without_header(format: FormatLike) -> FormatLike:
+    """Return the format of a file whose first record is a record as any other."""
+    from aiostream_data.formats.csv import CsvFormat
+
+    return replace(format, header=False, names=()) if isinstance(format, CsvFormat) else format
+
+
 def _records(source: ReadFiles, shard: ShardRef, content: bytes) -> list[bytes]:
     """Return the records at the start of a file. Damage behind the first record is left to the reader of the file."""
     import numpy as np
 
     from aiostream_data.errors import CorruptRecordError
-    from aiostream_data.formats.csv_schema import INFERRED_ROWS
+    from aiostream_data.formats.csv_schema import INFERRED_ROWS  # as many as for JSON
     from aiostream_data.formats.stream import RecordStream
 
-    format = replace(cast("CsvFormat", source.format), header=False, names=())
-    stream = RecordStream(format, shard.url, source.compression)
+    stream = RecordStream(_without_header(source.format), shard.url, source.compression)
     records: list[bytes] = []
     try:
         for column in stream.feed(np.frombuffer(content, np.uint8), 0):

@@ -18,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -348,6 +348,54 @@ class Dataset(Chain, Generic[T], Hints):
         source = cls._begin(read.node(files, given.format(), storage_options, index))
         parsed = {"decoder": given.parser(), "features": given.shown_names, "name": "parse_csv", "on_error": on_error}
         return source._then(op.ParseExample, "parse_csv", **parsed)
+
+    @classmethod
+    def from_jsonl(
+        cls,
+        files: Files | None = None,
+        schema: Mapping[str, Any] | Literal["infer"] | None = None,
+        *,
+        max_line_nbytes: int = 64 << 20,
+        compression: str = "auto",
+        verify: bool = False,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[Any]:
+        """Return a dataset of the records in JSON lines files, one JSON value per line.
+
+        Lines are strict JSON in UTF-8. Blank lines are not records. All arguments not listed below are the same as for
+        :meth:`from_text`. See docs/jsonl.md.
+
+        Args:
+            schema: Type of the values by key: ``str``, a NumPy dtype of bool, integers, float32 or float64,
+                ``VarLen(dtype)`` for a list of these, or a dict of such types. Elements are then dicts with these keys,
+                and are parsed to columns. A missing key or null is None. Other keys are ignored. ``"infer"`` infers the
+                schema from the first records of the first file when the dataset is opened. With ``schema=None``,
+                elements are what ``json.loads`` returns.
+            max_line_nbytes: Maximum length of a line in bytes. A longer line is damaged.
+
+        Raises (when iterated):
+            JsonParseError: A line is not strict JSON, or a value is not of its type. The error names the file, the
+                line, the byte offset and the key. ``on_error`` also applies to such lines.
+            CorruptRecordError: A line is not UTF-8, or too long.
+        """
+        from aiostream_data.dataset.json_files import json_decoder, shown_keys
+        from aiostream_data.formats.json_lines import JsonLinesFormat
+
+        read = Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
+        decoder = json_decoder(schema)
+        source = cls._begin(read.node(files, JsonLinesFormat(max_line_nbytes=max_line_nbytes), storage_options, index))
+        parsed = {"decoder": decoder, "features": shown_keys(schema), "name": "parse_jsonl", "on_error": on_error}
+        return source._then(op.ParseExample, "parse_jsonl", **parsed)
 
     @classmethod
     def from_fixed_length(

@@ -51,7 +51,7 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(("TextLineDataset", "read_text"), "Dataset.from_text()"),
         **dict.fromkeys(("CsvDataset", "make_csv_dataset", "read_csv"), "Dataset.from_csv()"),
         **dict.fromkeys(("WebDataset", "WebLoader", "from_tar"), "Dataset.from_webdataset()"),
-        **dict.fromkeys(("from_json", "from_jsonl", "read_json"), "Dataset.from_text().map(json.loads)"),
+        **dict.fromkeys(("from_json", "read_json"), "Dataset.from_jsonl()"),
         **dict.fromkeys(("ParquetFile", "read_parquet", "scan_parquet"), "Dataset.from_parquet()"),
         **dict.fromkeys(("from_h5", "from_hdf5"), "from_generator() over slices of h5py datasets"),
         **dict.fromkeys(("from_list", "from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),

@@ -155,7 +155,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 TRANSPARENT: Final = (
-    *("prefetch", "to_device", "parse_example", "parse_sequence_example", "parse_csv", "parse_mds"),
+    *("prefetch", "to_device", "parse_example", "parse_sequence_example", "parse_csv", "parse_mds", "parse_jsonl"),
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
     *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
 )

@@ -130,7 +130,8 @@ class Columns:
 class Items:
     """A chunk stored as a list of Python objects.
 
-    If ``runs`` is set, it contains the row ids of all ``made_of`` entries in fewer and longer arrays.
+    If ``runs`` is set, it contains the row ids of all ``made_of`` entries in fewer and longer arrays. If ``sizes`` is
+    set, it contains the size of each element in bytes, int64, which is otherwise measured each time.
     """
 
     values: list[Any]
@@ -138,21 +139,25 @@ class Items:
     lease: object = field(default=None, compare=False, repr=False)
     made_of: list[MadeOf | None] | None = field(default=None, compare=False, repr=False)
     runs: Sequence[RowIds] | None = field(default=None, compare=False, repr=False)
+    sizes: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
     def nbytes(self) -> int:
-        return sum(map(object_nbytes, self.values)) + self.ids.nbytes
+        sizes = sum(map(object_nbytes, self.values)) if self.sizes is None else int(self.sizes.sum())
+        return sizes + self.ids.nbytes
 
     def slice(self, start: int, stop: int) -> Items:
         made_of = None if self.made_of is None else self.made_of[start:stop]
-        return Items(self.values[start:stop], self.ids.slice(start, stop), self.lease, made_of)
+        sizes = None if self.sizes is None else self.sizes[start:stop]
+        return Items(self.values[start:stop], self.ids.slice(start, stop), self.lease, made_of, None, sizes)
 
     def take(self, rows: NDArray[np.int64]) -> Items:
         values = [self.values[row] for row in rows.tolist()]
-        return Items(values, self.ids.take(rows), self.lease, _taken(self.made_of, rows))
+        sizes = None if self.sizes is None else self.sizes[rows]
+        return Items(values, self.ids.take(rows), self.lease, _taken(self.made_of, rows), None, sizes)
 
     def element(self, row: int) -> Any:
         return self.values[row]
@@ -185,7 +190,7 @@ def lineage_of(chunk: Chunk) -> Lineage:
 def largest_row_nbytes(chunk: Chunk) -> int:
     """Estimate the size in bytes of the chunk's largest row."""
     if isinstance(chunk, Items):
-        return max(map(object_nbytes, chunk.values), default=0)
+        return max(map(object_nbytes, chunk.values) if chunk.sizes is None else chunk.sizes.tolist(), default=0)
     each = np.zeros(len(chunk), np.int64)
     for leaf in chunk.leaves:
         if isinstance(leaf, VarColumn):
@@ -260,11 +265,21 @@ def gather(
     if not same_layout(chunks):
         lists = [chunk.elements() for chunk in chunks]
         values = [lists[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)]
-        return Items(values, ids, None, made_of)
+        sizes = _joined_sizes(chunks)
+        if sizes is not None:
+            starts = np.cumsum([0, *map(len, chunks[:-1])])
+            sizes = sizes[starts[which] + rows]
+        return Items(values, ids, None, made_of, None, sizes)
     sources: list[Columns] = [chunk for chunk in chunks if isinstance(chunk, Columns)]
     columns = zip(*(chunk.leaves for chunk in sources), strict=True)
     leaves = tuple(gather_column(column, which, rows, pool) for column in columns)
     return Columns(sources[0].structure, leaves, ids, None, made_of)
+
+
+def _joined_sizes(chunks: Sequence[Chunk]) -> NDArray[np.int64] | None:
+    """Return the sizes of all elements; None if they are unknown for a chunk."""
+    sizes = [chunk.sizes for chunk in chunks if isinstance(chunk, Items) and chunk.sizes is not None]
+    return np.concatenate(sizes) if sizes and len(sizes) == len(chunks) else None
 
 
 def _gathered_made_of(
@@ -286,7 +301,8 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
     if any(chunk.made_of is not None for chunk in chunks):
         made_of = [entry for chunk in chunks for entry in (chunk.made_of or [None] * len(chunk))]
     if not same_layout(chunks):
-        return Items([element for chunk in chunks for element in chunk.elements()], ids, None, made_of)
+        values = [element for chunk in chunks for element in chunk.elements()]
+        return Items(values, ids, None, made_of, None, _joined_sizes(chunks))
     sources = [chunk for chunk in chunks if isinstance(chunk, Columns)]
     leaves = tuple(concat_column(column) for column in zip(*(chunk.leaves for chunk in sources), strict=True))
     return Columns(sources[0].structure, leaves, ids, None, made_of)

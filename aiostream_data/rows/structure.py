@@ -111,7 +111,18 @@ class Structure:
             return self.plain.rows(self._with_missing(columns))
         if all(child.is_leaf for child in self.children):
             return self._flat_rows(columns)
+        if all(child.leaf_count for child in self.children):
+            return self._flat_rows(self._rows_of_children(columns))
         return [self.unflatten(row) for row in zip(*columns, strict=True)]
+
+    def _rows_of_children(self, columns: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return one list of values per child; each child has leaves."""
+        found, first = [], 0
+        for child in self.children:
+            stop = first + child.leaf_count
+            found.append(child.rows(columns[first:stop]))
+            first = stop
+        return found
 
     def columns(self, elements: Sequence[Any]) -> list[list[Any]]:
         """Convert a list of elements to one list of values per leaf. This method is the inverse of :meth:`rows`.

@@ -3,7 +3,8 @@
 A store copies incoming and outgoing rows, so it shares no memory with any chunk. The memory use of a store is
 proportional to the number of stored rows. Dense columns are stored in an array that grows with the number of slots in
 use. Rows of different lengths share one array (the arena), which is compacted when more than half of the array is
-garbage. Rows of bytes or text that all have the same length are stored as a dense column. Python objects are stored in a list.
+garbage. Rows of bytes or text that all have the same length are stored as a dense column. Python objects are stored in
+a list.
 """
 
 from __future__ import annotations

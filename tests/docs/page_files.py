@@ -58,6 +58,7 @@ def content(name: str) -> bytes:
     makers: dict[str, Callable[[str], bytes]] = {
         ".txt": text,
         ".csv": people,
+        ".jsonl": captions,
         ".tfrecord": records,
         ".jpg": photo,
         ".db": labels,
@@ -70,6 +71,15 @@ def content(name: str) -> bytes:
 
 def text(name: str) -> bytes:
     return "".join(f"line {number} of {name}\n" for number in range(LINES)).encode()
+
+
+def captions(name: str) -> bytes:
+    """Return records of captions with boxes; every file begins with id 0."""
+    records = [
+        {"id": number, "text": f"caption {number}", "box": {"x": 1.5, "y": number % 4}, "scores": [0.5] * (number % 3)}
+        for number in range(RECORDS)
+    ]
+    return "\n".join(map(json.dumps, records)).encode()
 
 
 def people(name: str) -> bytes:

@@ -27,6 +27,7 @@ from aiostream_data.formats.base import Format
 from aiostream_data.formats.csv import CsvFormat
 from aiostream_data.formats.csv_rules import CsvSyntax
 from aiostream_data.formats.fixed_length import FixedLengthFormat
+from aiostream_data.formats.json_lines import JsonLinesFormat
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
@@ -41,6 +42,7 @@ FORMATS: tuple[Format, ...] = (
     TextFormat(encoding="cp1252", max_line_nbytes=64),
     CsvFormat(header=False, max_line_nbytes=64),
     CsvFormat(syntax=CsvSyntax("o", None), header=False, encoding=None, max_line_nbytes=LIMIT),
+    JsonLinesFormat(max_line_nbytes=64),
     FixedLengthFormat(record_nbytes=3, header_nbytes=2, footer_nbytes=5),
     WholeFileFormat(max_record_nbytes=LIMIT),
 )

@@ -65,7 +65,7 @@ SIGNALS = frozenset(
         ),
         *("EndOfStream", "ForeignEntryError", "InputFailed", "NoNumpyFormError", "NotAListing", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
-        *("OversizedBody", "_Misfit", "_StaleConnection", "_Stop"),
+        *("OversizedBody", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
     }
 )
 """Classes that one part of the package raises for another, which catches them all."""

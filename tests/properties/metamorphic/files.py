@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gzip
 import io
+import json
 import os
 import shutil
 import tarfile
@@ -67,6 +68,7 @@ def _write(path: Path, file: int, names: list[str]) -> None:
         image.parent.mkdir(parents=True, exist_ok=True)
         image.write_bytes(name.encode())
     _write_mds(path / "mds", file, names)
+    _write_json(path, file, names)
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
     _write_archives(path, file, names)
 
@@ -142,6 +144,19 @@ def _write_csv(path: Path, file: int, names: list[str]) -> None:
     (path / f"{file}.csv.gz").write_bytes(gzip.compress("\r\n".join(lines).encode()))
     bad = "\n".join(lines).encode().replace(b"2:3", b"\xff").replace(b"2:5", b"2:5,1").replace(b"0:4", b'"open')
     (path / f"{file}.badcsv").write_bytes(bad)
+
+
+def _write_json(path: Path, file: int, names: list[str]) -> None:
+    """Write records with blank lines, missing keys and keys that no schema names."""
+    lines = []
+    for row, name in enumerate(names):
+        values = list(range(row % 3)) if row % 4 else None
+        record = {"name": f"{name} é\n", "n": 100 * file + row, "more": {"x": row / 8, "values": values}, "row": row}
+        lines.append(json.dumps(record if row % 5 else {**record, "more": None}, ensure_ascii=row % 2 == 0))
+    (path / f"{file}.jsonl").write_text("\n".join(lines) + "\n" * (file % 3), newline="")
+    (path / f"{file}.jsonl.gz").write_bytes(gzip.compress("\r\n \r\n".join(lines).encode()))
+    bad = "\n".join(lines).encode().replace(b"2:3", b"\xff").replace(b"2:5", b'2:5"').replace(b'"n": 4', b'"n": NaN')
+    (path / f"{file}.badjsonl").write_bytes(bad)
 
 
 def _write_records(path: Path, records: list[bytes], compression: str) -> None:

@@ -18,6 +18,8 @@ FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {
 
 CSV_SCHEMA = {"n": np.int32, "x": np.float64, "name": str}
 
+JSON_SCHEMA = {"n": np.int32, "more": {"x": np.float64, "values": asd.VarLen(np.int64)}, "name": str}
+
 SEQUENCE_FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {"t": asd.FixedLen((), np.int64)}
 
 

@@ -145,6 +145,16 @@ def _csv(random: Random) -> Drawn:
     return Drawn(Step(text), "other", 20)
 
 
+def _json(random: Random) -> Drawn:
+    """Draw JSON lines: with a schema or without one, whole or damaged."""
+    damaged = chance(random, 0.3)
+    suffix = ".badjsonl" if damaged else one_of(random, ".jsonl", ".jsonl.gz")
+    schema = one_of(random, ", JSON_SCHEMA", "")
+    more = arguments(on_error="skip" if damaged or chance(random, 0.2) else None)
+    text = f"Dataset.from_jsonl(pattern({suffix!r}){schema}, {', '.join(filter(None, (more, _reading(random))))})"
+    return Drawn(Step(text), "other", 20)
+
+
 def _whole_files(random: Random) -> Drawn:
     shuffled = chance(random, 0.5)
     more = arguments(shuffle_shards=shuffled, seed=seed_or_none(random))
@@ -187,6 +197,7 @@ _SOURCES = [
     (0.8, _damaged_files),
     (1, _examples),
     (1, _csv),
+    (1, _json),
     (0.4, _whole_files),
     (0.4, _image_folder),
     (0.5, _mds),
