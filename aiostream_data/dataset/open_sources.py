@@ -9,7 +9,7 @@ from aiostream_data.plan.base import Node
 
 
 def completed(plan: Node) -> Node:
-    """Return the plan with inferred schemas of CSV and JSON files, classes of image folders, and columns of MDS shards. Blocks.
+    """Return the plan with inferred schemas of text files, classes of image folders, and columns of MDS shards. Blocks.
 
     Raises:
         PlanError, DataError: The facts cannot be found; see the functions called here.
