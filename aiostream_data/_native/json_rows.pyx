@@ -179,17 +179,17 @@ cdef inline Py_ssize_t end_of_string(Parser *to, Py_ssize_t at, bint *escaped) n
 
 cdef Py_ssize_t unescaped(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop, unsigned char *out) noexcept nogil:
     """Write a valid string without its escapes, which are never shorter. Return the number of bytes written."""
-    cdef Py_ssize_t end = 0
+    cdef Py_ssize_t end = 0, plain
     cdef unsigned char byte
     cdef int code
     while at < stop:
-        byte = data[at]
-        if byte != 92:
-            out[end] = byte
-            end += 1
-            at += 1
-            continue
-        byte = data[at + 1]
+        plain = asd_end_of_plain(data, at, stop)
+        memcpy(out + end, data + at, plain - at)
+        end += plain - at
+        at = plain
+        if at == stop:
+            break
+        byte = data[at + 1]  # behind a backslash, as quotes and control characters are not in valid strings
         if byte != 117:
             if byte == 98:
                 byte = 8

@@ -38,6 +38,10 @@ static int utf8_is_valid(const unsigned char *text, int64_t nbytes) {
             memcpy(words, text + i, UTF8_ASCII_NBYTES);
             if ((words[0] | words[1] | words[2] | words[3]) & 0x8080808080808080u) break;
         }
+        for (; i + 8 <= nbytes; i += 8) {
+            memcpy(words, text + i, 8);
+            if (words[0] & 0x8080808080808080u) break;
+        }
         while (i < nbytes && text[i] < 0x80) i++;
     }
     return 1;
