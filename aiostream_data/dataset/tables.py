@@ -9,6 +9,7 @@ from typing import Any
 from aiostream_data.arguments import flag, shown
 from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import PlanError
+from aiostream_data.formats.arrow_files import ArrowFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
 from aiostream_data.plan.tables import TableFile, TableFormatLike
@@ -49,3 +50,12 @@ def _columns(columns: Any) -> tuple[str, ...] | None:
     if not all(isinstance(name, str) and name for name in columns) or len(set(columns)) < len(columns):
         raise PlanError(f"columns must be different names, got {shown(list(columns))}")
     return tuple(columns)
+
+
+def arrow_format(columns: Any) -> ArrowFormat:
+    """Return the format of ``from_arrow``.
+
+    Raises:
+        PlanError: An argument is invalid.
+    """
+    return ArrowFormat(columns=_columns(columns))
