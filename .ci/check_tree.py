@@ -21,6 +21,7 @@ RULES: Final = (
     rf"aiostream_data/_native/{NAME}\.(pyx|pxd|pyi|h)",
     r"aiostream_data/py\.typed|aiostream_data/device/gpu_verified\.json",
     rf"tests/data/csv/{NAME}\.(csv|tsv|json)",
+    rf"tests/data/arrow/{NAME}\.(arrow|json)",
     rf"tests/data/golden/{NAME}\.(json|tar(\.gz)?|tfrecord(\.gz|\.zlib)?)",
     rf"benchmarks/(README\.md|requirements(-{NAME})?\.txt|results/{NAME}\.json)",
     rf"benchmarks/gpu/results/{NAME}_[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(_[0-9]+)?\.json",

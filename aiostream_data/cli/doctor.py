@@ -22,6 +22,7 @@ EXTRAS = {
     "zstd": ("zstandard",),
     "process": ("cloudpickle",),
     "parquet": ("pyarrow",),
+    "arrow": ("pyarrow",),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""

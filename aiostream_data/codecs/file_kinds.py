@@ -43,8 +43,8 @@ ZIP: Final = FileKind(
     f"unpack it and use from_files(), or {_GENERATOR.format('zipfile')}; pass the arrays of an .npz file to "
     "from_tensor_slices()",
 )
-PARQUET: Final = FileKind("a Parquet file", _GENERATOR.format("pyarrow.parquet"))
-ARROW: Final = FileKind("an Arrow file", _GENERATOR.format("pyarrow.ipc"))
+PARQUET: Final = FileKind("a Parquet file", "use from_parquet()")
+ARROW: Final = FileKind("an Arrow file", "use from_arrow()")
 HDF5: Final = FileKind("an HDF5 file", _GENERATOR.format("h5py"))
 NPY: Final = FileKind("a NumPy file", "load it with np.load(), and use from_tensor_slices()")
 PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)

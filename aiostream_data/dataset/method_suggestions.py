@@ -49,9 +49,10 @@ NAMES: Final = MappingProxyType(
     {
         **dict.fromkeys(("AUTOTUNE", "autotune"), "AUTO"),
         **dict.fromkeys(("TextLineDataset", "read_text"), "Dataset.from_text()"),
-        **dict.fromkeys(("CsvDataset", "from_csv", "read_csv"), "Dataset.from_text(), and a map() that splits lines"),
+        **dict.fromkeys(("CsvDataset", "read_csv"), "Dataset.from_csv()"),
         **dict.fromkeys(("from_json", "from_jsonl", "read_json"), "Dataset.from_text().map(json.loads)"),
-        **dict.fromkeys(("from_parquet", "from_arrow", "read_parquet"), "from_generator() over batches of pyarrow"),
+        "read_parquet": "Dataset.from_parquet()",
+        **dict.fromkeys(("from_feather", "from_ipc", "read_feather", "read_ipc", "scan_ipc"), "Dataset.from_arrow()"),
         **dict.fromkeys(("from_list", "from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),
         **dict.fromkeys(
             ("ImageFolder", "from_directory", "from_folder", "from_images", "image_dataset_from_directory"),

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiostream_data.errors import CorruptRecordError, MissingExtraError
+from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.arrow_directory import ArrowDirectory, ArrowSchema, StoredBatch
 from aiostream_data.formats.arrow_fields import fields_of
 from aiostream_data.formats.arrow_messages import (
@@ -22,7 +22,7 @@ from aiostream_data.formats.arrow_messages import (
     metadata_size,
     read_message,
 )
-from aiostream_data.formats.arrow_rows import explained
+from aiostream_data.formats.arrow_rows import explained, load_pyarrow
 from aiostream_data.formats.flatbuffers import Table
 from aiostream_data.formats.known_ranges import KnownRanges
 from aiostream_data.formats.row_groups import Ranges, Steps
@@ -36,19 +36,6 @@ _WINDOW_NBYTES: Final = 64 << 10
 
 MAX_BATCHES: Final = 1 << 20
 """Maximum number of record batches of a file."""
-
-
-def load_pyarrow() -> Any:
-    """Import PyArrow with its reader of Arrow files.
-
-    Raises:
-        MissingExtraError: PyArrow is not installed.
-    """
-    try:
-        import pyarrow.ipc
-    except ImportError as error:
-        raise MissingExtraError("Arrow files need the extra: pip install 'aiostream-data[arrow]'") from error
-    return pyarrow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +55,7 @@ class ArrowFormat:
 
     def directory(self, url: str, nbytes: int) -> Steps[ArrowDirectory]:
         """Read the metadata of a file or of a stream, which are recognized by their first and last bytes."""
-        reader = _Reader(load_pyarrow(), url, nbytes)
+        reader = _Reader(load_pyarrow("ipc", "Arrow", "arrow"), url, nbytes)
         size = min(nbytes, _WINDOW_NBYTES)
         (tail,) = yield [ByteRange(nbytes - size, nbytes)]
         if bytes(tail[-len(_MAGIC) :]) == _MAGIC and nbytes > _END_NBYTES + len(_MAGIC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,11 +10,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import ArrowDataError, CorruptRecordError
+from aiostream_data.errors import ArrowDataError, CorruptRecordError, MissingExtraError
 from aiostream_data.formats.row_groups import TableRows
 from aiostream_data.rows.arrow.importing import read_arrow
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, graft
+
+
+def load_pyarrow(module: str, files: str, extra: str) -> Any:
+    """Import PyArrow with one of its modules.
+
+    Args:
+        module: Name of the module, such as ``parquet``.
+        files: Name of the files, for the error message.
+        extra: Extra of this package that installs PyArrow.
+
+    Raises:
+        MissingExtraError: PyArrow is not installed.
+    """
+    try:
+        import pyarrow
+
+        importlib.import_module(f"pyarrow.{module}")
+    except ImportError as error:
+        raise MissingExtraError(f"{files} files need the extra: pip install 'aiostream-data[{extra}]'") from error
+    return pyarrow
 
 
 def table_rows(source: object, rows: NDArray[np.int64]) -> Iterator[TableRows]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanError
-from aiostream_data.formats.arrow_rows import explained, table_rows
+from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.known_ranges import KnownRanges
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
@@ -30,19 +30,6 @@ _TAIL_NBYTES: Final = 64 << 10
 
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
 """Bytes of a value in memory, if not 8. Encoded values can be far smaller."""
-
-
-def load_pyarrow() -> Any:
-    """Import PyArrow with its Parquet reader.
-
-    Raises:
-        MissingExtraError: PyArrow is not installed.
-    """
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("Parquet files need the extra: pip install 'aiostream-data[parquet]'") from error
-    return pyarrow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +82,7 @@ class ParquetDirectory:
     """
 
     def __init__(self, format: ParquetFormat, url: str, nbytes: int, tail: memoryview) -> None:
-        self._pyarrow = load_pyarrow()
+        self._pyarrow = load_pyarrow("parquet", "Parquet", "parquet")
         self._format = format
         self._url = url
         self._nbytes = nbytes

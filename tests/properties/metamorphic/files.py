@@ -108,6 +108,9 @@ def _write_table(path: Path, file: int, names: list[str]) -> None:
     columns = {"n": pa.array(numbers, pa.int64()), "text": pa.array(texts, pa.string())}
     table = pa.table({**columns, "values": pa.array(lists, pa.list_(pa.int64()))})
     parquet.write_table(table, path, row_group_size=5)
+    write = pa.ipc.new_stream if file % 2 else pa.ipc.new_file
+    with write(path.with_suffix(".arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
 
 
 def _write_csv(path: Path, file: int, names: list[str]) -> None:

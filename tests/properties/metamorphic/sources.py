@@ -130,8 +130,10 @@ def _tables(random: Random) -> Drawn:
         shuffle_shards=shuffled or None,
         seed=seed_or_none(random) if shuffled else None,
     )
-    call = ", ".join(part for part in ('pattern(".parquet")', f"columns={rows or None}", filters, more) if part)
-    return Drawn(Step(f"Dataset.from_parquet({call})"), "example" if rows else "other", 20)
+    kind = one_of(random, "parquet", "arrow")
+    filters = filters if kind == "parquet" else ""
+    call = ", ".join(part for part in (f'pattern(".{kind}")', f"columns={rows or None}", filters, more) if part)
+    return Drawn(Step(f"Dataset.from_{kind}({call})"), "example" if rows else "other", 20)
 
 
 def _csv(random: Random) -> Drawn:

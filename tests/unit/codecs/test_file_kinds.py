@@ -76,8 +76,8 @@ FILES = {
 }
 CURES = {
     "tar archive": "from_webdataset",
-    "Parquet file": "pyarrow",
-    "Arrow file": "pyarrow",
+    "Parquet file": "from_parquet",
+    "Arrow file": "from_arrow",
     "HDF5 file": "h5py",
     "zip archive": "zipfile",
     "NumPy file": "from_tensor_slices",
