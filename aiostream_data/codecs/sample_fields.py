@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from types import ModuleType
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.codecs.npy_header import parse_header
 from aiostream_data.errors import ArgumentTypeError, MissingExtraError, PlanError, SampleDecodeError
 
 FieldDecoder: TypeAlias = Callable[[bytes], Any]
@@ -21,24 +21,19 @@ Decode: TypeAlias = "bool | Mapping[str, FieldDecoder] | None"
 MAX_PIXELS: Final = 1 << 28
 """Maximum number of pixels of an image. A small file can declare an image that needs far more memory."""
 
-_MAX_HEADER_NBYTES: Final = 10_000
 _KEY: Final = "__key__"
 
 
 def decode_array(data: bytes) -> NDArray[Any]:
     """Decode a ``.npy`` file. Arrays of Python objects, which are pickles, are refused."""
-    file = BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in readers:
-        raise ValueError(f"version {version} of the .npy format is not supported")
-    shape, is_fortran, dtype = readers[version](file, max_header_size=_MAX_HEADER_NBYTES)
-    if dtype.hasobject:
-        raise ValueError("the array contains Python objects, which are pickles; store numbers or text instead")
-    count, start = math.prod(shape), file.tell()
-    if min(shape, default=0) < 0 or count * dtype.itemsize != len(data) - start:
-        raise ValueError(f"an array of shape {shape} and {dtype} does not match the {len(data) - start} bytes of data")
-    array: NDArray[Any] = np.ndarray(shape, dtype, data, start, order="F" if is_fortran else "C").copy("K")
+    header = parse_header(data)
+    if header.data_nbytes != len(data) - header.nbytes:
+        raise ValueError(
+            f"an array of shape {header.shape} and {header.dtype} does not match the {len(data) - header.nbytes} bytes "
+            "of data"
+        )
+    order: Any = "F" if header.is_fortran else "C"
+    array: NDArray[Any] = np.ndarray(header.shape, header.dtype, data, header.nbytes, order=order).copy("K")
     return array
 
 

@@ -80,7 +80,7 @@ CURES = {
     "Arrow file": "from_arrow",
     "HDF5 file": "h5py",
     "zip archive": "zipfile",
-    "NumPy file": "from_tensor_slices",
+    "NumPy file": "from_npy",
     "PNG image": "from_files",
     "JPEG image": "from_files",
     "GIF image": "from_files",
