@@ -23,6 +23,11 @@ _KEYS: Final = {"descr", "fortran_order", "shape"}
 _LONG: Final = re.compile(r"(?<=\d)L\b")
 """Suffix of numbers in files that Python 2 wrote."""
 
+_ITEM: Final = re.compile(r"[<>=|]?[?bBiufcmMSUV][0-9]{0,9}(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?")
+"""Type as headers describe it, such as ``<f4``."""
+
+_OBJECT: Final = re.compile(r"[<>=|]?O[0-9]*")
+
 
 class NpyHeader(NamedTuple):
     """Header of an array.
@@ -84,10 +89,7 @@ def parse_header(data: bytes) -> NpyHeader:
         raise ValueError(f"the shape {str(shape)[:100]} is not a tuple of lengths")
     if not isinstance(is_fortran, bool):
         raise ValueError("fortran_order is neither True nor False")
-    dtype = _dtype(found["descr"])
-    if dtype.hasobject:
-        raise ValueError("the array contains Python objects, which are pickles; store numbers or text instead")
-    return NpyHeader(shape, is_fortran, dtype, stop)
+    return NpyHeader(shape, is_fortran, _dtype(found["descr"]), stop)
 
 
 def _literal(text: str) -> Any:
@@ -101,7 +103,21 @@ def _literal(text: str) -> Any:
 
 
 def _dtype(descr: Any) -> np.dtype[Any]:
+    _check_items(descr)
     try:
         return np.lib.format.descr_to_dtype(descr)
     except (TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError, RecursionError) as error:
         raise ValueError(f"the dtype {str(descr)[:100]} is invalid: {error}") from error
+
+
+def _check_items(descr: Any) -> None:
+    """Check the names of types, since NumPy parses lists of types and Python literals in them."""
+    if isinstance(descr, str) and _OBJECT.fullmatch(descr):
+        raise ValueError("the array contains Python objects, which are pickles; store numbers or text instead")
+    if isinstance(descr, tuple) and len(descr) == 2:
+        _check_items(descr[0])
+    elif isinstance(descr, list) and all(isinstance(field, tuple) and len(field) in (2, 3) for field in descr):
+        for field in descr:
+            _check_items(field[1])
+    elif not isinstance(descr, str) or not _ITEM.fullmatch(descr):
+        raise ValueError(f"the dtype {str(descr)[:100]} is invalid")

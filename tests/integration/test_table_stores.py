@@ -33,8 +33,26 @@ def arrow(file: int) -> bytes:
     return made.getvalue()
 
 
+def npy(file: int) -> bytes:
+    columns = columns_of(file)
+    rows = np.empty(ROWS, [("n", np.int64), ("x", np.float64, 3)])
+    rows["n"], rows["x"] = columns["n"], columns["x"]
+    made = io.BytesIO()
+    np.save(made, rows)
+    return made.getvalue()
+
+
+def npz(file: int) -> bytes:
+    made = io.BytesIO()
+    columns = columns_of(file)
+    (np.savez_compressed if file else np.savez)(made, n=columns["n"], x=np.asfortranarray(columns["x"]))
+    return made.getvalue()
+
+
 READERS: dict[str, tuple[Callable[[int], bytes], Callable[..., Dataset[Any]]]] = {
     "arrow": (arrow, lambda urls, **options: Dataset.from_arrow(urls, ["n", "x"], **options)),
+    "npy": (npy, lambda urls, **options: Dataset.from_npy(urls, **options)),
+    "npz": (npz, lambda urls, **options: Dataset.from_npy(urls, **options)),
 }
 
 

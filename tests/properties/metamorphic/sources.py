@@ -136,6 +136,19 @@ def _tables(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.from_{kind}({call})"), "example" if rows else "other", 20)
 
 
+def _arrays(random: Random) -> Drawn:
+    shuffled = chance(random, 0.4)
+    more = arguments(
+        cycle_length=random.randint(1, 3),
+        shuffle_shards=shuffled or None,
+        seed=seed_or_none(random) if shuffled else None,
+    )
+    if chance(random, 0.5):
+        return Drawn(Step(f'Dataset.from_npy(pattern(".npy"), {more})'), "row", 20)
+    fields = one_of(random, "", 'fields=["n", "name"], ')
+    return Drawn(Step(f'Dataset.from_npy(pattern(".npz"), {fields}{more})'), "other", 20)
+
+
 def _csv(random: Random) -> Drawn:
     """Draw CSV files: with a schema or without one, in full or in part, whole or damaged."""
     damaged, declared = chance(random, 0.3), chance(random, 0.5)
@@ -178,6 +191,7 @@ _SOURCES = [
     (1, _csv),
     (0.4, _whole_files),
     (0.6, _tables),
+    (0.4, _arrays),
 ]
 
 

@@ -229,6 +229,7 @@ def test_changed_bytes_give_other_rows_or_an_error_but_no_crash(data: bytes) -> 
         (headed("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", bytes(8)), "Python objects"),
         (headed("{'descr': [('a', '<i4'), ('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", bytes(8)), "dtype"),
         (headed("{'descr': 'spam', 'fortran_order': False, 'shape': (1,)}", bytes(8)), "dtype"),
+        (headed("{'descr': ('i4,i4', (1,)), 'fortran_order': False, 'shape': (1,)}", bytes(8)), "dtype"),
         (headed("{'descr': '<i4', 'fortran_order': 1, 'shape': (1,)}", bytes(4)), "fortran_order"),
         (headed("{'descr': '<i4', 'shape': (1,)}", bytes(4)), "not a dict with"),
         (headed("__import__('os').abort()"), "cannot be parsed"),
@@ -239,7 +240,7 @@ def test_changed_bytes_give_other_rows_or_an_error_but_no_crash(data: bytes) -> 
         (b"PK\x03\x04" + bytes(100), "the directory of the archive is damaged"),
         (b"PK\x05\x06" + bytes(18), "has 0 members"),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_other_files_and_hostile_headers_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(CorruptRecordError, match=message):
@@ -253,6 +254,18 @@ def test_headers_up_to_the_limit_and_of_python_2_are_read() -> None:
     assert MAX_HEADER_NBYTES >= 65_535  # the largest header of version 1
     old = headed("{'descr': '<i2', 'fortran_order': False, 'shape': (2L,), }", bytes([1, 0, 2, 0]))
     assert read(old) == [1, 2]
+
+
+@pytest.mark.filterwarnings("ignore:Reading")  # as NumPy says of files that Python 2 wrote
+@pytest.mark.parametrize(
+    "path", sorted((Path(np.__file__).parent / "lib/tests/data").glob("*.np[yz]")), ids=lambda p: p.name
+)
+def test_files_that_numpy_ships_are_read_or_refused(path: Path) -> None:
+    if "objarr" in path.name:
+        with pytest.raises(CorruptRecordError, match="Python objects, which are pickles"):
+            read(path.read_bytes())
+    else:
+        assert read(path.read_bytes()) == np.load(path).tolist()
 
 
 def test_invalid_text_is_an_error() -> None:
