@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.arrow_fields import Field, Stored, rebuilt_type
-from aiostream_data.formats.arrow_messages import Batch, Buffer
+from aiostream_data.formats.arrow_fields import SchemaField, Stored, rebuilt_type
+from aiostream_data.formats.arrow_messages import Buffer, RecordBatch
 from aiostream_data.rows.records import ByteRange
 
 _SIZE_NBYTES: Final = 8
@@ -29,7 +29,7 @@ class Body:
         parts: Bytes of each range.
     """
 
-    def __init__(self, url: str, batch: Batch, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
+    def __init__(self, url: str, batch: RecordBatch, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
         self.url = url
         self.batch = batch
         self.codec = batch.codec
@@ -124,7 +124,7 @@ def decoded_nbytes(pyarrow: Any, parts: Iterable[Stored], body: Body) -> int:
     return total
 
 
-def _row_nbytes(pyarrow: Any, field: Field, has_nulls: bool) -> int:
+def _row_nbytes(pyarrow: Any, field: SchemaField, has_nulls: bool) -> int:
     """Return the memory of a row in addition to its buffers."""
     types, kind = pyarrow.types, field.type
     if field.values is not None:

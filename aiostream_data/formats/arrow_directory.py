@@ -11,8 +11,8 @@ import numpy as np
 
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_arrays import Body, array_of, decoded_nbytes
-from aiostream_data.formats.arrow_fields import Field, Stored, selected, shown_type, stored_fields
-from aiostream_data.formats.arrow_messages import Batch, Dictionary
+from aiostream_data.formats.arrow_fields import SchemaField, Stored, selected, shown_type, stored_fields
+from aiostream_data.formats.arrow_messages import Dictionary, RecordBatch
 from aiostream_data.formats.arrow_rows import explained, table_rows
 from aiostream_data.formats.row_groups import RowGroup, TableRows, joined
 from aiostream_data.rows.records import ByteRange
@@ -35,7 +35,7 @@ class ArrowSchema(NamedTuple):
     """
 
     pyarrow: Any
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
     offset: int
 
 
@@ -47,7 +47,7 @@ class StoredBatch(NamedTuple):
         dictionaries: Dictionaries that stand between the first record batch and this one.
     """
 
-    batch: Batch
+    batch: RecordBatch
     dictionaries: tuple[Dictionary, ...] = ()
 
 
@@ -87,7 +87,7 @@ class ArrowDirectory:
         leaves = (leaf for top in self._fields if top.name in self._order for leaf in self._leaves(top))
         return {leaf.path: shown_type(self._pyarrow, leaf) for leaf in leaves}
 
-    def _leaves(self, field: Field, is_wanted: bool = False) -> Iterator[Field]:
+    def _leaves(self, field: SchemaField, is_wanted: bool = False) -> Iterator[SchemaField]:
         is_wanted = is_wanted or self._is_wanted(field.path)
         if self._pyarrow.types.is_struct(field.type):
             for child in field.children:
@@ -111,7 +111,7 @@ class ArrowDirectory:
         tops = [name if name in names else name.partition(".")[0] for name in self._columns]
         return list(dict.fromkeys(tops))
 
-    def _paths(self, field: Field) -> Iterator[str]:
+    def _paths(self, field: SchemaField) -> Iterator[str]:
         yield field.path
         if self._pyarrow.types.is_struct(field.type):
             for child in field.children:
@@ -120,7 +120,7 @@ class ArrowDirectory:
     def _is_wanted(self, path: str) -> bool:
         return self._columns is None or path in self._columns
 
-    def _wanted_fields(self, batch: Batch) -> list[Stored]:
+    def _wanted_fields(self, batch: RecordBatch) -> list[Stored]:
         """Return the wanted fields of a record batch, in the order of the elements."""
         stored = stored_fields(self._pyarrow, self._fields, batch)
         found = [kept for one in stored if (kept := selected(self._pyarrow, one, self._is_wanted)) is not None]
@@ -134,7 +134,7 @@ class ArrowDirectory:
         return [one for one in dictionaries if one.number in numbers]
 
     @property
-    def _dictionary_fields(self) -> Mapping[int, Field]:
+    def _dictionary_fields(self) -> Mapping[int, SchemaField]:
         """Fields of the values of dictionaries that wanted columns use, by the number of the dictionary."""
         return {
             field.dictionary: field.values
@@ -223,7 +223,7 @@ class ArrowDirectory:
         return total
 
     def _decoded_nbytes(
-        self, batch: Batch, fields: Iterable[Stored], group: RowGroup, parts: Sequence[memoryview]
+        self, batch: RecordBatch, fields: Iterable[Stored], group: RowGroup, parts: Sequence[memoryview]
     ) -> int:
         return decoded_nbytes(self._pyarrow, fields, Body(self._url, batch, group.ranges, parts))
 
@@ -241,7 +241,7 @@ class ArrowDirectory:
             row += batch.rows
         return found
 
-    def _record_batch(self, batch: Batch, body: Body, values: Mapping[int, Any]) -> Any:
+    def _record_batch(self, batch: RecordBatch, body: Body, values: Mapping[int, Any]) -> Any:
         fields = self._wanted_fields(batch)
         arrays = [array_of(self._pyarrow, part, body, values) for part in fields]
         made = self._pyarrow.RecordBatch.from_arrays(arrays, names=[part.field.name for part in fields])
@@ -249,7 +249,7 @@ class ArrowDirectory:
         return made
 
 
-def _walk(field: Field) -> Iterator[Field]:
+def _walk(field: SchemaField) -> Iterator[SchemaField]:
     """Iterate over a field, the fields inside, and the fields of the values of its dictionary."""
     if field.values is not None:
         yield from _walk(field.values)

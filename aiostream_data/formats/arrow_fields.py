@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any
 
 from aiostream_data.errors import ArrowTypeError
-from aiostream_data.formats.arrow_messages import V5, Batch, Buffer, Node
+from aiostream_data.formats.arrow_messages import V5, ArraySizes, Buffer, RecordBatch
 from aiostream_data.formats.flatbuffers import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     """A field of a schema or of a nested type.
 
     Attributes:
@@ -24,7 +24,7 @@ class Field:
         is_variadic: True if a record batch says how many buffers follow.
         children: Fields inside of the type. Their buffers follow those of the field.
         dictionary: Number of the dictionary, or None.
-        values: Field of the values of the dictionary, or None.
+        values: SchemaField of the values of the dictionary, or None.
     """
 
     name: str
@@ -32,9 +32,9 @@ class Field:
     type: Any
     buffers: int
     is_variadic: bool = False
-    children: tuple[Field, ...] = ()
+    children: tuple[SchemaField, ...] = ()
     dictionary: int | None = None
-    values: Field | None = None
+    values: SchemaField | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Stored:
         children: Fields inside of the field.
     """
 
-    field: Field
-    node: Node
+    field: SchemaField
+    node: ArraySizes
     buffers: tuple[Buffer, ...]
     children: tuple[Stored, ...]
 
@@ -60,7 +60,7 @@ class Stored:
             yield from child.walk()
 
 
-def fields_of(pyarrow: Any, schema: Any, table: Table) -> tuple[Field, ...]:
+def fields_of(pyarrow: Any, schema: Any, table: Table) -> tuple[SchemaField, ...]:
     """Return the fields of a schema.
 
     Args:
@@ -72,7 +72,7 @@ def fields_of(pyarrow: Any, schema: Any, table: Table) -> tuple[Field, ...]:
 
 def _fields(
     pyarrow: Any, types: list[tuple[str, Any]], tables: list[Table], owner: Table, prefix: str
-) -> tuple[Field, ...]:
+) -> tuple[SchemaField, ...]:
     if len(types) != len(tables):
         raise owner.error(f"the schema has {len(tables)} fields instead of {len(types)}")
     return tuple(
@@ -80,20 +80,20 @@ def _fields(
     )
 
 
-def _field(pyarrow: Any, name: str, type: Any, table: Table, path: str) -> Field:
+def _field(pyarrow: Any, name: str, type: Any, table: Table, path: str) -> SchemaField:
     encoding = table.table(4)
     type = _storage(pyarrow, type)
     if encoding is not None and pyarrow.types.is_dictionary(type):
         values = _plain_field(pyarrow, name, type.value_type, table, path)
-        return Field(name, path, type.index_type, 2, False, (), encoding.scalar(0, "<q"), values)
+        return SchemaField(name, path, type.index_type, 2, False, (), encoding.scalar(0, "<q"), values)
     return _plain_field(pyarrow, name, type, table, path)
 
 
-def _plain_field(pyarrow: Any, name: str, type: Any, table: Table, path: str) -> Field:
+def _plain_field(pyarrow: Any, name: str, type: Any, table: Table, path: str) -> SchemaField:
     type = _storage(pyarrow, type)
     kinds = [(type.field(number).name, type.field(number).type) for number in range(type.num_fields)]
     children = _fields(pyarrow, kinds, list(table.tables(5)), table, f"{path}.") if kinds else ()
-    return Field(name, path, type, _buffer_count(pyarrow, type), type.has_variadic_buffers, children)
+    return SchemaField(name, path, type, _buffer_count(pyarrow, type), type.has_variadic_buffers, children)
 
 
 def _buffer_count(pyarrow: Any, type: Any) -> int:
@@ -110,7 +110,7 @@ def _storage(pyarrow: Any, type: Any) -> Any:
     return type
 
 
-def stored_fields(pyarrow: Any, fields: tuple[Field, ...], batch: Batch) -> tuple[Stored, ...]:
+def stored_fields(pyarrow: Any, fields: tuple[SchemaField, ...], batch: RecordBatch) -> tuple[Stored, ...]:
     """Return the fields of a record batch with their buffers.
 
     Raises:
@@ -120,7 +120,7 @@ def stored_fields(pyarrow: Any, fields: tuple[Field, ...], batch: Batch) -> tupl
     buffers = iter(given)
     variadic = iter(batch.variadic_counts())
 
-    def stored(field: Field) -> Stored:
+    def stored(field: SchemaField) -> Stored:
         node = next(nodes, None)
         count = field.buffers + (next(variadic, 0) if field.is_variadic else 0)
         if batch.version < V5 and pyarrow.types.is_union(field.type):
@@ -151,7 +151,7 @@ def selected(pyarrow: Any, field: Stored, is_wanted: Callable[[str], bool]) -> S
     return Stored(field.field, field.node, field.buffers, children)
 
 
-def rebuilt_type(pyarrow: Any, field: Field, children: list[Any]) -> Any:
+def rebuilt_type(pyarrow: Any, field: SchemaField, children: list[Any]) -> Any:
     """Return the type of a field with other types inside.
 
     Raises:
@@ -175,7 +175,7 @@ def rebuilt_type(pyarrow: Any, field: Field, children: list[Any]) -> Any:
     raise ArrowTypeError(field.path, f"the column has the type {own}, which cannot be read. Select other columns")
 
 
-def shown_type(pyarrow: Any, field: Field) -> str | None:
+def shown_type(pyarrow: Any, field: SchemaField) -> str | None:
     """Describe a type. Types that are read alike have the same description, and a type without values has none."""
     types, kind = pyarrow.types, field.type
     if field.values is not None:

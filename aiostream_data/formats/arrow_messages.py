@@ -35,7 +35,7 @@ class Buffer(NamedTuple):
     nbytes: int
 
 
-class Node(NamedTuple):
+class ArraySizes(NamedTuple):
     """Sizes of an array."""
 
     length: int
@@ -64,7 +64,7 @@ class Message(NamedTuple):
         return self.start + self.nbytes
 
 
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     """A record batch, or the values of a dictionary.
 
     Attributes:
@@ -92,9 +92,9 @@ class Batch(NamedTuple):
             raise self.header.error(f"the buffers have an unknown compression ({number})")
         return _CODECS[number]
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[ArraySizes]:
         """Return the sizes of all arrays, in the order of the fields, each field before its children."""
-        found = list(map(Node._make, self.header.structs(1, "<qq")))
+        found = list(map(ArraySizes._make, self.header.structs(1, "<qq")))
         for node in found:
             if not 0 <= node.null_count <= node.length:
                 raise self.header.error(f"{node.null_count} of {node.length} rows of an array are missing")
@@ -126,7 +126,7 @@ class Dictionary(NamedTuple):
 
     number: int
     is_delta: bool
-    batch: Batch
+    batch: RecordBatch
 
 
 def metadata_size(prefix: memoryview, url: str, offset: int) -> tuple[int, int]:
@@ -168,13 +168,13 @@ def read_message(metadata: memoryview, url: str, offset: int, file_nbytes: int) 
     return Message(table.scalar(1, "<B"), version, header, start, nbytes)
 
 
-def batch_of(message: Message, header: Table | None = None) -> Batch:
+def batch_of(message: Message, header: Table | None = None) -> RecordBatch:
     """Return the record batch of a message."""
     header = header or message.header
     rows = header.scalar(0, "<q")
     if rows < 0:
         raise header.error(f"a record batch has {rows} rows")
-    return Batch(rows, header, message.version, message.start, message.nbytes)
+    return RecordBatch(rows, header, message.version, message.start, message.nbytes)
 
 
 def dictionary_of(message: Message) -> Dictionary:

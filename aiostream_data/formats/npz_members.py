@@ -106,7 +106,7 @@ def _array(url: str, nbytes: int, member: zipfile.ZipInfo, head: memoryview) -> 
 
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
         raise error("the member is encrypted, or its compression is neither deflate nor none")
-    if len(head) < _LOCAL.size or bytes(head[:4]) != b"PK\x03\x04":
+    if member.header_offset < 0 or len(head) < _LOCAL.size or bytes(head[:4]) != b"PK\x03\x04":
         raise error("the directory of the archive points to other bytes")
     _, name_nbytes, extra_nbytes = _LOCAL.unpack_from(head)
     first = _LOCAL.size + name_nbytes + extra_nbytes

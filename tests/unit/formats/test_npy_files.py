@@ -276,6 +276,15 @@ def test_invalid_text_is_an_error() -> None:
                 read(data)
 
 
+def test_members_in_front_of_the_file_are_refused() -> None:
+    data = npz(True, x=NUMBERS)
+    end = data.rindex(b"PK\x05\x06")
+    place = struct.unpack_from("<I", data, end + 16)[0]
+    moved = data[: end + 16] + struct.pack("<I", place + 90) + data[end + 20 :]
+    with pytest.raises(CorruptRecordError, match=r"points to other bytes|directory of the archive is damaged"):
+        read(moved)
+
+
 def test_damaged_and_enormous_members_are_refused(tmp_path: Path) -> None:
     data = bytearray(npz(True, x=np.random.default_rng(1).integers(0, 99, 500)))
     data[400] ^= 1
