@@ -23,13 +23,15 @@ class RowsOf:
     Attributes:
         format: Format of the file.
         storage_options: Options of the store, which may be secret.
+        files: Object that stands for all files of the data set; see :class:`.plan.tables.TableFile`.
     """
 
     format: TableFormatLike
     storage_options: Mapping[str, Any] = field(repr=False)
+    files: object = field(default_factory=object, repr=False, compare=False)
 
     def __call__(self, url: str) -> Any:
-        return Chain(TableFile(url=url, format=self.format, storage_options=self.storage_options))
+        return Chain(TableFile(url=url, format=self.format, storage_options=self.storage_options, files=self.files))
 
 
 def parquet_format(columns: Any, filters: Any, partitions: Any) -> ParquetFormat:

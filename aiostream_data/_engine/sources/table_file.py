@@ -40,8 +40,8 @@ class _Decoded(NamedTuple):
     charge: Charge
 
 
-class _SeenTypes(defaultdict[str, TypesOfFiles]):
-    """Types of the columns of the opened files, by the position of their node in the plan. A feature of the loader."""
+class _SeenTypes(defaultdict[object, TypesOfFiles]):
+    """Types of the columns of the opened files, by the object that stands for their data set. A feature."""
 
     def __init__(self) -> None:
         super().__init__(TypesOfFiles)
@@ -142,7 +142,7 @@ class TableFileSource(NumberedRows):
             ranges, found = await self.hop(advance, steps, parts)
             if found is not None:
                 seen = self.context.services.features.of(_SeenTypes)
-                seen[self.context.place(self.node)].add(shard.url, found.types)
+                seen[self.node.files].add(shard.url, found.types)
                 return shard, found
             self._check_room(sum(part.nbytes for part in ranges))
             parts = await self._read(stores, shard, ranges)

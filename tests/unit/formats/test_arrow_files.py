@@ -325,6 +325,17 @@ def test_a_column_without_values_fits_every_type() -> None:
         seen.add("3", {"a": "double", "b": "text"})
 
 
+def test_files_of_other_data_sets_may_have_other_columns(tmp_path: Path) -> None:
+    for number, table in enumerate(({"a": [1, 2]}, {"a": ["x", "y"]})):
+        (tmp_path / f"{number}.arrow").write_bytes(written(pa.table(table)))
+    paths = [str(tmp_path / f"{number}.arrow") for number in range(2)]
+    files = Dataset.from_iterable(paths)
+    expected = [{"a": 1}, {"a": 2}, {"a": "x"}, {"a": "y"}]
+    assert list(files.flat_map(lambda path: Dataset.from_arrow(path))) == expected
+    both = Dataset.zip(*map(Dataset.from_arrow, paths))
+    assert list(both) == [(expected[0], expected[2]), (expected[1], expected[3])]
+
+
 def test_types_that_are_read_alike_may_differ(tmp_path: Path) -> None:
     texts = pa.array(["x", "y"])
     for number, column in enumerate((texts, texts.cast(pa.large_string()), texts.dictionary_encode(), pa.nulls(2))):
