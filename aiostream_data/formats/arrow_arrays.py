@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from aiostream_data.errors import CorruptRecordError
+from aiostream_data.errors import ArrowTypeError, CorruptRecordError
 from aiostream_data.formats.arrow_fields import SchemaField, Stored, rebuilt_type
 from aiostream_data.formats.arrow_messages import Buffer, RecordBatch
 from aiostream_data.rows.records import ByteRange
@@ -110,6 +110,10 @@ def array_of(pyarrow: Any, part: Stored, body: Body, dictionaries: Mapping[int, 
     type = rebuilt_type(pyarrow, field, kinds)
     if pyarrow.types.is_null(type):
         return pyarrow.nulls(length)
+    if field.is_variadic and not hasattr(type, "has_variadic_buffers"):
+        raise ArrowTypeError(
+            field.path, f"the column contains views, which PyArrow {pyarrow.__version__} cannot read. Upgrade PyArrow"
+        )
     return pyarrow.Array.from_buffers(type, length, buffers, null_count, 0, children or None)
 
 

@@ -93,7 +93,8 @@ def _plain_field(pyarrow: Any, name: str, type: Any, table: Table, path: str) ->
     type = _storage(pyarrow, type)
     kinds = [(type.field(number).name, type.field(number).type) for number in range(type.num_fields)]
     children = _fields(pyarrow, kinds, list(table.tables(5)), table, f"{path}.") if kinds else ()
-    return SchemaField(name, path, type, _buffer_count(pyarrow, type), type.has_variadic_buffers, children)
+    is_view = bool(pyarrow.types.is_string_view(type) or pyarrow.types.is_binary_view(type))
+    return SchemaField(name, path, type, _buffer_count(pyarrow, type), is_view, children)
 
 
 def _buffer_count(pyarrow: Any, type: Any) -> int:

@@ -180,7 +180,7 @@ SLIPS: dict[str, Slip] = {
     "a constructor of the package": Slip(lambda: PACKAGE.from_text, "'from_text'", r"use Dataset.from_text\(\)"),
     "torch's loader": Slip(lambda: PACKAGE.DataLoader, "'DataLoader'", r"use Dataset.open\(\)"),
     "a mistyped name": Slip(lambda: PACKAGE.Datasets, "'Datasets'", r"did you mean Dataset\?"),
-    "a format that is not read": Slip(lambda: ANY.from_csv("a.csv"), "'from_csv'", r"from_text\(\), and a map\(\)"),
+    "a reader of pandas": Slip(lambda: ANY.read_csv("a.csv"), "'read_csv'", r"use Dataset.from_csv\(\)"),
     "a folder of images": Slip(lambda: ANY.from_folder("sub"), "'from_folder'", r"use Dataset.from_files\("),
     "a mistyped constructor": Slip(lambda: ANY.from_tfrecords("x"), "'from_tfrecords'", r"mean from_tfrecord\?"),
     "a method of tf.data": Slip(lambda: R.as_numpy_iterator(), "'as_numpy_iterator'", "elements are NumPy"),
