@@ -220,7 +220,7 @@ class ArrowDirectory:
             for one in self.wanted(dictionaries):
                 values = stored_fields(self._pyarrow, (self._dictionary_fields[one.number],), one.batch)
                 total += self._decoded_nbytes(one.batch, values, group, parts)
-        return total
+        return total if len(self._stored(group)) == 1 else 2 * total + group.stored_nbytes
 
     def _decoded_nbytes(
         self, batch: RecordBatch, fields: Iterable[Stored], group: RowGroup, parts: Sequence[memoryview]
@@ -228,18 +228,15 @@ class ArrowDirectory:
         return decoded_nbytes(self._pyarrow, fields, Body(self._url, batch, group.ranges, parts))
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
-        found: list[TableRows] = []
-        row = group.first_row
         batches = self._stored(group)
         own = self.wanted(batches[0].dictionaries)
         values = self._with(self._values, own, group.ranges, parts) if own else self._values
-        for batch, _ in batches:
-            body = Body(self._url, batch, group.ranges, parts)
-            rows = np.arange(row, row + batch.rows, dtype=np.int64)
-            with explained(self._pyarrow, self._url, batch.start):
-                found += table_rows(self._record_batch(batch, body, values), rows)
-            row += batch.rows
-        return found
+        rows = np.arange(group.first_row, group.first_row + group.rows, dtype=np.int64)
+        with explained(self._pyarrow, self._url, batches[0].batch.start):
+            found = [
+                self._record_batch(batch, Body(self._url, batch, group.ranges, parts), values) for batch, _ in batches
+            ]
+            return list(table_rows(found[0] if len(found) == 1 else self._combined(found), rows))
 
     def _record_batch(self, batch: RecordBatch, body: Body, values: Mapping[int, Any]) -> Any:
         fields = self._wanted_fields(batch)
@@ -247,6 +244,12 @@ class ArrowDirectory:
         made = self._pyarrow.RecordBatch.from_arrays(arrays, names=[part.field.name for part in fields])
         made.validate()
         return made
+
+    def _combined(self, batches: Sequence[Any]) -> Any:
+        """Join small record batches into one chunk, so that the cost per chunk is paid once."""
+        for batch in batches:
+            batch.validate(full=True)  # PyArrow follows offsets when it joins arrays
+        return self._pyarrow.Table.from_batches(batches).combine_chunks()
 
 
 def _walk(field: SchemaField) -> Iterator[SchemaField]:
