@@ -23,6 +23,7 @@ RULES: Final = (
     rf"tests/data/csv/{NAME}\.(csv|tsv|json)",
     rf"tests/data/mds/(expected\.json|{NAME}/(index\.json|shard\.[0-9]{{5}}\.mds(\.gz|\.zstd)?))",
     rf"tests/data/jsonl/{NAME}\.(jsonl(\.gz)?|json)",
+    rf"tests/data/arrow/{NAME}\.(arrow|json)",
     rf"tests/data/golden/{NAME}\.(json|tar(\.gz)?|tfrecord(\.gz|\.zlib)?)",
     rf"benchmarks/(README\.md|requirements(-{NAME})?\.txt|results/{NAME}\.json)",
     rf"benchmarks/gpu/results/{NAME}_[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(_[0-9]+)?\.json",

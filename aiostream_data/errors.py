@@ -252,6 +252,22 @@ class CsvSchemaError(DataError, ValueError):
         self.reason = reason
 
 
+class TableSchemaError(DataError, ValueError):
+    """The columns of a file differ from those of another file of the same dataset.
+
+    Attributes:
+        url: URL of the object without secrets.
+        column: Name of the first column that differs.
+        reason: Description of the problem, with the URL of the other file.
+    """
+
+    def __init__(self, url: str, column: str, reason: str) -> None:
+        super().__init__(f"{safe_url(url)}: {reason}")
+        self.url = safe_url(url)
+        self.column = column
+        self.reason = reason
+
+
 class MdsError(DataError, ValueError):
     """The index of an MDS folder is invalid, or a value of a sample cannot be decoded.
 

@@ -24,6 +24,7 @@ EXTRAS = {
     "parquet": ("pyarrow",),
     "images": ("pillow", "simplejpeg"),
     "json": ("msgspec",),
+    "arrow": ("pyarrow",),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""

@@ -40,13 +40,12 @@ _GENERATOR: Final = "read it with {} in a function passed to from_generator()"
 TAR: Final = FileKind("a tar archive", "use from_webdataset(), or unpack it and use from_files()")
 ZIP: Final = FileKind(
     "a zip archive",
-    f"unpack it and use from_files(), or {_GENERATOR.format('zipfile')}; pass the arrays of an .npz file to "
-    "from_tensor_slices()",
+    f"unpack it and use from_files(), or {_GENERATOR.format('zipfile')}; use from_npy() for a .npz file",
 )
-PARQUET: Final = FileKind("a Parquet file", _GENERATOR.format("pyarrow.parquet"))
-ARROW: Final = FileKind("an Arrow file", _GENERATOR.format("pyarrow.ipc"))
+PARQUET: Final = FileKind("a Parquet file", "use from_parquet()")
+ARROW: Final = FileKind("an Arrow file", "use from_arrow()")
 HDF5: Final = FileKind("an HDF5 file", _GENERATOR.format("h5py"))
-NPY: Final = FileKind("a NumPy file", "load it with np.load(), and use from_tensor_slices()")
+NPY: Final = FileKind("a NumPy file", "use from_npy()")
 PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)
 JPEG: Final = FileKind("a JPEG image", _IMAGES, is_certain=False)
 GIF: Final = FileKind("a GIF image", _IMAGES, is_certain=False)

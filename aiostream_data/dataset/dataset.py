@@ -639,12 +639,103 @@ class Dataset(Chain, Generic[T], Hints):
         """
         from aiostream_data.dataset.tables import RowsOf, parquet_format
 
-        rows: Callable[..., Any] = RowsOf(parquet_format(columns, filters, partitions), dict(storage_options or {}))
-        urls: Dataset[Any] = (
-            files if isinstance(files, Dataset) else cls.list_files(files, index=index, storage_options=storage_options)
-        )
-        urls = urls.shuffle(seed=seed) if flag("shuffle_shards", shuffle_shards) else urls
-        return urls.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+        rows = RowsOf(parquet_format(columns, filters, partitions), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
+    def from_arrow(
+        cls,
+        files: Files | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of Arrow IPC files (Feather V2) or streams, as dicts from column name to value.
+
+        The loader reads the metadata of each file, and then the bytes of the selected columns, one record batch after
+        the other. A missing value is None. Dictionary-encoded columns are decoded, structs become dicts, and extension
+        types are read as their storage types.
+
+        Args:
+            files: As for :meth:`from_tfrecord`.
+            columns: Names of the columns to read; None for all columns. ``a.b`` selects a field of the struct ``a``.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, or is neither an Arrow file nor an Arrow stream.
+            PlanError: A file has no column of this name.
+            TableSchemaError: Two files differ in their columns.
+            ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
+            MemoryBudgetError: A record batch does not fit into the memory limit.
+            MissingExtraError: PyArrow is not installed (extra ``arrow``).
+        """
+        from aiostream_data.dataset.tables import RowsOf, arrow_format
+
+        rows = RowsOf(arrow_format(columns), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
+    def from_npy(
+        cls,
+        files: Files | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[Any]:
+        """Return a dataset of the rows of NumPy files: ``array[0]``, ``array[1]``, and so on.
+
+        An element of a ``.npy`` file has the shape ``array.shape[1:]`` and the dtype of the array. An element of a
+        structured array is a dict of its fields. An element of a ``.npz`` archive is a dict with one row of each array.
+        Only the header and the byte ranges of the needed rows are read. A compressed archive is read whole.
+
+        Args:
+            files: As for :meth:`from_tfrecord`. Archives are recognized by their first bytes.
+            fields: Names of the fields of a structured array, or of the arrays of an archive; None for all.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, is not a NumPy file, or contains Python objects, which are pickles.
+                Or the arrays of an archive differ in their number of rows.
+            PlanError: A file has no field of this name.
+            TableSchemaError: Two files differ in their dtype, in the shape of a row, or in their fields.
+            MemoryBudgetError: A compressed archive does not fit into the memory limit.
+        """
+        from aiostream_data.dataset.tables import RowsOf, npy_format
+
+        rows = RowsOf(npy_format(fields), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
+    def _listed(cls, files: Any, index: Any, storage_options: Any, shuffle_shards: Any, seed: Any) -> Dataset[Any]:
+        """Return the URLs of the files, in the order in which they are opened."""
+        is_listed = isinstance(files, Dataset)
+        urls: Dataset[Any] = files if is_listed else cls.list_files(files, index=index, storage_options=storage_options)
+        return urls.shuffle(seed=seed) if flag("shuffle_shards", shuffle_shards) else urls
 
     # -- mixtures
 

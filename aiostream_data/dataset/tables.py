@@ -9,6 +9,8 @@ from typing import Any
 from aiostream_data.arguments import flag, shown
 from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import PlanError
+from aiostream_data.formats.arrow_files import ArrowFormat
+from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
 from aiostream_data.plan.tables import TableFile, TableFormatLike
@@ -21,13 +23,15 @@ class RowsOf:
     Attributes:
         format: Format of the file.
         storage_options: Options of the store, which may be secret.
+        files: Object that stands for all files of the data set; see :class:`.plan.tables.TableFile`.
     """
 
     format: TableFormatLike
     storage_options: Mapping[str, Any] = field(repr=False)
+    files: object = field(default_factory=object, repr=False, compare=False)
 
-    def __call__(self, url: str) -> Chain:
-        return Chain(TableFile(url=url, format=self.format, storage_options=self.storage_options))
+    def __call__(self, url: str) -> Any:
+        return Chain(TableFile(url=url, format=self.format, storage_options=self.storage_options, files=self.files))
 
 
 def parquet_format(columns: Any, filters: Any, partitions: Any) -> ParquetFormat:
@@ -37,15 +41,34 @@ def parquet_format(columns: Any, filters: Any, partitions: Any) -> ParquetFormat
         PlanError: An argument is invalid.
     """
     return ParquetFormat(
-        columns=_columns(columns), filters=checked_filters(filters), partitions=flag("partitions", partitions)
+        columns=_names("columns", columns), filters=checked_filters(filters), partitions=flag("partitions", partitions)
     )
 
 
-def _columns(columns: Any) -> tuple[str, ...] | None:
-    if columns is None:
+def _names(argument: str, given: Any) -> tuple[str, ...] | None:
+    """Check a list of names of columns; None stands for all of them."""
+    if given is None:
         return None
-    if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence) or not columns:
-        raise PlanError(f"columns must be a list of column names, got {shown(columns)}")
-    if not all(isinstance(name, str) and name for name in columns) or len(set(columns)) < len(columns):
-        raise PlanError(f"columns must be different names, got {shown(list(columns))}")
-    return tuple(columns)
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence) or not given:
+        raise PlanError(f"{argument} must be a list of names, got {shown(given)}")
+    if not all(isinstance(name, str) and name for name in given) or len(set(given)) < len(given):
+        raise PlanError(f"{argument} must be different names, got {shown(list(given))}")
+    return tuple(given)
+
+
+def arrow_format(columns: Any) -> ArrowFormat:
+    """Return the format of ``from_arrow``.
+
+    Raises:
+        PlanError: An argument is invalid.
+    """
+    return ArrowFormat(columns=_names("columns", columns))
+
+
+def npy_format(fields: Any) -> NpyFormat:
+    """Return the format of ``from_npy``.
+
+    Raises:
+        PlanError: An argument is invalid.
+    """
+    return NpyFormat(fields=_names("fields", fields))

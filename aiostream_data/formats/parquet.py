@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -11,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanError
+from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.known_ranges import KnownRanges
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
-from aiostream_data.formats.row_groups import RowGroup, TableRows
-from aiostream_data.rows.arrow.importing import read_arrow
-from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import ByteRange
-from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, graft
+from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.safe_url import safe_url
 
 _MAGIC: Final = b"PAR1"
@@ -26,22 +25,11 @@ _ENCRYPTED: Final = b"PARE"
 _END_NBYTES: Final = 8
 """Bytes after the footer: its length, and the magic bytes."""
 
+_TAIL_NBYTES: Final = 64 << 10
+"""Number of bytes at the end of a file that usually contain the footer."""
 
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
 """Bytes of a value in memory, if not 8. Encoded values can be far smaller."""
-
-
-def load_pyarrow() -> Any:
-    """Import PyArrow with its Parquet reader.
-
-    Raises:
-        MissingExtraError: PyArrow is not installed.
-    """
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("Parquet files need the extra: pip install 'aiostream-data[parquet]'") from error
-    return pyarrow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +51,16 @@ class ParquetFormat:
     def name(self) -> str:
         return "parquet"
 
-    @property
-    def tail_nbytes(self) -> int:
-        return 64 << 10
+    def directory(self, url: str, nbytes: int) -> Steps[ParquetDirectory]:
+        size = min(nbytes, _TAIL_NBYTES)
+        (tail,) = yield [ByteRange(nbytes - size, nbytes)]
+        needed = self._needed(url, nbytes, bytes(tail[-_END_NBYTES:]))
+        if needed > len(tail):
+            (tail,) = yield [ByteRange(nbytes - needed, nbytes)]
+        return ParquetDirectory(self, url, nbytes, tail)
 
-    def directory(self, url: str, nbytes: int, tail: memoryview) -> ParquetDirectory | int:
-        end = bytes(tail[-_END_NBYTES:])
+    def _needed(self, url: str, nbytes: int, end: bytes) -> int:
+        """Return the number of last bytes that contain the footer."""
         if len(end) < _END_NBYTES or nbytes < _END_NBYTES + len(_MAGIC) or end[4:] not in (_MAGIC, _ENCRYPTED):
             raise CorruptRecordError(url, max(0, nbytes - _END_NBYTES), "the file does not end as a Parquet file does")
         if end[4:] == _ENCRYPTED:
@@ -76,9 +68,7 @@ class ParquetFormat:
         needed = int.from_bytes(end[:4], "little") + _END_NBYTES
         if needed > nbytes - len(_MAGIC):
             raise CorruptRecordError(url, nbytes - _END_NBYTES, "the Parquet footer is longer than the file")
-        if needed > len(tail):
-            return needed
-        return ParquetDirectory(self, url, nbytes, tail)
+        return needed
 
 
 class ParquetDirectory:
@@ -92,13 +82,13 @@ class ParquetDirectory:
     """
 
     def __init__(self, format: ParquetFormat, url: str, nbytes: int, tail: memoryview) -> None:
-        self._pyarrow = load_pyarrow()
+        self._pyarrow = load_pyarrow("parquet", "Parquet", "parquet")
         self._format = format
         self._url = url
         self._nbytes = nbytes
         start = nbytes - len(tail)
         file = KnownRanges(nbytes, [ByteRange(start, nbytes)], [tail])
-        with self._explained(start):
+        with explained(self._pyarrow, self._url, start):
             self._metadata = self._pyarrow.parquet.read_metadata(file)
             self._schema = self._metadata.schema.to_arrow_schema()
         self._check_columns()
@@ -107,10 +97,17 @@ class ParquetDirectory:
     def rows(self) -> int:
         return int(self._metadata.num_rows)
 
-    @cached_property
-    def groups(self) -> Sequence[RowGroup]:
-        """Row groups whose statistics do not exclude all rows."""
-        return [self._all[number] for number in self._numbers]
+    @property
+    def types(self) -> Mapping[str, str | None]:
+        return {}
+
+    def groups_from(self, first_row: int) -> list[RowGroup]:
+        """Return the row groups from a row on whose statistics do not exclude all rows."""
+        groups = [self._all[number] for number in self._numbers]
+        return [group for group in groups if group.first_row + group.rows > first_row]
+
+    def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
+        return group.nbytes
 
     @cached_property
     def _all(self) -> list[RowGroup]:
@@ -147,12 +144,12 @@ class ParquetDirectory:
                 )
             ranges.append(ByteRange(start, stop))
             nbytes += max(column.total_uncompressed_size, _WIDTHS.get(column.physical_type, 8) * column.num_values)
-        return RowGroup(first, group.num_rows, _joined(ranges), nbytes)
+        return RowGroup(first, group.num_rows, joined(ranges), nbytes)
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
         number = self._all.index(group)
         file = KnownRanges(self._nbytes, group.ranges, parts)
-        with self._explained(group.ranges[0].start if group.ranges else 0):
+        with explained(self._pyarrow, self._url, group.ranges[0].start if group.ranges else 0):
             source = self._pyarrow.parquet.ParquetFile(file, metadata=self._metadata, pre_buffer=False)
             table = source.read_row_group(number, columns=self._read_names(), use_threads=False)
         if len(table) != group.rows:
@@ -167,19 +164,11 @@ class ParquetDirectory:
 
     def _rows_of(self, table: Any, rows: NDArray[np.int64]) -> Iterator[TableRows]:
         extra = partitions_of(self._url) if self._format.partitions else {}
-        start = 0
-        for chunk in read_arrow(table):
-            leaves: list[Column] = []
-            kinds: list[Structure] = []
-            for leaf in chunk.leaves:
-                leaves += [leaf.column] if leaf.valid is None else [leaf.column, leaf.valid]
-                kinds.append(LEAF if leaf.valid is None else NULLABLE)
-            structure = graft(chunk.structure, kinds)
-            names = (*structure.names, *extra)
-            structure = Structure("dict", names, (*structure.children, *[LEAF] * len(extra)))
-            leaves += [_constant(value, len(chunk)) for value in extra.values()]
-            yield TableRows(structure, tuple(leaves), rows[start : start + len(chunk)])
-            start += len(chunk)
+        for part in table_rows(table, rows):
+            names = (*part.structure.names, *extra)
+            structure = Structure("dict", names, (*part.structure.children, *[LEAF] * len(extra)))
+            leaves = (*part.leaves, *(_constant(value, len(part.rows)) for value in extra.values()))
+            yield TableRows(structure, leaves, part.rows)
 
     def _check_columns(self) -> None:
         names = set(self._schema.names)
@@ -205,14 +194,6 @@ class ParquetDirectory:
         names = self._read_names()
         return names is None or any(path == name or path.startswith(f"{name}.") for name in names)
 
-    @contextmanager
-    def _explained(self, offset: int) -> Iterator[None]:
-        """Raise errors of PyArrow as errors that name the file."""
-        try:
-            yield
-        except (self._pyarrow.ArrowException, OSError, ValueError) as error:
-            raise CorruptRecordError(self._url, offset, f"PyArrow cannot read the file: {error}") from error
-
 
 def partitions_of(url: str) -> dict[str, str]:
     """Return the ``name=value`` parts of the folders in a URL, as Hive writes them."""
@@ -223,14 +204,3 @@ def partitions_of(url: str) -> dict[str, str]:
 def _constant(value: str, rows: int) -> VarColumn:
     data = np.frombuffer(value.encode(), np.uint8)
     return VarColumn(data, np.zeros(rows, np.int64), np.full(rows, len(data), np.int64), "str")
-
-
-def _joined(ranges: list[ByteRange]) -> tuple[ByteRange, ...]:
-    """Return ascending ranges in which overlapping and adjacent ranges are joined."""
-    joined: list[ByteRange] = []
-    for part in sorted(ranges, key=lambda each: each.start):
-        if joined and part.start <= joined[-1].stop:
-            joined[-1] = ByteRange(joined[-1].start, max(part.stop, joined[-1].stop))
-        else:
-            joined.append(part)
-    return tuple(joined)

@@ -6,8 +6,8 @@ order, so a run resumes at the group of its next row. No function here waits: th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,13 @@ from numpy.typing import NDArray
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import Structure
+
+T = TypeVar("T")
+
+Ranges: TypeAlias = Sequence[ByteRange]
+
+Steps: TypeAlias = Generator[Ranges, Sequence[memoryview], T]
+"""Generator that yields byte ranges of a file, receives their bytes, and returns a result."""
 
 
 class RowGroup(NamedTuple):
@@ -63,8 +70,24 @@ class Directory(Protocol):
         """Number of rows in the file."""
 
     @property
-    def groups(self) -> Sequence[RowGroup]:
-        """The row groups to read, in the order of the file. Groups that a filter excludes are absent."""
+    def types(self) -> Mapping[str, str | None]:
+        """Types of the columns for error messages, which all files share, or None for a column without values.
+
+        Empty if the types of files may differ.
+        """
+
+    def groups_from(self, first_row: int) -> Iterable[RowGroup]:
+        """Iterate over the row groups that contain row ``first_row`` of the file or later rows, in the file's order.
+
+        Groups that a filter excludes are absent.
+        """
+
+    def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
+        """Return the memory that decoding of a group needs in addition to its stored bytes, as the file declares it.
+
+        Raises:
+            CorruptRecordError: The bytes are damaged.
+        """
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
         """Decode the rows of a group. Call it on a worker thread.
@@ -86,14 +109,10 @@ class TableFormat(Protocol):
     def name(self) -> str:
         """Short name of the format, such as ``parquet``."""
 
-    @property
-    def tail_nbytes(self) -> int:
-        """Number of bytes at the end of a file that usually contain the directory."""
+    def directory(self, url: str, nbytes: int) -> Steps[Directory]:
+        """Return a generator that reads and parses the directory of a file of ``nbytes`` bytes.
 
-    def directory(self, url: str, nbytes: int, tail: memoryview) -> Directory | int:
-        """Parse the directory of a file of ``nbytes`` bytes, given the last bytes of the file.
-
-        Return the number of last bytes that the directory needs if ``tail`` is too short.
+        The generator yields lists of byte ranges, and receives their bytes. Run each step on a worker thread.
 
         Raises:
             CorruptRecordError: The file is damaged, or has another format.
@@ -101,6 +120,29 @@ class TableFormat(Protocol):
         """
 
 
-def groups_from(directory: Directory, first_row: int) -> list[RowGroup]:
-    """Return the row groups that contain row ``first_row`` of the file or later rows."""
-    return [group for group in directory.groups if group.first_row + group.rows > first_row]
+def joined(ranges: Iterable[ByteRange], gap: int = 0) -> tuple[ByteRange, ...]:
+    """Return ascending ranges in which overlapping and near ranges are joined.
+
+    Args:
+        gap: Maximum number of bytes between joined ranges.
+    """
+    found: list[ByteRange] = []
+    for part in sorted(ranges, key=lambda each: each.start):
+        if found and part.start <= found[-1].stop + gap:
+            found[-1] = ByteRange(found[-1].start, max(part.stop, found[-1].stop))
+        else:
+            found.append(part)
+    return tuple(found)
+
+
+def advance(steps: Steps[T], parts: Sequence[memoryview] | None) -> tuple[Ranges, T | None]:
+    """Run a generator up to the next ranges that it needs, or up to its result.
+
+    Args:
+        parts: Bytes of the ranges before; None in the first call.
+    """
+    try:
+        ranges = next(steps) if parts is None else steps.send(parts)
+    except StopIteration as end:
+        return (), end.value
+    return ranges, None

@@ -24,11 +24,13 @@ class TableFile(Node):
     Attributes:
         url: URL of the file.
         format: Format of the file, with the columns to read.
+        files: Object that is the same for all files whose columns must be equal.
     """
 
     url: str = field(repr=False)
     format: TableFormatLike
     storage_options: Mapping[str, Any] = field(repr=False)
+    files: object = field(repr=False)
 
     @property
     def label(self) -> str:

@@ -102,8 +102,18 @@ class RowNames:
         """Return a 64-bit hash word for each split, computed from the source's name or from the kind of operator."""
         numbers = splits >> SPLIT_BITS
         inside = (splits & SPLIT_MASK).astype(np.uint64)
+        if not len(numbers):
+            return inside
+        if (numbers == numbers[0]).all():  # as those of one file
+            salt, factor = self._salt_and_factor(int(numbers[0]))
+            return inside * factor + salt
         found, which = np.unique(numbers, return_inverse=True)
-        table = np.array([self.salt_of(number) if number > 0 else 0 for number in found.tolist()], np.uint64)
-        factors = np.where(found > 0, np.uint64(self.of_split), _KIND)
-        words: NDArray[np.uint64] = table[which.reshape(-1)] + inside * factors[which.reshape(-1)]
+        pairs = [self._salt_and_factor(number) for number in found.tolist()]
+        table, factors = (np.array(column, np.uint64)[which.reshape(-1)] for column in zip(*pairs, strict=True))
+        words: NDArray[np.uint64] = table + inside * factors
         return words
+
+    def _salt_and_factor(self, number: int) -> tuple[np.uint64, np.uint64]:
+        if number > 0:
+            return np.uint64(self.salt_of(number)), np.uint64(self.of_split)
+        return np.uint64(0), _KIND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -14,12 +15,14 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.memory.budget import Charge
+from aiostream_data._engine.memory.buffers import GRAIN_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
 from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
-from aiostream_data.formats.row_groups import Directory, RowGroup, TableFormat, TableRows, groups_from
+from aiostream_data.formats.row_groups import Directory, Ranges, RowGroup, TableFormat, TableRows, advance
+from aiostream_data.formats.table_types import TypesOfFiles
 from aiostream_data.plan.tables import TableFile
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, ShardRef, concat
@@ -35,6 +38,13 @@ class _Decoded(NamedTuple):
 
     parts: list[TableRows]
     charge: Charge
+
+
+class _SeenTypes(defaultdict[object, TypesOfFiles]):
+    """Types of the columns of the opened files, by the object that stands for their data set. A feature."""
+
+    def __init__(self) -> None:
+        super().__init__(TypesOfFiles)
 
 
 @dataclass
@@ -60,18 +70,16 @@ class TableFileSource(NumberedRows):
                 "Restore the file.",
             )
         base = self._namespace().base
-        groups = groups_from(directory, self._first)
+        groups = iter(directory.groups_from(self._first))
         async with asyncio.TaskGroup() as tasks:
 
-            def start(number: int) -> asyncio.Task[_Decoded] | None:
-                if number >= len(groups):
-                    return None
-                return tasks.create_task(self._decoded(stores, shard, directory, groups[number], outlet))
+            def start() -> asyncio.Task[_Decoded] | None:
+                group = next(groups, None)
+                return group and tasks.create_task(self._decoded(stores, shard, directory, group, outlet))
 
-            ahead, sent = start(0), 0
-            for number in range(len(groups)):
-                assert ahead is not None
-                decoded, ahead = await ahead, start(number + 1)
+            ahead, sent = start(), 0
+            while ahead is not None:
+                decoded, ahead = await ahead, start()
                 for part in decoded.parts:
                     for chunk in _chunks(part, base, self._first, decoded.charge):
                         self._emitted.add(sent, chunk.ids.ordinals)
@@ -82,16 +90,11 @@ class TableFileSource(NumberedRows):
     async def _decoded(
         self, stores: StoreSet, shard: ShardRef, directory: Directory, group: RowGroup, outlet: Outlet
     ) -> _Decoded:
-        limit = self.context.services.budget.limit
-        needed = group.stored_nbytes + group.nbytes
-        if needed > limit:
-            raise MemoryBudgetError(
-                f"a row group of {safe_url(shard.url)} needs {needed} bytes, more than the memory limit of {limit} "
-                "bytes. Select fewer columns, raise memory_limit=, or write smaller row groups."
-            )
-        charge = await outlet.admit(needed)
+        self._check_group(group.stored_nbytes + group.nbytes)
+        charge = await outlet.admit(group.stored_nbytes + group.nbytes)
         try:
-            parts = await _read(stores, shard, group)
+            parts, needed = await self._read_group(stores, shard, directory, group)
+            charge.resize(max(charge.nbytes, needed))
             found = await self.hop(directory.decode, group, parts)
         except BaseException:
             charge.end()
@@ -99,23 +102,50 @@ class TableFileSource(NumberedRows):
         charge.resize(sum(part.nbytes for part in found))
         return _Decoded(found, charge)
 
+    async def _read_group(
+        self, stores: StoreSet, shard: ShardRef, directory: Directory, group: RowGroup
+    ) -> tuple[list[memoryview], int]:
+        """Return the bytes of a group, and the memory that decoding needs together with these bytes."""
+        parts = await self._read(stores, shard, group.ranges)
+        needed = group.stored_nbytes + await self.hop(directory.decoded_nbytes, group, parts)
+        self._check_group(needed)
+        return parts, needed
+
+    async def _read(self, stores: StoreSet, shard: ShardRef, ranges: Ranges) -> list[memoryview]:
+        lend = self.context.services.blocks.lend
+        parts = [
+            (lend(part.nbytes) if part.nbytes >= GRAIN_NBYTES // 2 else np.empty(part.nbytes, np.uint8)).data
+            for part in ranges
+        ]
+        async with asyncio.TaskGroup() as tasks:
+            for part, buffer in zip(ranges, parts, strict=True):
+                if part.nbytes:
+                    tasks.create_task(stores.read_into(shard, part.start, buffer))
+        return parts
+
+    def _check_group(self, needed: int) -> None:
+        limit = self.context.services.budget.limit
+        if needed > limit:
+            raise MemoryBudgetError(
+                f"a row group of {safe_url(self.node.url)} needs {needed} bytes, more than the memory limit of {limit} "
+                "bytes. Select fewer columns, raise memory_limit=, or write smaller row groups."
+            )
+
     async def _directory(self, stores: StoreSet) -> tuple[ShardRef, Directory]:
         format: TableFormat = self.node.format
         shard = await stores.info(self.node.url)
-        size = shard.nbytes
-        if size is None:
+        if shard.nbytes is None:
             raise CorruptRecordError(shard.url, 0, "the store does not report the size of the object")
-        wanted = min(size, format.tail_nbytes)
-        for _ in range(2):
-            tail = bytearray(wanted)
-            if wanted:
-                await stores.read_into(shard, size - wanted, memoryview(tail))
-            found = await self.hop(format.directory, shard.url, size, memoryview(tail))
-            if not isinstance(found, int):
+        steps = format.directory(shard.url, shard.nbytes)
+        parts: list[memoryview] | None = None
+        while True:
+            ranges, found = await self.hop(advance, steps, parts)
+            if found is not None:
+                seen = self.context.services.features.of(_SeenTypes)
+                seen[self.node.files].add(shard.url, found.types)
                 return shard, found
-            self._check_room(found)
-            wanted = min(size, found)
-        raise CorruptRecordError(shard.url, size, "the directory of the file is incomplete")
+            self._check_room(sum(part.nbytes for part in ranges))
+            parts = await self._read(stores, shard, ranges)
 
     def _check_room(self, nbytes: int) -> None:
         limit = self.context.services.budget.limit
@@ -160,24 +190,15 @@ class TableFileSource(NumberedRows):
         base = self._namespace().base
         found: list[Chunk] = []
         places: list[NDArray[np.int64]] = []
-        for group in directory.groups:
+        for group in directory.groups_from(0):
             wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
             if len(wanted):
-                parts = await _read(stores, shard, group)
+                parts, _ = await self._read_group(stores, shard, directory, group)
                 decoded = await self.hop(_all_rows, directory, group, parts, base)
                 found.append(decoded.take(ordinals[wanted] - group.first_row))
                 places.append(wanted)
         rows = concat(found)
         return rows if len(found) == 1 else _in_order(rows, np.concatenate(places))
-
-
-async def _read(stores: StoreSet, shard: ShardRef, group: RowGroup) -> list[memoryview]:
-    parts = [memoryview(bytearray(part.nbytes)) for part in group.ranges]
-    async with asyncio.TaskGroup() as tasks:
-        for part, buffer in zip(group.ranges, parts, strict=True):
-            if part.nbytes:
-                tasks.create_task(stores.read_into(shard, part.start, buffer))
-    return parts
 
 
 def _chunks(part: TableRows, base: int, first: int, charge: Charge) -> Iterator[Columns]:

@@ -92,6 +92,8 @@ def form_of(path: str, schema: SchemaNode) -> ArrowForm:
         ArrowDataError: The format string is invalid.
     """
     text = schema.format
+    if (form := _FORMS.get(text)) is not None:
+        return form
     if text[:2] == "ts" and text[3:4] == ":":
         text = text[:4]  # values with a time zone are UTC
     if (form := _FORMS.get(text)) is not None:

@@ -5,7 +5,7 @@ Arrow does not transmit the size of buffers. The size follows from the type, the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -71,7 +71,7 @@ class ArrowRows:
         Raises:
             ArrowDataError: The field is shorter or invalid.
         """
-        return replace(self, path=path)._child(index, self.start, self.length)
+        return self._child(index, self.start, self.length, path, self.number, self.unit)
 
     def list_items(self, first: int, length: int) -> ArrowRows:
         """Return items of a list array.
@@ -79,14 +79,14 @@ class ArrowRows:
         Raises:
             ArrowDataError: The array of items is shorter or invalid.
         """
-        return replace(self._child(0, first, length), number=first, unit="list item")
+        return self._child(0, first, length, self.path, first, "list item")
 
-    def _child(self, index: int, first: int, length: int) -> ArrowRows:
+    def _child(self, index: int, first: int, length: int, path: str, number: int, unit: str) -> ArrowRows:
         schema, node = self.schema.children[index], self.node.children[index]
-        rows = replace(self, schema=schema, node=node, start=node.offset, length=node.length)
-        if length > checked(rows).length - first:
-            raise self.error(f"{first + length} rows of a child are used, but the child has only {node.length} rows")
-        return replace(rows, start=node.offset + first, length=length)
+        whole = ArrowRows(path, schema, node, self.owner, node.offset, node.length, self.number, self.unit)
+        if length > checked(whole).length - first:
+            raise whole.error(f"{first + length} rows of a child are used, but the child has only {node.length} rows")
+        return ArrowRows(path, schema, node, self.owner, node.offset + first, length, number, unit)
 
     def error(self, reason: str, row: int | None = None) -> ArrowDataError:
         """Return an error for this column.

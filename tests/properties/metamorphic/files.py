@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import mds_files
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -129,6 +130,18 @@ def _write_table(path: Path, file: int, names: list[str]) -> None:
     columns = {"n": pa.array(numbers, pa.int64()), "text": pa.array(texts, pa.string())}
     table = pa.table({**columns, "values": pa.array(lists, pa.list_(pa.int64()))})
     parquet.write_table(table, path, row_group_size=5)
+    _write_arrays(path, file, numbers)
+    write = pa.ipc.new_stream if file % 2 else pa.ipc.new_file
+    with write(path.with_suffix(".arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+
+
+def _write_arrays(path: Path, file: int, numbers: list[int]) -> None:
+    """Write arrays in both memory orders, and archives with and without compression."""
+    rows = np.array(numbers, np.int64)[:, None] + np.arange(3)
+    np.save(path.with_suffix(".npy"), rows if file % 2 else np.asfortranarray(rows))
+    save = np.savez_compressed if file % 2 else np.savez
+    save(path.with_suffix(".npz"), n=rows[:, 0], x=rows / 8, name=np.array([f"{n}" for n in numbers], "U5"))
 
 
 def _write_csv(path: Path, file: int, names: list[str]) -> None:

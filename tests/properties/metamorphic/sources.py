@@ -130,8 +130,23 @@ def _tables(random: Random) -> Drawn:
         shuffle_shards=shuffled or None,
         seed=seed_or_none(random) if shuffled else None,
     )
-    call = ", ".join(part for part in ('pattern(".parquet")', f"columns={rows or None}", filters, more) if part)
-    return Drawn(Step(f"Dataset.from_parquet({call})"), "example" if rows else "other", 20)
+    kind = one_of(random, "parquet", "arrow")
+    filters = filters if kind == "parquet" else ""
+    call = ", ".join(part for part in (f'pattern(".{kind}")', f"columns={rows or None}", filters, more) if part)
+    return Drawn(Step(f"Dataset.from_{kind}({call})"), "example" if rows else "other", 20)
+
+
+def _arrays(random: Random) -> Drawn:
+    shuffled = chance(random, 0.4)
+    more = arguments(
+        cycle_length=random.randint(1, 3),
+        shuffle_shards=shuffled or None,
+        seed=seed_or_none(random) if shuffled else None,
+    )
+    if chance(random, 0.5):
+        return Drawn(Step(f'Dataset.from_npy(pattern(".npy"), {more})'), "row", 20)
+    fields = one_of(random, "", 'fields=["n", "name"], ')
+    return Drawn(Step(f'Dataset.from_npy(pattern(".npz"), {fields}{more})'), "other", 20)
 
 
 def _csv(random: Random) -> Drawn:
@@ -202,6 +217,7 @@ _SOURCES = [
     (0.4, _image_folder),
     (0.5, _mds),
     (0.6, _tables),
+    (0.4, _arrays),
 ]
 
 

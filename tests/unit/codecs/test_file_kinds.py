@@ -76,11 +76,11 @@ FILES = {
 }
 CURES = {
     "tar archive": "from_webdataset",
-    "Parquet file": "pyarrow",
-    "Arrow file": "pyarrow",
+    "Parquet file": "from_parquet",
+    "Arrow file": "from_arrow",
     "HDF5 file": "h5py",
     "zip archive": "zipfile",
-    "NumPy file": "from_tensor_slices",
+    "NumPy file": "from_npy",
     "PNG image": "from_files",
     "JPEG image": "from_files",
     "GIF image": "from_files",

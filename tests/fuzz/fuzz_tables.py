@@ -1,0 +1,149 @@
+"""Fuzz the readers of Arrow and NumPy files: hostile files give rows or a typed error, in bounded memory.
+
+Run it with atheris when that is installed, which follows coverage::
+
+    python tests/fuzz/fuzz_tables.py corpus/
+
+or without, as a loop of seeded random mutations::
+
+    python tests/fuzz/fuzz_tables.py --runs 100000 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import io
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+sys.path.append(str(Path(__file__).parents[1] / "fakes"))
+from table_bytes import rows_of
+
+from aiostream_data.errors import AiostreamError
+from aiostream_data.formats.arrow_files import ArrowFormat
+from aiostream_data.formats.npy import NpyFormat
+from aiostream_data.formats.row_groups import TableFormat
+
+LIMIT = 1 << 24
+MOST_ROWS = 10_000
+FORMATS: tuple[TableFormat, ...] = (
+    ArrowFormat(),
+    ArrowFormat(columns=("words", "values")),
+    NpyFormat(),
+    NpyFormat(fields=("n",)),
+)
+HOSTILE = (b"\xff" * 8, bytes(8), b"\xff" * 7 + b"\x7f", b"\xff\xff\xff\x7f", (1 << 33).to_bytes(8, "little"))
+
+
+def check(data: bytes) -> None:
+    """Read ``data`` in one of several formats, its first bytes say which and from which row."""
+    if len(data) < 2:
+        return
+    try:
+        for number, _ in enumerate(rows_of(FORMATS[data[0] % len(FORMATS)], data[2:], data[1] % 4, LIMIT)):
+            if number > MOST_ROWS:
+                break
+    except AiostreamError:
+        pass
+
+
+def seeds() -> list[bytes]:
+    """Return valid files of each format, with the bytes in front that select the format."""
+    rows = 12
+    table = pa.table(
+        {
+            "n": pa.array(range(rows), pa.int32()),
+            "text": [None if n % 5 == 3 else f"text {n}" for n in range(rows)],
+            "words": pa.array([["a", "b"][n % 2] for n in range(rows)]).dictionary_encode(),
+            "values": [list(range(n % 4)) for n in range(rows)],
+            "box": [{"x": n / 2, "y": None if n % 3 else n} for n in range(rows)],
+            "view": pa.array([f"long text number {n}" for n in range(rows)], pa.string_view()),
+            "pair": pa.array([[n, n + 1] for n in range(rows)], pa.list_(pa.float32(), 2)),
+            "nothing": pa.nulls(rows),
+            "fixed": pa.array([b"abcd"] * rows, pa.binary(4)),
+            "day": pa.array([1, 2, None] * (rows // 3), pa.date32()),
+            "spans": pa.array([[1], [2, 3], []] * (rows // 3), pa.list_view(pa.int64())),
+        }
+    )
+    found = []
+    for some in (table, table.select(["words", "values", "view"])):
+        for kind in (pa.ipc.new_file, pa.ipc.new_stream):
+            for compression in (None, "lz4", "zstd"):
+                made = io.BytesIO()
+                options = pa.ipc.IpcWriteOptions(compression=compression)
+                with kind(made, some.schema, options=options) as writer:
+                    writer.write_table(some, max_chunksize=5)
+                found += [bytes([which, 0]) + made.getvalue() for which in (0, 1)]
+    records = np.array(
+        [(n, f"t{n}", b"b", [n, n]) for n in range(5)], [("n", "<i2"), ("t", "U3"), ("b", "S2"), ("p", ">f8", 2)]
+    )
+    for save, values in ((np.save, (records,)), (np.save, (np.asfortranarray(np.ones((4, 3))),))):
+        found.append(bytes([2 + (values[0] is records), 1]) + _saved(save, *values))
+    for save in (np.savez, np.savez_compressed):
+        found.append(bytes([2, 1]) + _saved(save, n=np.arange(5), x=np.ones((5, 2)), r=records))
+    return found
+
+
+def _saved(save: Any, *arrays: Any, **named: Any) -> bytes:
+    made = io.BytesIO()
+    save(made, *arrays, **named)
+    return made.getvalue()
+
+
+def mutate(data: bytes, source: random.Random) -> bytes:
+    """Return ``data`` with a few bytes flipped, replaced by hostile numbers, dropped or cut off."""
+    body = bytearray(data)
+    for _ in range(source.randint(1, 4)):
+        at = source.randrange(2, len(body)) if len(body) > 2 else 0
+        change = source.randrange(8)
+        if change < 3:
+            body[at : at + 1] = bytes([source.randrange(256)])
+        elif change < 6:
+            number = source.choice(HOSTILE)[: len(body) - at]
+            body[at : at + len(number)] = number
+        elif change == 6:
+            del body[at : at + source.choice((1, 4, 8))]
+        elif source.random() < 0.3:
+            del body[at:]
+    return bytes(body)
+
+
+def run_loop(runs: int, seed: int) -> None:
+    """Check ``runs`` random mutations of valid files; the same seed gives the same ones."""
+    source = random.Random(seed)
+    pool = seeds()
+    for data in pool:
+        check(data)
+    for _ in range(runs):
+        data = mutate(source.choice(pool), source)
+        try:
+            check(data)
+        except BaseException:
+            sys.stderr.write(f"failing input: {data!r}\n")
+            raise
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run atheris on the arguments, or the loop when it is asked for or atheris is not there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, help="run the loop of mutations, this many")
+    parser.add_argument("--seed", type=int, default=0)
+    options, rest = parser.parse_known_args(arguments)
+    if options.runs is None and importlib.util.find_spec("atheris"):
+        atheris = importlib.import_module("atheris")
+        atheris.instrument_all()
+        atheris.Setup([sys.argv[0], *rest], check)
+        atheris.Fuzz()
+    run_loop(options.runs or 10_000, options.seed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
