@@ -19,8 +19,21 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
     /* Index of the first quote, backslash or control character in data[at:stop], or stop. */
     static inline Py_ssize_t asd_end_of_plain(const unsigned char *data, Py_ssize_t at, Py_ssize_t stop) {
+    #if defined(__SSE2__)
+        const __m128i quotes = _mm_set1_epi8('"'), slashes = _mm_set1_epi8('\\\\'), controls = _mm_set1_epi8(0x1F);
+        while (stop - at >= 16) {
+            __m128i text = _mm_loadu_si128((const __m128i *) (data + at));
+            __m128i found = _mm_or_si128(_mm_cmpeq_epi8(text, quotes), _mm_cmpeq_epi8(text, slashes));
+            int mask = _mm_movemask_epi8(_mm_or_si128(found, _mm_cmpeq_epi8(_mm_min_epu8(text, controls), text)));
+            if (mask) return at + __builtin_ctz(mask);
+            at += 16;
+        }
+    #endif
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         const uint64_t ones = 0x0101010101010101ULL, tops = 0x8080808080808080ULL;
         while (stop - at >= 8) {
