@@ -1,30 +1,41 @@
-"""The command line: ``aiostream-data doctor`` and ``aiostream-data --version``."""
+"""The command line: ``aiostream-data doctor``, ``head``, ``count``, ``inspect`` and ``--version``."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aiostream_data import __version__
+from aiostream_data.cli import reading
 from aiostream_data.cli.doctor import describe_native, diagnose
+from aiostream_data.errors import AiostreamError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line ``arguments`` (default: ``sys.argv``). Return the exit code."""
-    parser = argparse.ArgumentParser(prog="aiostream-data", description="Look at an installation of aiostream_data.")
+    """Run the command line ``arguments`` (default: ``sys.argv``). Return the exit code.
+
+    The exit code is 1 if data cannot be read. The error is one message on standard error, without a traceback.
+    """
+    parser = argparse.ArgumentParser(prog="aiostream-data", description="Look at data, and at an installation.")
     parser.add_argument("--version", action="version", version=f"aiostream-data {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     doctor = commands.add_parser("doctor", help="say what is installed, what is missing, and how to get it")
     doctor.add_argument("--native", action="store_true", help="say only whether the native core was built")
+    doctor.set_defaults(run=_diagnosis)
+    reading.add_commands(commands)
     chosen = parser.parse_args(arguments)
-    if chosen.native:
-        print(describe_native())
-        return 0
     try:
-        for line in diagnose():
+        for line in chosen.run(chosen):
             print(line, flush=True)
     except BrokenPipeError:  # the reader closed the pipe, for example ``head``
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except AiostreamError as error:
+        print(f"aiostream-data: {error}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _diagnosis(chosen: argparse.Namespace) -> Iterator[str]:
+    return iter([describe_native()]) if chosen.native else diagnose()

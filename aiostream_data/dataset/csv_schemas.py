@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import ParseExample
@@ -53,16 +55,11 @@ def _is_open(node: Node) -> bool:
 
 
 def _inferred(node: ParseExample) -> Node:
-    # needed for inferred schemas only
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
-    from aiostream_data.formats.csv_schema import Inference
+    from aiostream_data.formats.csv_schema import Inference  # needed for inferred schemas only
 
     source, decoder = node.input, cast(Any, node.decoder)
     assert isinstance(source, ReadFiles)
-    with ThreadPoolExecutor(1) as thread:  # the current thread may already have an event loop
-        url, records = thread.submit(asyncio.run, _head(source)).result()
+    url, records = ask_stores(source.storage_options, partial(_head, source))
     if hasattr(decoder, "with_records"):
         json_parser = decoder.with_records(url, records)
         return replace(node, decoder=json_parser, features=json_parser.structure.names)
@@ -75,19 +72,11 @@ def _inferred(node: ParseExample) -> Node:
     return replace(node, input=replace(source, format=known), decoder=parser, features=parser.select)
 
 
-async def _head(source: ReadFiles) -> tuple[str, list[bytes]]:
+async def _head(source: ReadFiles, stores: StoreSet) -> tuple[str, list[bytes]]:
     """Return the URL of the first file, and its first records with the header."""
-    import asyncio  # needed for inferred schemas only
-
-    from aiostream_data.storage.stores import StoreSet
-
-    stores = StoreSet(source.storage_options, asyncio.to_thread)
-    try:
-        shard = await _first_shard(source, stores)
-        content = bytearray(min(shard.nbytes or 0, _HEAD_NBYTES))
-        await stores.read_into(shard, 0, memoryview(content))
-    finally:
-        await stores.aclose()
+    shard = await _first_shard(source, stores)
+    content = bytearray(min(shard.nbytes or 0, _HEAD_NBYTES))
+    await stores.read_into(shard, 0, memoryview(content))
     return shard.url, _records(source, shard, bytes(content))
 
 

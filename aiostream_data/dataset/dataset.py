@@ -186,6 +186,38 @@ class Dataset(Chain, Generic[T], Hints):
     # -- files
 
     @classmethod
+    def open_any(
+        cls,
+        url: Url,
+        *,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[Any]:
+        """Return a dataset of a file, of all files in a folder, or of all files that match a pattern, in any format.
+
+        The names and the first bytes of the files tell the format. The logger ``aiostream_data`` reports it with the
+        constructor that reads it, level ``INFO``. Call this constructor in programs: it has more arguments. Lists the
+        files and reads the start of one of them, so this call blocks. See docs/formats.md.
+
+        Args:
+            url: URL or path of a file or folder, or a pattern.
+            shuffle_shards, seed: As for :meth:`from_tfrecord`.
+            storage_options: Options of the store, as in fsspec.
+
+        Raises:
+            NoMatchError: There is no such file.
+            PlanError: The format is unknown, or the files have several formats.
+            StorageError: The store did not answer.
+        """
+        from aiostream_data.dataset.any_format import find_format
+
+        found = find_format(url, storage_options)
+        constructor: Callable[..., Dataset[Any]] = getattr(cls, found.format.constructor)
+        common = {"shuffle_shards": shuffle_shards, "seed": seed, "storage_options": storage_options}
+        return constructor(found.files, **dict(found.format.arguments), **common)
+
+    @classmethod
     def list_files(
         cls,
         pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,

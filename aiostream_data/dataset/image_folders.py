@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from aiostream_data.arguments import several, shown
 from aiostream_data.dataset.file_sources import Reading, Url
+from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import ArgumentTypeError, NoMatchError, PlanError
 from aiostream_data.formats.image_folder import ImageFolderFormat, ImageLabels, path_below
 from aiostream_data.plan.base import Node, walk
@@ -17,6 +19,9 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.patterns import escaped
 from aiostream_data.storage.urls import is_http, split_url
+
+if TYPE_CHECKING:
+    from aiostream_data.storage.stores import StoreSet
 
 
 @dataclass(frozen=True)
@@ -171,32 +176,21 @@ def _labelled(node: ReadFiles, classes: Sequence[str]) -> ReadFiles:
 
 
 def _found(node: ReadFiles) -> list[str]:
-    # needed for the names of classes only
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as thread:  # the current thread may already have an event loop
-        return thread.submit(asyncio.run, _names(node)).result()
-
-
-async def _names(node: ReadFiles) -> list[str]:
-    import asyncio  # needed for the names of classes only
-
-    from aiostream_data.storage.index_file import choose_shards, parse_index
-    from aiostream_data.storage.index_reading import read_index_bytes
-    from aiostream_data.storage.stores import StoreSet
-
-    root = cast(ImageFolderFormat, node.format).root
-    stores = StoreSet(node.storage_options, asyncio.to_thread)
-    try:
-        if node.index_url is not None:
-            content = await read_index_bytes(stores, node.index_url)
-            shards = choose_shards(node.index_url, parse_index(node.index_url, bytes(content)), node.patterns)
-            names = {path_below(shard.url, len(root)).partition("/")[0] for shard in shards}
-        else:
-            names = set(await stores.folders(Root(split_url(node.patterns[0]).scheme, root).url))
-    finally:
-        await stores.aclose()
+    names = ask_stores(node.storage_options, partial(_names, node))
     if not names:
+        root = cast(ImageFolderFormat, node.format).root
         raise NoMatchError(safe_url(root), "the folder contains no folder with images: each class needs a folder")
     return sorted(names)
+
+
+async def _names(node: ReadFiles, stores: StoreSet) -> set[str]:
+    # needed for indexes only
+    from aiostream_data.storage.index_file import choose_shards, parse_index
+    from aiostream_data.storage.index_reading import read_index_bytes
+
+    root = cast(ImageFolderFormat, node.format).root
+    if node.index_url is None:
+        return set(await stores.folders(Root(split_url(node.patterns[0]).scheme, root).url))
+    content = await read_index_bytes(stores, node.index_url)
+    shards = choose_shards(node.index_url, parse_index(node.index_url, bytes(content)), node.patterns)
+    return {path_below(shard.url, len(root)).partition("/")[0] for shard in shards}

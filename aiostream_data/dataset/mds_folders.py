@@ -10,6 +10,7 @@ from typing import Any, cast
 from aiostream_data.arguments import several, shown
 from aiostream_data.codecs.images import decode_image
 from aiostream_data.dataset.file_sources import Reading
+from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import ArgumentTypeError, MdsError, PlanError
 from aiostream_data.formats.mds import MdsFormat
 from aiostream_data.formats.mds_columns import IMAGES, MdsColumn
@@ -90,15 +91,12 @@ def _is_open(node: Node) -> bool:
 
 
 def _known(node: ParseExample) -> ParseExample:
-    # needed for MDS folders only
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
+    from aiostream_data.storage.index_reading import read_index_bytes  # needed for MDS folders only
 
     source, url = cast(ReadFiles, node.input), cast(ReadFiles, node.input).index_url
     assert url is not None
-    with ThreadPoolExecutor(1) as thread:  # the current thread may already have an event loop
-        content = thread.submit(asyncio.run, _content(source, url)).result()
-    index = parse_mds_index(url, content)
+    content = ask_stores(source.storage_options, lambda stores: read_index_bytes(stores, url))
+    index = parse_mds_index(url, bytes(content))
     names = cast(MdsSamples, node.decoder).select or tuple(column.name for column in index.columns)
     _check_columns(url, index.columns, names)
     format = replace(cast(MdsFormat, source.format), columns=index.columns)
@@ -128,19 +126,6 @@ def _with_images(node: Node) -> Node:
     samples = cast(MdsSamples, cast(ParseExample, node.input).decoder)
     images = [column.name for column in samples.columns if column.encoding in IMAGES]
     return replace(node, function=ImagesDecoder(tuple(name for name in images if name in samples.select)))
-
-
-async def _content(node: ReadFiles, index_url: str) -> bytes:
-    import asyncio  # needed for MDS folders only
-
-    from aiostream_data.storage.index_reading import read_index_bytes
-    from aiostream_data.storage.stores import StoreSet
-
-    stores = StoreSet(node.storage_options, asyncio.to_thread)
-    try:
-        return bytes(await read_index_bytes(stores, index_url))
-    finally:
-        await stores.aclose()
 
 
 def images_decoder(decode: Any) -> Callable[[dict[str, Any]], dict[str, Any]] | None:

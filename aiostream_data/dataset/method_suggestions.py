@@ -70,7 +70,7 @@ NAMES: Final = MappingProxyType(
         "FixedLengthRecordDataset": "Dataset.from_fixed_length()",
         "TFRecordDataset": "Dataset.from_tfrecord()",
         "collate": "map() after batch()",
-        "load_dataset": "a constructor, such as Dataset.from_files()",
+        "load_dataset": "Dataset.open_any()",
         "map_batches": "map(batched=True), or map() after batch()",
         "reduce": "a loop over the dataset",
         "shape": "element_spec",

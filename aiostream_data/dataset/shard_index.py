@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from aiostream_data.arguments import local_path, several, shown
+from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.whole_object import write_object
 from aiostream_data.plan.base import Node, walk
@@ -16,7 +15,7 @@ from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.index_file import IndexedShard, format_index
 from aiostream_data.storage.retry import take_retry_options
-from aiostream_data.storage.stores import StoreSet, options_of
+from aiostream_data.storage.stores import options_of
 from aiostream_data.storage.urls import has_magic, split_url
 
 if TYPE_CHECKING:
@@ -65,9 +64,7 @@ def write_index(
             f"write_index(): path_or_url is a pattern ({shown(target)}), but must be the file to write. "
             "Check the argument order: write_index(files, path_or_url)."
         )
-    # Run on a separate thread: the current thread may already have an event loop.
-    with ThreadPoolExecutor(1) as thread:
-        shards = thread.submit(asyncio.run, _find(patterns, options)).result()
+    shards = ask_stores(options, lambda stores: stores.glob(patterns))
     _check_kept(shards, target)
     counts = records or {}
     indexed = [IndexedShard(_named(shard, versions), counts.get(shard.url)) for shard in shards]
@@ -109,14 +106,6 @@ def _for_fsspec(url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     settings = options_of(split_url(url).scheme, take_retry_options(options)[1])
     take_route_options(settings)
     return {name: value for name, value in settings.items() if name not in _FOR_READING}
-
-
-async def _find(patterns: list[str], options: Mapping[str, Any]) -> Sequence[ShardRef]:
-    stores = StoreSet(options, asyncio.to_thread)
-    try:
-        return await stores.glob(patterns)
-    finally:
-        await stores.aclose()
 
 
 def _named(shard: ShardRef, versions: bool | None) -> ShardRef:

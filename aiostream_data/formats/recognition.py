@@ -1,0 +1,177 @@
+"""Recognize the formats of files by their names and first bytes, and the layouts of folders."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from aiostream_data.codecs import file_kinds
+from aiostream_data.codecs.compression import decompressor, detect
+from aiostream_data.codecs.compression_by_suffix import named_compressed
+from aiostream_data.errors import CorruptRecordError
+from aiostream_data.formats import image_folder
+
+START_NBYTES: Final = 1 << 16
+"""Number of bytes at the start of a file to inspect."""
+
+_TEXT_NBYTES: Final = 4096
+"""Maximum number of decompressed bytes to inspect."""
+
+
+class FileFormat(NamedTuple):
+    """A format that a constructor of :class:`Dataset` reads.
+
+    Attributes:
+        name: Name of the format, for messages.
+        constructor: Name of the constructor.
+        arguments: Arguments of the constructor besides the files: pairs of name and value.
+    """
+
+    name: str
+    constructor: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+
+TFRECORD: Final = FileFormat("TFRecord", "from_tfrecord")
+CSV: Final = FileFormat("CSV", "from_csv")
+TSV: Final = FileFormat("TSV", "from_csv", (("delimiter", "\t"),))
+JSON_LINES: Final = FileFormat("JSON lines", "from_jsonl")
+TEXT: Final = FileFormat("text lines", "from_text")
+TAR: Final = FileFormat("WebDataset", "from_webdataset")
+PARQUET: Final = FileFormat("Parquet", "from_parquet")
+ARROW: Final = FileFormat("Arrow IPC", "from_arrow")
+NUMPY: Final = FileFormat("NumPy", "from_npy")
+IMAGES: Final = FileFormat("images", "from_files")
+IMAGE_FOLDER: Final = FileFormat("folder of images", "from_image_folder")
+MDS: Final = FileFormat("MosaicML MDS", "from_mds")
+
+_BY_SUFFIX: Final = MappingProxyType(
+    {
+        "csv": CSV,
+        **dict.fromkeys(("tsv", "tab"), TSV),
+        **dict.fromkeys(("jsonl", "ndjson", "jsonlines"), JSON_LINES),
+        **dict.fromkeys(("txt", "text"), TEXT),
+        **dict.fromkeys(("tar", "tgz", "tzst"), TAR),
+        **dict.fromkeys(("parquet", "pq"), PARQUET),
+        **dict.fromkeys(("arrow", "arrows", "feather", "ipc"), ARROW),
+        **dict.fromkeys(("npy", "npz"), NUMPY),
+        **dict.fromkeys((suffix[1:] for suffix in image_folder.SUFFIXES), IMAGES),
+    }
+)
+_BY_KIND: Final = MappingProxyType(
+    {
+        file_kinds.TFRECORD: TFRECORD,
+        file_kinds.TAR: TAR,
+        file_kinds.PARQUET: PARQUET,
+        file_kinds.ARROW: ARROW,
+        file_kinds.NPY: NUMPY,
+        **dict.fromkeys((file_kinds.JPEG, file_kinds.PNG, file_kinds.GIF), IMAGES),
+    }
+)
+_TFRECORD_NAME: Final = re.compile(r"(^|[._-])tfrecords?([._-]|$)")
+_IGNORED: Final = re.compile(r"[._].*|(readme|license|checksums?|manifest)\b.*|.*\.(md|crc|idx|index|sha256|md5|lock)")
+"""Names of files beside the data: hidden files, descriptions and checksums. In lower case."""
+
+
+def by_name(url: str) -> FileFormat | None:
+    """Return the format that the name of a file suggests, or None. The suffix of a compression is ignored."""
+    name = _base(url)
+    while named_compressed(name) and name.rpartition(".")[2] not in _BY_SUFFIX:
+        name = name.rpartition(".")[0]
+    if _TFRECORD_NAME.search(name):
+        return TFRECORD
+    stem, _, suffix = name.rpartition(".")
+    return _BY_SUFFIX.get(suffix) if stem else None
+
+
+def is_json(url: str) -> bool:
+    """Return True for the names of JSON documents, compressed or not."""
+    return re.search(r"\.json(\.\w+)?$", _base(url)) is not None
+
+
+def is_data(url: str) -> bool:
+    """Return False for the names of files beside the data, such as ``_SUCCESS`` and ``README.md``."""
+    return _IGNORED.fullmatch(_base(url)) is None
+
+
+def by_start(start: bytes) -> FileFormat | file_kinds.FileKind | None:
+    """Return the format that the first ``START_NBYTES`` bytes of a file show.
+
+    Compressed bytes are decompressed. Return a :class:`FileKind` for a format that no constructor reads, and None for
+    bytes that are no text and have no known mark.
+    """
+    content = _decompressed(start)
+    kind = file_kinds.kind_of(content[: file_kinds.START_NBYTES])
+    if kind is file_kinds.ZIP and content[30:64].partition(b".npy")[1]:  # the name of the first member
+        return NUMPY
+    if kind is not None:
+        return _BY_KIND.get(kind, kind)
+    return _text(content)
+
+
+def folder_layout(paths: Sequence[str]) -> FileFormat | None:
+    """Return the format of a folder with these files below it, if the folder itself is the dataset; otherwise None."""
+    if "index.json" in paths and any(re.search(r"\.mds(\.(gz|zstd?))?$", path) for path in paths):
+        return MDS
+    data = [path for path in paths if is_data(path) and not path.startswith(".") and "/." not in path]
+    images = [path for path in data if by_name(path) is IMAGES]
+    in_folders = bool(images) and all("/" in path for path in images)
+    return IMAGE_FOLDER if in_folders and len(images) == len(data) else None
+
+
+def formats_of(urls: Iterable[str]) -> dict[FileFormat | None, list[str]]:
+    """Group the URLs of data files by the formats that their names suggest."""
+    found: dict[FileFormat | None, list[str]] = {}
+    for url in urls:
+        if is_data(url):
+            found.setdefault(by_name(url), []).append(url)
+    return found
+
+
+def _base(url: str) -> str:
+    path = url.partition("#")[0].partition("?")[0] if url.startswith(("http://", "https://")) else url
+    return path.rpartition("/")[2].lower()
+
+
+def _decompressed(start: bytes) -> bytes:
+    """Return the first bytes of the content. Damaged and unknown compressions are returned as they are."""
+    compression = detect(start[:4])
+    if compression == "":
+        return start
+    content = bytearray()
+    stream = decompressor(compression, "")
+    try:
+        for block in stream.feed(memoryview(start)):
+            content += block
+            if len(content) >= _TEXT_NBYTES:
+                break
+    except CorruptRecordError:
+        return start
+    finally:
+        stream.discard()
+    return bytes(content)
+
+
+def _text(content: bytes) -> FileFormat | None:
+    """Return the format of text: JSON lines, or lines of text. Return None for bytes that are no text."""
+    sample = content[:_TEXT_NBYTES]
+    try:
+        text = sample.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.start < len(sample) - 3 or not error.start:  # otherwise the sample ends within a character
+            return None
+        text = sample[: error.start].decode("utf-8-sig")
+    if not text.strip() or any(character < " " and character not in "\t\n\v\f\r" for character in text):
+        return None
+    first, _, rest = text.lstrip().partition("\n")
+    return JSON_LINES if (rest or len(content) < _TEXT_NBYTES) and _is_json_record(first) else TEXT
+
+
+def _is_json_record(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

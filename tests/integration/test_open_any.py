@@ -1,0 +1,193 @@
+"""``Dataset.open_any`` finds the format of files and folders, and reads them as their constructor does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from http_server import HttpObjects
+from pyarrow import parquet
+
+from aiostream_data import Dataset, NoMatchError, ObjectNotFoundError, PlanError, TFRecordWriter
+from aiostream_data.errors import ArgumentTypeError
+from aiostream_data.testing.comparing import same
+from aiostream_data.testing.servers import ObjectServer
+
+DATA = Path(__file__).parents[1] / "data"
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+
+
+def tfrecord(folder: Path) -> tuple[str, Dataset[Any]]:
+    for part in range(2):
+        with TFRecordWriter(str(folder / f"part.tfrecord-0000{part}-of-00002")) as writer:
+            writer.write(b"%d" % part)
+    return str(folder), Dataset.from_tfrecord(str(folder / "*"))
+
+
+def csv(folder: Path) -> tuple[str, Dataset[Any]]:
+    (folder / "a.csv").write_text("a,b\n1,x\n2,y\n")
+    return str(folder / "a.csv"), Dataset.from_csv(str(folder / "a.csv"))
+
+
+def tsv(folder: Path) -> tuple[str, Dataset[Any]]:
+    (folder / "a.tsv").write_text("a\tb\n1\tx\n")
+    return str(folder / "a.tsv"), Dataset.from_csv(str(folder / "a.tsv"), delimiter="\t")
+
+
+def json_without_a_suffix(folder: Path) -> tuple[str, Dataset[Any]]:
+    (folder / "part-0").write_text('{"a": 1}\n{"a": 2}\n')
+    return str(folder / "part-0"), Dataset.from_jsonl(str(folder / "part-0"))
+
+
+def json_with_the_suffix_of_a_document(folder: Path) -> tuple[str, Dataset[Any]]:
+    (folder / "a.json").write_text('{"a": 1}\n{"a": 2}\n')
+    return str(folder), Dataset.from_jsonl(str(folder / "a.json"))
+
+
+def text(folder: Path) -> tuple[str, Dataset[Any]]:
+    (folder / "notes").write_text("one\ntwo\n")
+    return str(folder / "notes"), Dataset.from_text(str(folder / "notes"))
+
+
+def table_with_a_wrong_name(folder: Path) -> tuple[str, Dataset[Any]]:
+    parquet.write_table(pa.table({"a": [1, 2]}), folder / "a.csv")
+    return str(folder / "a.csv"), Dataset.from_parquet(str(folder / "a.csv"))
+
+
+def partitions(folder: Path) -> tuple[str, Dataset[Any]]:
+    for year in (2024, 2025):
+        (folder / f"year={year}").mkdir()
+        parquet.write_table(pa.table({"a": [year]}), folder / f"year={year}" / "part.parquet")
+    (folder / "_SUCCESS").touch()
+    return str(folder), Dataset.from_parquet(str(folder / "*" / "*.parquet"))
+
+
+def arrays(folder: Path) -> tuple[str, Dataset[Any]]:
+    np.save(folder / "a.npy", np.arange(6).reshape(3, 2))
+    return str(folder / "*.npy"), Dataset.from_npy(str(folder / "a.npy"))
+
+
+def images(folder: Path) -> tuple[str, Dataset[Any]]:
+    for name in ("cat", "dog"):
+        (folder / name).mkdir()
+        (folder / name / "1.png").write_bytes(PNG)
+    return str(folder), Dataset.from_image_folder(str(folder))
+
+
+def images_without_classes(folder: Path) -> tuple[str, Dataset[Any]]:
+    (folder / "1.png").write_bytes(PNG)
+    return str(folder), Dataset.from_files(str(folder / "*.png"))
+
+
+def shards_of_mosaic(folder: Path) -> tuple[str, Dataset[Any]]:
+    return str(DATA / "mds" / "plain"), Dataset.from_mds(str(DATA / "mds" / "plain"))
+
+
+def archives(folder: Path) -> tuple[str, Dataset[Any]]:
+    pattern = str(DATA / "golden" / "*.tar*")
+    return pattern, Dataset.from_webdataset(pattern)
+
+
+MAKERS = (
+    *(tfrecord, csv, tsv, json_without_a_suffix, json_with_the_suffix_of_a_document, text, table_with_a_wrong_name),
+    *(partitions, arrays, images, images_without_classes, shards_of_mosaic, archives),
+)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_rows_are_those_of_the_constructor(make: Callable[[Path], tuple[str, Dataset[Any]]], tmp_path: Path) -> None:
+    url, expected = make(tmp_path)
+    found, wanted = list(Dataset.open_any(url)), list(expected)
+    assert len(found) == len(wanted) > 0
+    assert all(map(same, found, wanted))
+
+
+def test_the_log_names_the_format_and_the_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n1\tx\n")
+    with caplog.at_level(logging.INFO, "aiostream_data"):
+        Dataset.open_any(tmp_path / "a.tsv")
+    (record,) = caplog.records
+    assert "TSV: 1 file, 8 bytes, recognized by the names. Read by Dataset.from_csv(" in record.getMessage()
+    assert r"delimiter='\t'" in record.getMessage()
+
+
+def test_shards_are_shuffled_when_asked_for(tmp_path: Path) -> None:
+    for part in range(20):
+        (tmp_path / f"{part:02}.txt").write_text(f"{part}\n")
+    found = list(Dataset.open_any(tmp_path, shuffle_shards=True, seed=3))
+    assert found != sorted(found, key=int)
+    assert found == list(Dataset.from_text(str(tmp_path / "*.txt"), shuffle_shards=True, seed=3))
+
+
+def test_it_may_be_called_under_a_running_event_loop(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+
+    async def main() -> list[Any]:
+        async with Dataset.open_any(tmp_path / "a.txt").open() as loader:
+            return [element async for element in loader]
+
+    assert asyncio.run(main()) == ["one"]
+
+
+def test_files_of_several_formats_are_counted_and_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    (tmp_path / "c.txt").write_text("x\n")
+    with pytest.raises(PlanError, match=r"several formats: 2 of CSV, 1 of text lines\. Pass a pattern"):
+        Dataset.open_any(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(100), "is an HDF5 file: read it with h5py"),
+        ("a.csv", b"\x89HDF\r\n\x1a\n" + bytes(100), "is an HDF5 file"),
+        ("a.bin", bytes(100), r"cannot recognize the format of .*a\.bin\. Call a constructor"),
+        ("a.unknown", b"", "cannot recognize the format"),
+        ("a.json", b'{\n "a": 1\n}', r"is one JSON document\. Write one record per line"),
+    ],
+)
+def test_a_file_that_no_constructor_reads_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(PlanError, match=message):
+        Dataset.open_any(tmp_path / name)
+
+
+def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NoMatchError):
+        Dataset.open_any(tmp_path / "missing.csv")
+    with pytest.raises(NoMatchError):
+        Dataset.open_any(tmp_path)
+    (tmp_path / "_SUCCESS").touch()
+    with pytest.raises(NoMatchError, match="the folder contains no data"):
+        Dataset.open_any(tmp_path)
+    for wrong in ("", None, 3, ["a.csv"]):
+        with pytest.raises(ArgumentTypeError, match="url must be the URL or path"):
+            Dataset.open_any(wrong)  # type: ignore[arg-type]
+
+
+def test_folders_and_files_on_s3(s3_endpoint: ObjectServer) -> None:
+    for part in range(2):
+        body = json.dumps({"part": part}).encode() + b"\n"
+        s3_endpoint.put(f"s3://test-bucket/open any/part-{part}.jsonl", body)
+    options = s3_endpoint.storage_options
+    for url in ("s3://test-bucket/open any", "s3://test-bucket/open any/", "s3://test-bucket/open any/*.jsonl"):
+        assert list(Dataset.open_any(url, storage_options=options)) == [{"part": 0}, {"part": 1}]
+    one = Dataset.open_any("s3://test-bucket/open any/part-1.jsonl", storage_options=options)
+    assert list(one) == [{"part": 1}]
+
+
+def test_one_file_over_http(http_objects: HttpObjects) -> None:
+    http_objects.put("/a.csv", b"a\n1\n")
+    assert list(Dataset.open_any(f"{http_objects.endpoint_url}/a.csv")) == [{"a": 1}]
+    with pytest.raises(ObjectNotFoundError):
+        Dataset.open_any(f"{http_objects.endpoint_url}/missing.csv")
+    with pytest.raises(PlanError, match="HTTP servers cannot list"):
+        Dataset.open_any(f"{http_objects.endpoint_url}/folder/")
