@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from urllib.parse import quote
@@ -15,13 +16,20 @@ from aiostream_data.object_names import object_name
 from aiostream_data.redaction import Secrets
 from aiostream_data.safe_url import safe_text, safe_url, shorten
 
+NAMES_A_HOST = re.compile(r"@[^/?#]*/")
+"""What stands between these characters of a raw password is the host of the URL, for every parser."""
+
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 WINDOW = 8
 """Characters of a secret that must not stand together in the output."""
 
 bodies = st.text(LETTERS + "0123456789", min_size=10, max_size=30).map(lambda body: f"zQ{body}")
 odd = st.text(LETTERS + "0123456789/+=-_.~!$*()", min_size=8, max_size=30).map(lambda body: f"zQ{body}Qz")
-passwords = st.text(LETTERS + "0123456789/?#@:+=-_.~!$*", min_size=8, max_size=30).map(lambda body: f"zQ{body}Qz")
+passwords = (
+    st.text(LETTERS + "0123456789/?#@:+=-_.~!$*", min_size=8, max_size=30)
+    .map(lambda body: f"zQ{body}Qz")
+    .filter(lambda password: not NAMES_A_HOST.search(password))
+)
 schemes = st.sampled_from(["https", "http", "s3", "gs", "ftp", "hdfs", "HTTPS", "s3a", "webdav+https"])
 hosts = st.sampled_from(["host", "h.example.org:8080", "[::1]:80", "bucket"])
 paths = st.sampled_from(["", "/", "/a/b.tfrecord", "/a@2x/b:c.bin", "/dt=2024/part-?.bin", "/a/*.gz"])
