@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STORE  ?= s3
 EXAMPLES ?= 10
+# Tests wait half of their time, so three of them run on two cores.
+WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 3 * (os.cpu_count() or 1) // 2))')
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
 .PHONY: install demo check lint quick test test-long test-cupy sanitize bench bench-environments clean
@@ -25,7 +27,7 @@ demo: install
 test: install
 	@echo "== the whole test suite, with S3 and GCS servers on this machine"
 	@$(BIN)/python -m compileall -q aiostream_data tests # many tests start Python
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --ignore tests/lifecycle
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 25 --ignore tests/lifecycle
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 --dist loadfile tests/lifecycle
 
 # Without a GPU: names, signatures and kernels. Says so loudly where CuPy cannot be installed.

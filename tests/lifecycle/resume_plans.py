@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
 import aiostream_data as asd
 from aiostream_data import Dataset
@@ -32,6 +34,7 @@ def write_files(folder: Path) -> Path:
         _write_records(folder / f"{file}.example", [_example(file, row) for row in range(rows)])
         (folder / f"{file}.txt").write_text("".join(f"{name}\n" for name in names))
         (folder / f"{file}.bin").write_bytes(b"".join(f"{name:>6}".encode() for name in names))
+        parquet.write_table(pa.table({"name": names}), folder / f"{file}.parquet", row_group_size=3)
     return folder
 
 
@@ -173,6 +176,7 @@ CASES: dict[str, Case] = {
     "text": Case(lambda f: Dataset.from_text(f"{f}/*.txt", cycle_length=2)),
     "fixed length": Case(lambda f: Dataset.from_fixed_length(f"{f}/*.bin", 6, cycle_length=2)),
     "files": Case(lambda f: Dataset.from_files(f"{f}/*.bin", shuffle_shards=True)),
+    "parquet": Case(lambda f: Dataset.from_parquet(f"{f}/*.parquet", cycle_length=2)),
     "parse_example": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.example", cycle_length=2).parse_example(FEATURES)),
     "parse_example, batched": Case(
         lambda f: Dataset.from_tfrecord(f"{f}/*.example").parse_example(FEATURES).shuffle(5).batch(4)

@@ -67,7 +67,7 @@ def dataset(tmp_path: Path) -> Dataset[Any]:
         data = 7 * CONTENT["from_text"](number) if number % 3 else b""
         (tmp_path / f"{number:03}").write_bytes(COMPRESS["gzip" if number % 2 else ""](data))
     names = [str(path) for path in sorted(tmp_path.iterdir())]
-    return Dataset.from_text(Dataset.from_tensor_slices(names), cycle_length=2)
+    return Dataset.from_text(Dataset.from_iterable(names), cycle_length=2)
 
 
 class Stop:
