@@ -665,6 +665,7 @@ class Dataset(Chain, Generic[T], Hints):
         Raises (when iterated):
             CorruptRecordError: A file is damaged, or is not a Parquet file.
             PlanError: A file has no column of this name, or a filter does not fit the type of its column.
+            TableSchemaError: The selected columns of two files differ.
             ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
             MemoryBudgetError: A row group does not fit into the memory limit.
             MissingExtraError: PyArrow is not installed (extra ``parquet``).

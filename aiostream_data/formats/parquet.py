@@ -99,7 +99,18 @@ class ParquetDirectory:
 
     @property
     def types(self) -> Mapping[str, str | None]:
-        return {}
+        types = dict(zip(self._schema.names, self._schema.types, strict=True))
+        paths = self._schema.names if self._format.columns is None else self._format.columns
+        found = {path: self._type_at(types, path) for path in paths}
+        return found | dict.fromkeys(partitions_of(self._url) if self._format.partitions else {}, "string")
+
+    def _type_at(self, types: Mapping[str, Any], path: str) -> str | None:
+        """Return the type of a column, or of a field of a struct."""
+        name, _, inner = (path, "", "") if path in types else path.partition(".")
+        kind = types[name]
+        if inner and self._pyarrow.types.is_struct(kind):
+            return self._type_at({field.name: field.type for field in kind}, inner)
+        return shown_type(self._pyarrow, kind)
 
     def groups_from(self, first_row: int) -> list[RowGroup]:
         """Return the row groups from a row on whose statistics do not exclude all rows."""
@@ -193,6 +204,25 @@ class ParquetDirectory:
     def _is_read(self, path: str) -> bool:
         names = self._read_names()
         return names is None or any(path == name or path.startswith(f"{name}.") for name in names)
+
+
+def shown_type(pyarrow: Any, type: Any) -> str | None:
+    """Return the name of a type for comparisons, which is equal for all layouts of the same values. None for nulls."""
+    types = pyarrow.types
+    while isinstance(type, pyarrow.BaseExtensionType) or types.is_dictionary(type):
+        type = type.value_type if types.is_dictionary(type) else type.storage_type
+    if types.is_null(type):
+        return None
+    if types.is_string(type) or types.is_large_string(type):
+        return "string"
+    if types.is_binary(type) or types.is_large_binary(type):
+        return "binary"
+    if types.is_list(type) or types.is_large_list(type):
+        return f"list<{shown_type(pyarrow, type.value_type)}>"
+    if types.is_struct(type):
+        fields = [type.field(number) for number in range(type.num_fields)]
+        return f"struct<{', '.join(f'{each.name}: {shown_type(pyarrow, each.type)}' for each in fields)}>"
+    return str(type)
 
 
 def partitions_of(url: str) -> dict[str, str]:

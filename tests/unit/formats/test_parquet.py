@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from aiostream_data import (
     MemoryBudgetError,
     PlanError,
     StateMismatchError,
+    TableSchemaError,
 )
 from aiostream_data.formats.known_ranges import KnownRanges
 from aiostream_data.formats.parquet import partitions_of
@@ -137,6 +139,45 @@ def test_partitions_of_the_url_become_columns(tmp_path: Path) -> None:
     rows = list(Dataset.from_parquet(tmp_path / "*" / "*" / "*.parquet", partitions=True))
     assert rows == [{"n": n, "year": str(year), "kind": "a b"} for year in (2025, 2026) for n in (0, 1)]
     assert partitions_of("s3://bucket/a=1/=2/c/d=e=f/file=3.parquet") == {"a": "1", "d": "e=f"}
+
+
+def write_columns(folder: Path, *tables: dict[str, Any]) -> str:
+    for number, columns in enumerate(tables):
+        pq.write_table(pa.table(columns), folder / f"{number}.parquet")
+    return str(folder / "*.parquet")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({"a": [1]}, {"a": ["x"]}, r"column 'a' is (string|int64), but (int64|string) in"),
+        ({"a": [1]}, {"a": [1.5]}, "column 'a' is (double|int64)"),
+        ({"a": [1], "b": [1]}, {"a": [1]}, "the file has no column 'b', which .* has"),
+        ({"a": [[1]]}, {"a": [["x"]]}, "list<(int64|string)>"),
+        ({"a": [{"x": 1}]}, {"a": [{"x": 1.5}]}, "struct<x: (int64|double)>"),
+    ],
+)
+def test_files_whose_columns_differ_are_named_with_the_column(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], message: str
+) -> None:
+    pattern = write_columns(tmp_path, first, second)
+    with pytest.raises(TableSchemaError, match=message) as raised:
+        list(Dataset.from_parquet(pattern))
+    assert raised.value.column in ("a", "b")
+    assert {"0.parquet", "1.parquet"} == set(re.findall(r"\d\.parquet", str(raised.value)))
+
+
+def test_columns_that_are_not_selected_and_layouts_of_the_same_values_may_differ(tmp_path: Path) -> None:
+    tables: list[dict[str, Any]] = [
+        {"a": pa.array(["x"]), "b": [1], "s": [{"n": 1, "m": 1}]},
+        {"a": pa.array(["y"], pa.large_string()), "b": ["1"], "s": [{"n": 2, "m": "x"}]},
+        {"a": pa.array(["z"]).dictionary_encode(), "c": [1.5], "s": [{"n": 3}]},
+        {"a": pa.nulls(1), "b": [1], "s": [{"n": 4}]},
+    ]
+    pattern = write_columns(tmp_path, *tables)
+    found = list(Dataset.from_parquet(pattern, columns=["a", "s.n"]))
+    assert [row["a"] for row in found] == ["x", "y", "z", None]
+    assert [row["s"]["n"] for row in found] == [1, 2, 3, 4]
 
 
 def test_files_of_polars_and_files_without_rows_are_read(tmp_path: Path) -> None:
