@@ -32,7 +32,9 @@ def add_commands(commands: Any) -> None:
         command = commands.add_parser(name, help=help)
         command.add_argument("url", help="URL or path of a file or folder, or a pattern in quotes")
         command.add_argument("--json", action="store_true", help="print JSON, for programs")
-        command.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="option of the store")
+        command.add_argument(
+            "--option", action="append", type=_option, default=[], metavar="NAME=VALUE", help="option of the store"
+        )
         command.set_defaults(run=function)
         if name == "head":
             command.add_argument("-n", type=_positive, default=5, metavar="COUNT", help="number of records (5)")
@@ -58,7 +60,7 @@ def count(chosen: argparse.Namespace) -> Iterator[str]:
 
 def inspect(chosen: argparse.Namespace) -> Iterator[str]:
     """Yield what is known of the files, and the schema of the first record."""
-    options = _options(chosen)
+    options = dict(chosen.option)
     found = find_format(chosen.url, options)
     with Dataset.open_any(chosen.url, storage_options=options).take(1).open() as loader:
         schema = [schema_of(element) for element in loader]
@@ -91,7 +93,7 @@ def _facts(found: FoundFormat) -> dict[str, Any]:
 
 
 def _dataset(chosen: argparse.Namespace) -> Dataset[Any]:
-    return Dataset.open_any(chosen.url, storage_options=_options(chosen))
+    return Dataset.open_any(chosen.url, storage_options=dict(chosen.option))
 
 
 def _counted(dataset: Dataset[Any]) -> Dataset[int]:
@@ -118,18 +120,15 @@ def _progress() -> Callable[[int], None]:
     return tell
 
 
-def _options(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the store. Values that are JSON are parsed, so that numbers and switches are possible."""
-    found: dict[str, Any] = {}
-    for option in chosen.option:
-        name, separator, value = option.partition("=")
-        if not separator:
-            raise SystemExit(f"aiostream-data: --option needs NAME=VALUE, got {option!r}")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
+def _option(text: str) -> tuple[str, Any]:
+    """Parse an option of the store. A value that is JSON is parsed, so that numbers and switches are possible."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _positive(text: str) -> int:

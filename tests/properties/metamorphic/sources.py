@@ -161,7 +161,10 @@ def _csv(random: Random) -> Drawn:
 
 
 def _json(random: Random) -> Drawn:
-    """Draw JSON lines: with a schema or without one, whole or damaged."""
+    """Draw JSON lines: with a schema or without one, whole or damaged, or opened as files of any format."""
+    if chance(random, 0.2):
+        more = arguments(shuffle_shards=chance(random, 0.5), seed=seed_or_none(random))
+        return Drawn(Step(f"Dataset.open_any(pattern('.jsonl'), {more})"), "other", 20)
     damaged = chance(random, 0.3)
     suffix = ".badjsonl" if damaged else one_of(random, ".jsonl", ".jsonl.gz")
     schema = one_of(random, ", JSON_SCHEMA", "")

@@ -91,8 +91,9 @@ def test_wrong_arguments_are_explained(arguments: list[str], capsys: pytest.Capt
 def test_options_of_the_store_are_json_or_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.txt").write_text("one\n")
     assert main(["count", str(tmp_path / "a.txt"), "--option", "retries=2"]) == 0
-    with pytest.raises(SystemExit, match="--option needs NAME=VALUE, got 'retries'"):
+    with pytest.raises(SystemExit):
         main(["count", str(tmp_path / "a.txt"), "--option", "retries"])
+    assert "'retries' is not NAME=VALUE" in capsys.readouterr().err
 
 
 def test_any_value_has_a_form_in_json() -> None:
