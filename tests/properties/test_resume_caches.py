@@ -37,7 +37,7 @@ def read_twice(_: Path) -> Dataset[Any]:
 PLANS: dict[str, Make] = {
     "rows": lambda _: numbers(20).cache(),
     "rows again and again": lambda _: numbers(12).filter(fn.is_kept).cache().repeat(3),
-    "batches": lambda _: numbers(20).batch(3).cache().repeat(3).unbatch(),
+    "batches": lambda _: numbers(14).batch(3).cache().repeat(2).unbatch(),
     "files": lambda folder: files(folder).cache().repeat(2),
     "read at two places": read_twice,
     "shuffled behind": lambda _: numbers(20).cache().shuffle(7, seed=1).repeat(2),

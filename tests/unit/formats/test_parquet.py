@@ -188,7 +188,7 @@ def test_files_of_polars_and_files_without_rows_are_read(tmp_path: Path) -> None
 
 def test_a_file_cut_at_any_byte_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "cut.parquet"
-    pq.write_table(TABLE.select(["n", "text"]).slice(0, 3), path)
+    pq.write_table(TABLE.select(["n"]).slice(0, 3), path, write_statistics=False, store_schema=False)
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])

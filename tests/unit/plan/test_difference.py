@@ -227,8 +227,8 @@ def test_damaged_shards_are_a_difference() -> None:
 
 def test_the_more_detailed_form_can_be_compared_with_any_shorter_one() -> None:
     dataset = asd.Dataset.from_tfrecord("s3://bucket/train-*").parse_example(WIDE).map(decode).shuffle(7, seed=3)
-    sizes = {len(json.dumps(stored_plan(describe_plan(dataset.plan), limit))) for limit in range(40, 20000, 40)}
+    sizes = {len(json.dumps(stored_plan(describe_plan(dataset.plan), limit))) for limit in range(40, 20000, 160)}
     assert len(sizes) >= 4
-    for limit in range(40, 20000, 400):
+    for limit in range(40, 20000, 800):
         assert difference(state_of(dataset, limit), fingerprint(dataset)) == []
         assert difference(state_of(dataset, limit), fingerprint(dataset.shuffle(9))) != []
