@@ -17,7 +17,7 @@ from many_shards import COMPRESS, CONTENT
 from aiostream_data import Dataset
 from aiostream_data._engine.memory import budget
 from aiostream_data._engine.memory.budget import Budget
-from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources import groups_ahead, small_shards
 from aiostream_data._engine.sources.group_rows import GroupSplitter
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data._engine.sources.small_shards import SmallShards
@@ -56,8 +56,12 @@ MOMENTS = [
 
 @pytest.fixture(autouse=True)
 def small_shards_in_groups_or_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the fixture of all tests: these read in groups that are so small that some have a rest."""
+    """Replace the fixture of all tests: these read in groups that are so small that some have a rest.
+
+    Groups grow on machines of any speed.
+    """
     monkeypatch.setattr(small_shards, "GROUP_NBYTES", 1 << 11)
+    monkeypatch.setattr(groups_ahead, "QUICK_S", 60.0)
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def dataset(tmp_path: Path) -> Dataset[Any]:
         data = 7 * CONTENT["from_text"](number) if number % 3 else b""
         (tmp_path / f"{number:03}").write_bytes(COMPRESS["gzip" if number % 2 else ""](data))
     names = [str(path) for path in sorted(tmp_path.iterdir())]
-    return Dataset.from_text(Dataset.from_iterable(names), cycle_length=2)
+    return Dataset.from_text(Dataset.from_tensor_slices(names), cycle_length=2)
 
 
 class Stop:
