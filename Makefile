@@ -28,7 +28,7 @@ test: install
 	@echo "== the whole test suite, with S3 and GCS servers on this machine"
 	@$(BIN)/python -m compileall -q aiostream_data tests # many tests start Python
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 25 --ignore tests/lifecycle
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 2 --dist loadfile tests/lifecycle
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile tests/lifecycle
 
 # Without a GPU: names, signatures and kernels. Says so loudly where CuPy cannot be installed.
 test-cupy: install

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from zlib import crc32
 
+import every_stage  # noqa: F401 - before constants are replaced, of which modules make others when they are loaded
 import hypothesis
 import pytest
 from http_server import HttpObjects, http_server
