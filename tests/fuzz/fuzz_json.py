@@ -11,15 +11,13 @@ or without, as a loop of seeded random mutations::
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import importlib.util
 import random
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from fuzzing import Target, run_target
 
 from aiostream_data import VarLen, _native
 from aiostream_data._native import json_rows_py
@@ -117,33 +115,9 @@ def mutate(data: bytes, source: random.Random) -> bytes:
     return bytes(body)
 
 
-def run_loop(runs: int, seed: int) -> None:
-    """Check ``runs`` random mutations of valid inputs; the same seed gives the same ones."""
-    source = random.Random(seed)
-    pool = seeds()
-    for data in pool:
-        check(data)
-    for _ in range(runs):
-        data = mutate(source.choice(pool), source)
-        try:
-            check(data)
-        except BaseException:
-            sys.stderr.write(f"failing input: {data!r}\n")
-            raise
-
-
 def main(arguments: Sequence[str]) -> None:
-    """Run atheris on the arguments, or the loop when it is asked for or atheris is not there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, help="run the loop of mutations, this many")
-    parser.add_argument("--seed", type=int, default=0)
-    options, rest = parser.parse_known_args(arguments)
-    if options.runs is None and importlib.util.find_spec("atheris"):
-        atheris = importlib.import_module("atheris")
-        atheris.instrument_all()
-        atheris.Setup([sys.argv[0], *rest], check)
-        atheris.Fuzz()
-    run_loop(options.runs or 10_000, options.seed)
+    """Fuzz with these arguments of the command line."""
+    run_target(Target(__doc__, check, seeds, mutate), arguments)
 
 
 if __name__ == "__main__":

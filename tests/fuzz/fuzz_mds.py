@@ -8,9 +8,6 @@ Run it with atheris when that is installed, or as a loop of seeded random mutati
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import importlib.util
 import json
 import random
 import struct
@@ -20,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from fuzzing import Target, run_target
 
 from aiostream_data.errors import MdsError
 from aiostream_data.formats.mds import MdsFormat
@@ -132,34 +130,9 @@ def mutate(data: bytes, source: random.Random) -> bytes:
     return bytes([source.randrange(256)]) + bytes(body)
 
 
-def run_loop(runs: int, seed: int) -> None:
-    """Check ``runs`` random mutations of valid inputs; the same seed gives the same ones."""
-    source = random.Random(seed)
-    pool = seeds()
-    for data in pool:
-        check(data)
-    for _ in range(runs):
-        data = mutate(source.choice(pool), source)
-        try:
-            check(data)
-        except BaseException:
-            sys.stderr.write(f"failing input: {data!r}\n")
-            raise
-
-
 def main(arguments: Sequence[str]) -> None:
-    """Run atheris on the arguments, or the loop when it is asked for or atheris is not there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, help="run the loop of mutations, this many")
-    parser.add_argument("--seed", type=int, default=0)
-    options, rest = parser.parse_known_args(arguments)
-    if options.runs is None and importlib.util.find_spec("atheris"):
-        atheris = importlib.import_module("atheris")
-        atheris.instrument_all()
-        atheris.Setup([sys.argv[0], *rest], check)
-        atheris.Fuzz()
-    else:
-        run_loop(1000 if options.runs is None else options.runs, options.seed)
+    """Fuzz with these arguments of the command line."""
+    run_target(Target(__doc__, check, seeds, mutate, 1000), arguments)
 
 
 if __name__ == "__main__":
