@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import PlanError
-from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import ParseExample
-from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.rewrite import replaced
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 
 if TYPE_CHECKING:
@@ -36,16 +36,7 @@ def with_schemas(plan: Node) -> Node:
         JsonParseError: The first records have no common schema.
         NoMatchError, StorageError: The first file cannot be found or read.
     """
-    if not any(_is_open(node) for node in walk(plan)):
-        return plan
-    inferred: dict[Node, Node] = {}
-
-    def change(node: Node) -> Node:
-        if node not in inferred:
-            inferred[node] = _inferred(cast(ParseExample, node)) if _is_open(node) else with_inputs(node, change)
-        return inferred[node]
-
-    return change(plan)
+    return replaced(plan, lambda node: _inferred(cast(ParseExample, node)) if _is_open(node) else None)
 
 
 def _is_open(node: Node) -> bool:

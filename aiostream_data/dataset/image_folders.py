@@ -13,8 +13,8 @@ from aiostream_data.dataset.file_sources import Reading, Url
 from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import ArgumentTypeError, NoMatchError, PlanError
 from aiostream_data.formats.image_folder import ImageFolderFormat, ImageLabels, path_below
-from aiostream_data.plan.base import Node, walk
-from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.rewrite import replaced
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.patterns import escaped
@@ -106,17 +106,11 @@ def with_classes(plan: Node) -> Node:
         NoMatchError: A folder contains no folder.
         StorageError: The store did not answer.
     """
-    if not any(_is_open(node) for node in walk(plan)):
-        return plan
-    found: dict[Node, Node] = {}
 
-    def change(node: Node) -> Node:
-        if node not in found:
-            source = cast(ReadFiles, node)
-            found[node] = _labelled(source, _found(source)) if _is_open(node) else with_inputs(node, change)
-        return found[node]
+    def labelled(node: Node) -> Node | None:
+        return _labelled(cast(ReadFiles, node), _found(cast(ReadFiles, node))) if _is_open(node) else None
 
-    return change(plan)
+    return replaced(plan, labelled)
 
 
 class ImageDecoder:

@@ -16,9 +16,9 @@ from aiostream_data.formats.mds import MdsFormat
 from aiostream_data.formats.mds_columns import IMAGES, MdsColumn
 from aiostream_data.formats.mds_index import parse_mds_index
 from aiostream_data.formats.mds_samples import MdsSamples
-from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Map, ParseExample
-from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.rewrite import replaced
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.safe_url import safe_url
 
@@ -73,17 +73,8 @@ def with_columns(plan: Node) -> Node:
         PlanError: A selected column does not exist.
         StorageError: The index cannot be read.
     """
-    if not any(_is_open(node) for node in walk(plan)):
-        return plan
-    found: dict[Node, Node] = {}
-
-    def change(node: Node) -> Node:
-        if node not in found:
-            known = _known(cast(ParseExample, node)) if _is_open(node) else with_inputs(node, change)
-            found[node] = _with_images(known)
-        return found[node]
-
-    return change(plan)
+    known = replaced(plan, lambda node: _known(cast(ParseExample, node)) if _is_open(node) else None)
+    return replaced(known, _with_images)
 
 
 def _is_open(node: Node) -> bool:
@@ -119,10 +110,13 @@ def _check_columns(url: str, columns: Sequence[MdsColumn], names: Sequence[str])
             raise MdsError(url, None, name, reason)
 
 
-def _with_images(node: Node) -> Node:
-    """Return a ``map`` of :class:`ImagesDecoder` directly behind ``from_mds()`` with the names of its columns."""
+def _with_images(node: Node) -> Node | None:
+    """Return a ``map`` of :class:`ImagesDecoder` directly behind ``from_mds()`` with the names of its columns.
+
+    Return None for all other nodes.
+    """
     if not isinstance(node, Map) or not isinstance(node.function, ImagesDecoder):
-        return node
+        return None
     samples = cast(MdsSamples, cast(ParseExample, node.input).decoder)
     images = [column.name for column in samples.columns if column.encoding in IMAGES]
     return replace(node, function=ImagesDecoder(tuple(name for name in images if name in samples.select)))

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from aiostream_data.dataset.csv_schemas import with_schemas
-from aiostream_data.dataset.image_folders import with_classes
-from aiostream_data.dataset.mds_folders import with_columns
-from aiostream_data.plan.base import Node
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final
+
+from aiostream_data.plan.base import Node, walk
+
+_SCHEMAS: Final = "csv_schemas", "with_schemas"
+_COMPLETIONS: Final = MappingProxyType(
+    {
+        "CsvParserToInfer": _SCHEMAS,
+        "JsonParserToInfer": _SCHEMAS,
+        "ImageFolderFormat": ("image_folders", "with_classes"),
+        "MdsSamples": ("mds_folders", "with_columns"),
+    }
+)
+"""Module and function that complete sources with a format or decoder of this class. Loaded for such sources only."""
 
 
 def completed(plan: Node) -> Node:
@@ -15,4 +28,14 @@ def completed(plan: Node) -> Node:
         PlanError, DataError: The facts cannot be found; see the functions called here.
         StorageError: A store did not answer.
     """
-    return with_columns(with_classes(with_schemas(plan)))
+    needed = {_COMPLETIONS[name] for node in walk(plan) for name in _classes_of(node) if name in _COMPLETIONS}
+    for module, name in sorted(needed):
+        complete: Callable[[Node], Node] = getattr(import_module(f"aiostream_data.dataset.{module}"), name)
+        plan = complete(plan)
+    return plan
+
+
+def _classes_of(node: Node) -> Iterator[str]:
+    """Yield the names of the classes of a source's format and decoder."""
+    yield type(getattr(node, "format", None)).__name__
+    yield type(getattr(node, "decoder", None)).__name__

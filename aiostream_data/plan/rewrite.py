@@ -46,6 +46,22 @@ def rewrite(node: Node) -> Node:
     return visit(node)
 
 
+def replaced(plan: Node, replacement: Callable[[Node], Node | None]) -> Node:
+    """Return the plan with each node for which ``replacement`` returns another one. The inputs of such nodes stay.
+
+    A node that is used in two places remains a single node, and ``replacement`` is called once for it.
+    """
+    done: dict[Node, Node] = {}
+
+    def visit(node: Node) -> Node:
+        if node not in done:
+            found = replacement(node)
+            done[node] = with_inputs(node, visit) if found is None else found
+        return done[node]
+
+    return visit(plan)
+
+
 def unordered(node: Node) -> Node:
     """Return the plan with ``ordered=False`` in every stage. The plan emits the same elements in any order.
 
