@@ -62,7 +62,7 @@ def inspect(chosen: argparse.Namespace) -> Iterator[str]:
     """Yield what is known of the files, and the schema of the first record."""
     options = dict(chosen.option)
     found = find_format(chosen.url, options)
-    with Dataset.open_any(chosen.url, storage_options=options).take(1).open() as loader:
+    with found.read_by(Dataset, storage_options=options).take(1).open() as loader:
         schema = [schema_of(element) for element in loader]
     facts = _facts(found) | {"schema": schema[0] if schema else {}}
     if chosen.json:

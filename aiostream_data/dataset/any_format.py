@@ -64,6 +64,11 @@ class FoundFormat:
         arguments = "".join(f", {name}={value!r}" for name, value in self.format.arguments)
         return f"Dataset.{self.format.constructor}({files}{arguments})"
 
+    def read_by(self, datasets: Any, **common: Any) -> Any:
+        """Call the constructor of ``datasets``, the class :class:`Dataset`, also with the arguments ``common``."""
+        constructor = getattr(datasets, self.format.constructor)
+        return constructor(self.files, **dict(self.format.arguments), **common)
+
     def __str__(self) -> str:
         count = f"{len(self.sizes)} file" + ("s" if len(self.sizes) != 1 else "")
         return f"{self.format.name}: {count}, {self.nbytes:,} bytes, {self.reason}. Read by {self.call}"

@@ -213,9 +213,9 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.dataset.any_format import find_format
 
         found = find_format(url, storage_options)
-        constructor: Callable[..., Dataset[Any]] = getattr(cls, found.format.constructor)
         common = {"shuffle_shards": shuffle_shards, "seed": seed, "storage_options": storage_options}
-        return constructor(found.files, **dict(found.format.arguments), **common)
+        dataset: Dataset[Any] = found.read_by(cls, **common)
+        return dataset
 
     @classmethod
     def list_files(
