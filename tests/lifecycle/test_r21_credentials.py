@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.object_api.accounts import Account
 
-LIFE_S, RUN_S = 0.8, 4.0
+EXPIRIES = 4
 READERS = 16
+READS = 100
+"""Reads that succeed before credentials expire."""
 NBYTES = 1_000
 
 
 class Rotation:
-    """Hands out credentials that live for ``LIFE_S``, and tells the server."""
+    """Hands out credentials that live until :meth:`expire`, and tells the server."""
 
     def __init__(self, server: FaultServer) -> None:
         self._server = server
@@ -31,41 +34,58 @@ class Rotation:
 
     def next(self) -> Account:
         number = len(self._accounts)
-        names = {"key": f"key{number}", "secret": f"secret{number}"} if self._server.dialect == "s3" else {}
-        account = Account(**names, token=f"token{number}", expires_s=time.time() + LIFE_S)
-        self._accounts.append(account)
+        names: dict[str, Any] = (
+            {"key": f"key{number}", "secret": f"secret{number}"} if self._server.dialect == "s3" else {}
+        )
+        self._accounts.append(Account(**names, token=f"token{number}"))
         self._server.set_accounts(*self._accounts)
-        return account
+        return self._accounts[-1]
+
+    def expire(self) -> None:
+        self._accounts = [replace(account, expires_s=0.0) for account in self._accounts]
+        self._server.set_accounts(*self._accounts)
 
     @property
     def handed_out(self) -> int:
         return len(self._accounts)
 
 
-async def _read_for(stores: StoreSet, url: str, run_s: float) -> int:
-    """Read from several coroutines for so long, and return how many reads went well; raises where one did not."""
+async def _read_through(stores: StoreSet, url: str, rotation: Rotation, expiries: int) -> None:
+    """Read from several coroutines while credentials expire so often; raises where a read failed."""
     shard = ShardRef(url, len(CONTENT))
-    ends = time.monotonic() + run_s
-    good = 0
+    good, is_over = 0, False
 
     async def reader() -> None:
         nonlocal good
         buffer = bytearray(NBYTES)
-        while time.monotonic() < ends:
+        while not is_over:
             await stores.read_into(shard, 0, memoryview(buffer))
             assert buffer == CONTENT[:NBYTES]
             good += 1
-            await asyncio.sleep(0.01)
 
-    await asyncio.gather(*(reader() for _ in range(READERS)))
-    return good
+    async def expire_them() -> None:
+        nonlocal is_over
+        for number in range(1, expiries + 2):
+            while rotation.handed_out < number or good < READS * number:
+                await asyncio.sleep(0.002)
+            if number <= expiries:
+                await asyncio.to_thread(rotation.expire)
+        is_over = True
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(READERS):
+            group.create_task(reader())
+        group.create_task(expire_them())
 
 
-def _run(options: dict[str, Any], url: str, run_s: float) -> tuple[int, int]:
-    async def main() -> tuple[int, int]:
+def _run(options: dict[str, Any], url: str, rotation: Rotation, expiries: int = EXPIRIES) -> int:
+    """Return the number of failed reads that the stores counted."""
+
+    async def main() -> int:
         stores = StoreSet({**QUICK, **options}, asyncio.to_thread)
         try:
-            return await asyncio.wait_for(_read_for(stores, url, run_s), 60), stores.counters.failures
+            await asyncio.wait_for(_read_through(stores, url, rotation, expiries), 60)
+            return stores.counters.failures
         finally:
             await stores.aclose()
 
@@ -108,11 +128,11 @@ def test_r21_a_file_with_new_credentials_is_read_again_when_the_old_ones_have_ex
             return make(options)
 
         monkeypatch.setattr(s3, "make_file_system", make_with_fresh_ones)
-        good, failures = _run({**_aws_options(server), "reader": reader}, url, RUN_S)
+        failures = _run({**_aws_options(server), "reader": reader}, url, rotation)
         refused = sum(seen.status in (400, 403) for seen in server.log() if seen.kind == "get")
     assert failures == 0
-    assert good > READERS
-    assert RUN_S / LIFE_S - 2 < rotation.handed_out <= RUN_S / LIFE_S + 2  # once for all that were refused
+    assert rotation.handed_out == EXPIRIES + 1  # once for all that were refused
+    assert refused >= EXPIRIES
     assert refused <= READERS * rotation.handed_out
 
 
@@ -148,12 +168,16 @@ def test_r21_credentials_that_a_look_up_finds_expired_are_renewed_too(
 def test_r21_credentials_that_nobody_renews_are_called_expired(aws_file: Path) -> None:
     with leaves_nothing(), fault_server("s3") as server:
         url = server.put("bucket/key", CONTENT)
-        _write(aws_file, Rotation(server).next())
-        with pytest.raises(CredentialsError, match="expired") as caught:
-            _run(_aws_options(server), url, 5.0)
-    assert caught.value.is_expired
-    assert "secret0" not in str(caught.value)
-    assert "token0" not in str(caught.value)
+        rotation = Rotation(server)
+        _write(aws_file, rotation.next())
+        with pytest.raises(ExceptionGroup) as group:
+            _run(_aws_options(server), url, rotation)
+    caught = group.value.exceptions[0]
+    assert isinstance(caught, CredentialsError)
+    assert "expired" in str(caught)
+    assert caught.is_expired
+    assert "secret0" not in str(caught)
+    assert "token0" not in str(caught)
 
 
 def test_r21_a_token_of_google_is_renewed_once_for_all_when_it_is_refused() -> None:
@@ -170,7 +194,6 @@ def test_r21_a_token_of_google_is_renewed_once_for_all_when_it_is_refused() -> N
                 self.token = rotation.next().token  # and nothing says for how long it is good
 
         credentials = Rotating()  # type: ignore[no-untyped-call]
-        good, failures = _run({**server.storage_options, "token": credentials}, url, RUN_S)
+        failures = _run({**server.storage_options, "token": credentials}, url, rotation)
     assert failures == 0
-    assert good > READERS
-    assert RUN_S / LIFE_S - 2 < rotation.handed_out <= RUN_S / LIFE_S + 2
+    assert rotation.handed_out == EXPIRIES + 1
