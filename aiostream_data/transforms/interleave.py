@@ -257,10 +257,14 @@ class InterleaveOrder:
         later._next_row, later._stop_row = mark.next_row.copy(), mark.stop_row.copy()
         later._source, later._given_before = mark.source.copy(), mark.given_before.copy()
         later._more_streams, later._ready, later._dropped = mark.more_streams, mark.ready, mark.dropped
-        if rows:
-            later.advance(rows)
-        later._leave_ended()
+        later.go_on(rows)
         return later
+
+    def go_on(self, rows: int) -> None:
+        """Move this order by ``rows`` rows of the current step."""
+        if rows:
+            self.advance(rows)
+        self._leave_ended()
 
     def _leave_ended(self) -> None:
         """Leave the current slot if its stream has ended and all its rows are emitted, as :meth:`advance` would do."""

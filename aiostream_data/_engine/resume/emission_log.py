@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,23 @@ class _Taken:
     rows: Lineage
 
 
+class _Point(NamedTuple):
+    """The log after ``given`` rows were emitted.
+
+    Attributes:
+        high: Number of received rows.
+        missing: Numbers below ``high`` of the rows that were not emitted, ascending.
+        entries: Number of entries of the log that are counted, the last one perhaps in part.
+        used: Number of counted rows of the last entry; its dropped rows are counted.
+    """
+
+    given: int
+    high: int
+    missing: NDArray[np.int64]
+    entries: int
+    used: int
+
+
 class EmissionLog:
     """Log of the rows that an unordered stage received and emitted.
 
@@ -33,9 +51,8 @@ class EmissionLog:
         self._lock = Lock()
         self._taken: list[_Taken] = []
         self._count = 0
-        self._missing = np.empty(0, np.int64)  # rows below ``_high`` not emitted by the time ``_given`` rows were
-        self._high = 0
-        self._given = 0
+        self._start = _Point(0, 0, np.empty(0, np.int64), 0, 0)  # no saved state will need earlier rows
+        self._latest = self._start  # of place(): a loop that saves each step continues from the step before
         self._emitted: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # (emitted, dropped) row numbers
 
     def take_in(self, rows: Lineage) -> int:
@@ -61,36 +78,38 @@ class EmissionLog:
     def place(self, given: int) -> tuple[int, Lineage]:
         """Return how many rows were received before ``given`` rows were emitted, and which of them were not emitted."""
         with self._lock:
-            high, missing = self._after(given)
-            return high, self._lineage(missing)
+            self._latest = self._after(given)
+            return self._latest.high, self._lineage(self._latest.missing)
 
     def forget(self, given: int) -> None:
         """Discard the history before row ``given``, which no saved state will need."""
         with self._lock:
-            self._high, self._missing = self._after(given)
-            left = given - self._given
-            self._given = given
-            while self._emitted and len(self._emitted[0][0]) <= left:
-                left -= len(self._emitted.pop(0)[0])
-            if left:  # _after() has counted the dropped rows of this entry
-                rows, left_out = self._emitted[0]
-                self._emitted[0] = rows[left:], left_out[:0]
-            lowest = int(self._missing[0]) if len(self._missing) else self._high
+            point = self._after(given)
+            is_whole = point.entries > 0 and point.used == len(self._emitted[point.entries - 1][0])
+            done = point.entries if is_whole else max(0, point.entries - 1)
+            del self._emitted[:done]
+            left = (0, 0) if is_whole else (point.entries - done, point.used)
+            self._start = self._latest = _Point(given, point.high, point.missing, *left)
+            lowest = int(point.missing[0]) if len(point.missing) else point.high
             self._taken = [taken for taken in self._taken if taken.first + len(taken.rows) > lowest]
 
-    def _after(self, given: int) -> tuple[int, NDArray[np.int64]]:
-        parts, left = [np.empty(0, np.int64)], given - self._given
-        for rows, left_out in self._emitted:
-            if left < len(rows) and left == 0:
+    def _after(self, given: int) -> _Point:
+        point = self._latest if self._latest.given <= given else self._start
+        entries, used = point.entries, point.used
+        left = given - point.given
+        emitted = []
+        if entries:
+            rows = self._emitted[entries - 1][0][used : used + left]
+            emitted.append(rows)
+            used, left = used + len(rows), left - len(rows)
+        while entries < len(self._emitted):
+            rows, dropped = self._emitted[entries]
+            if left == 0 and len(rows):
                 break
-            parts += (rows[:left], left_out)
-            left -= min(left, len(rows))
-        emitted = np.concatenate(parts)
-        if not len(emitted):
-            return self._high, self._missing
-        high = max(self._high, int(emitted.max()) + 1)
-        candidates = np.concatenate([self._missing, np.arange(self._high, high)])
-        return high, np.setdiff1d(candidates, emitted, assume_unique=True)
+            emitted += (rows[:left], dropped)
+            entries, used, left = entries + 1, min(left, len(rows)), left - min(left, len(rows))
+        high, missing = _without(np.concatenate(emitted), point.high, point.missing) if emitted else point[1:3]
+        return _Point(given, high, missing, entries, used)
 
     def _lineage(self, numbers: NDArray[np.int64]) -> Lineage:
         parts = []
@@ -99,3 +118,15 @@ class EmissionLog:
             if len(inside):
                 parts.append(taken.rows.take(inside - taken.first))
         return concat_lineages(parts) if parts else NO_ROWS
+
+
+def _without(emitted: NDArray[np.int64], high: int, missing: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+    """Return the number of received rows, and the missing rows, after the rows ``emitted`` were emitted too."""
+    if not len(emitted):
+        return high, missing
+    new_high = max(high, int(emitted.max()) + 1)
+    is_missing = np.ones(new_high - high, np.bool_)
+    is_missing[emitted[emitted >= high] - high] = False
+    late = emitted[emitted < high]
+    before = np.setdiff1d(missing, late, assume_unique=True) if len(late) else missing
+    return new_high, np.concatenate([before, np.flatnonzero(is_missing) + high])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from aiostream_data._engine.resume.lineage_writer import BookWriter
@@ -65,12 +66,22 @@ class MergeEntry:
         return group.places[number - group.first]
 
 
+class _Reached(NamedTuple):
+    """An order that is ``rows`` rows behind the begin of a step."""
+
+    entry: MergeEntry
+    rows: int
+    order: InterleaveOrder
+
+
 class MergeLog:
     """Log of the steps of one merge, sorted by the first row of each step. Safe from any thread."""
 
     def __init__(self) -> None:
         self._log: Log[MergeEntry] = Log()
         self._order: InterleaveOrder | None = None
+        self._lock = Lock()
+        self._latest: _Reached | None = None  # of at(): a loop that saves each step continues from the step before
 
     def begin(self, order: InterleaveOrder) -> None:
         """Set the order (the rule that selects the next rows) of the logged steps."""
@@ -89,11 +100,24 @@ class MergeLog:
         if found is None or self._order is None:
             return None
         start, entry = found
-        order = self._order.after(entry.mark, rows - start)
-        state = order.state()
-        occupied = [(slot, given) for slot, given in enumerate(state["given"]) if given is not None]
-        streams = [entry.place_in(order, slot).at(given, book) for slot, given in occupied]
-        return {"order": state, "streams": streams}, entry.opened + order.ready_opened
+        with self._lock:
+            order = self._order_at(self._order, entry, rows - start)
+            state = order.state()
+            occupied = [(slot, given) for slot, given in enumerate(state["given"]) if given is not None]
+            places = [(entry.place_in(order, slot), given) for slot, given in occupied]
+            opened = entry.opened + order.ready_opened
+        return {"order": state, "streams": [place.at(given, book) for place, given in places]}, opened
+
+    def _order_at(self, order: InterleaveOrder, entry: MergeEntry, rows: int) -> InterleaveOrder:
+        """Return the order after ``rows`` rows of a step. Only :meth:`at` may use the order, until its next call."""
+        latest = self._latest
+        if latest is None or latest.entry is not entry or latest.rows > rows:
+            reached = order.after(entry.mark, rows)
+        else:
+            reached = latest.order
+            reached.go_on(rows - latest.rows)
+        self._latest = _Reached(entry, rows, reached)
+        return reached
 
     def forget(self, rows: int) -> int | None:
         """Discard the history before row ``rows``, which no saved state will need.

@@ -22,6 +22,7 @@ Stable = Callable[[int], tuple[int, int, int]]
 
 _PAIR = np.uint64(0xD6E8FEB86659FD93)
 _KIND = np.uint64(0xA24BAED4963EE407)
+_MOST_KNOWN = 4096
 _SOURCE, _EPOCH, _WORD = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64
 
 
@@ -82,6 +83,7 @@ class RowNames:
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
+        self._known: dict[int, tuple[np.uint64, np.uint64]] = {}  # of the runs that are looked up again and again
 
     def salt_of(self, source: int) -> int:
         """Return a 64-bit hash word for a run of a source, computed from the source's name and the epoch."""
@@ -108,12 +110,14 @@ class RowNames:
             salt, factor = self._salt_and_factor(int(numbers[0]))
             return inside * factor + salt
         found, which = np.unique(numbers, return_inverse=True)
-        pairs = [self._salt_and_factor(number) for number in found.tolist()]
+        pairs = [self._known.get(number) or self._salt_and_factor(number) for number in found.tolist()]
         table, factors = (np.array(column, np.uint64)[which.reshape(-1)] for column in zip(*pairs, strict=True))
         words: NDArray[np.uint64] = table + inside * factors
         return words
 
     def _salt_and_factor(self, number: int) -> tuple[np.uint64, np.uint64]:
-        if number > 0:
-            return np.uint64(self.salt_of(number)), np.uint64(self.of_split)
-        return np.uint64(0), _KIND
+        pair = (np.uint64(self.salt_of(number)), np.uint64(self.of_split)) if number > 0 else (np.uint64(0), _KIND)
+        if len(self._known) == _MOST_KNOWN:
+            self._known.clear()
+        self._known[number] = pair
+        return pair
