@@ -25,6 +25,10 @@ CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if os.env
 class BuildWhereACompilerIs(build_ext):
     """Leaves out extensions that cannot be built: their pure-Python twins take their place."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def build_extension(self, ext: Extension) -> None:
         try:
             super().build_extension(ext)
@@ -54,6 +58,7 @@ def extensions() -> list[Extension]:
         [extension(SHARED, "cython_shared.c"), *(extension(f"{PACKAGE}.{path.stem}", path.name) for path in SOURCES)],
         shared_utility_qualified_name=SHARED,
         language_level=3,
+        nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,  # elsewhere processes would import this file
         # Kernels keep nothing between calls or have their own locks, so a free-threaded Python may leave its lock off.
         compiler_directives={"freethreading_compatible": True},
     )
