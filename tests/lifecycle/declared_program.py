@@ -123,10 +123,10 @@ hoard: list[Any] = []
 
 def hoarding(folder: Path) -> Dataset[Any]:
     def keep(number: int) -> int:
-        hoard.append(np.ones(250_000, np.float64))
+        hoard.append(np.ones(1_000_000, np.float64))
         return number
 
-    return Dataset.range(150).map(keep)
+    return Dataset.range(60).map(keep)
 
 
 PLANS: dict[str, Callable[[Path], Dataset[Any]]] = {
