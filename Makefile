@@ -25,7 +25,7 @@ demo: install
 
 # Tests that measure time or memory, or end processes, run beside each other only.
 test: install
-	@echo "== the whole test suite, with S3 and GCS servers on this machine"
+	@echo "== the test suite, with S3 and GCS servers on this machine"
 	@$(BIN)/python -m compileall -q aiostream_data tests # many tests start Python
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 25 --ignore tests/lifecycle
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile tests/lifecycle
@@ -46,11 +46,12 @@ lint: check
 quick: install
 	@$(BIN)/python .ci/quick.py
 
-# More draws of each property, and others than in a usual run.
+# More draws of each property, and others than in a usual run; all cases of tests that have many.
 test-long: install
-	@echo "== property tests and fuzzing, with $(EXAMPLES) times as many draws"
-	@ASD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile tests/properties tests/fuzz \
-		tests/integration/test_benchmark_requirements.py
+	@echo "== slow tests with all of their cases, and $(EXAMPLES) times as many draws"
+	@ASD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile \
+		tests/properties tests/fuzz tests/integration
+	@ASD_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest --numprocesses 3 --dist loadfile tests/lifecycle
 
 # The native core with checks of memory and of undefined behaviour: needs gcc on Linux.
 sanitize: install

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from zlib import crc32
 
 import every_stage  # noqa: F401 - before constants are replaced, of which modules make others when they are loaded
@@ -27,6 +28,32 @@ hypothesis.settings.load_profile("usual")
 # gcsfs, which reads this when it is imported, asks for the kind of every bucket. The emulator cannot answer, and gcsfs
 # tries again for a minute.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
+
+SAMPLED = tuple(Path(__file__).parent / name for name in ("integration", "lifecycle", "properties"))
+"""Folders whose tests are slow, and of whose many cases a usual run takes a sample."""
+
+MOST_CASES = 6
+"""Cases of one test function that a usual run takes all; of more it takes the first, and one third of the others."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of tests with many, the same in every run. All run with ASD_EXAMPLES, and where one file is run."""
+    if _IS_LONG or len({item.path for item in items}) < 2:
+        return
+    functions: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in SAMPLED):
+            functions.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+    left_out = {
+        item
+        for cases in functions.values()
+        if len(cases) > MOST_CASES
+        for item in cases[1:]
+        if crc32(item.nodeid.encode()) % 3
+    }
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -19,7 +19,7 @@ from aiostream_data import Dataset
 
 aiohttp = pytest.importorskip("aiohttp")
 
-REQUESTS = 100_000 if os.environ.get("ASD_FULL_SIZE") else 8_000
+REQUESTS = 100_000 if os.environ.get("ASD_FULL_SIZE") else 4_000
 CONNECTIONS = 16
 BODY = b"a record"
 
