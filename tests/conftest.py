@@ -38,7 +38,10 @@ MOST_CASES = 6
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases of tests with many, the same in every run. All run with ASD_EXAMPLES, and where one file is run."""
+    """Leave out cases of tests with many, the same in every run.
+
+    All run with ASD_EXAMPLES, and where one file is run.
+    """
     if _IS_LONG or len({item.path for item in items}) < 2:
         return
     functions: dict[tuple[Path, str], list[pytest.Item]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +33,7 @@ def missing_after(history: list[Finished], given_out: int) -> tuple[int, list[in
 def histories(draw: st.DrawFn) -> list[Finished]:
     order = draw(st.permutations(range(draw(st.integers(1, 30)))))
     cuts = sorted({0, len(order), *draw(st.lists(st.integers(0, len(order)), max_size=8))})
-    entries = [np.array(order[start:stop], np.int64) for start, stop in zip(cuts, cuts[1:], strict=False)]
+    entries = [np.array(order[start:stop], np.int64) for start, stop in pairwise(cuts)]
     kept = [entry[np.array([draw(st.booleans()) for _ in entry], np.bool_)] for entry in entries]
     return list(zip(entries, kept, strict=True))
 
