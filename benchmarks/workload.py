@@ -92,7 +92,7 @@ def tally_captions_fully(batches: Iterable[Any]) -> Tally:
     for batch in batches:
         ids = batch["id"].tolist()
         count += len(ids)
-        checksum += sum(ids) * (batch["caption"].tolist() == captions(ids))
+        checksum += sum(ids) * (list(batch["caption"]) == captions(ids))
     return Tally(count, checksum)
 
 

@@ -42,6 +42,13 @@ P1_BYTES = Scenario(
             variant="captions",
         ),
         Contender(
+            name=f"{OURS}, columns",
+            module="p1_aiostream_data",
+            how='the same with batch(strings="columns"): offsets and one buffer instead of bytes objects',
+            packages=NATIVE,
+            variant="captions in columns",
+        ),
+        Contender(
             name=f"{OURS}, without the bytes",
             module="p1_aiostream_data",
             how="the same, but the bytes feature is not parsed",
