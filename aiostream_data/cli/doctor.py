@@ -20,6 +20,7 @@ EXTRAS = {
     "files": ("aiofiles",),
     "fsspec": ("fsspec",),
     "zstd": ("zstandard",),
+    "lz4": ("lz4",),
     "process": ("cloudpickle",),
     "parquet": ("pyarrow",),
     "images": ("pillow", "simplejpeg"),

@@ -1,4 +1,4 @@
-"""Incremental compression and decompression. Each decompression step returns a bounded number of bytes.
+"""Incremental decompression. Each decompression step returns a bounded number of bytes.
 
 The offset in an error is the number of *decompressed* bytes before the damage. Record readers replace this offset with
 the offset of the lost record, using :func:`damage_at`.
@@ -7,13 +7,22 @@ the offset of the lost record, using :func:`damage_at`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from aiostream_data.codecs.library_streams import (
+    LibraryStreams,
+    may_begin_bz2,
+    may_begin_lz4,
+    may_begin_xz,
+)
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES, BlockWalker, ZstdFormatError
 from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanError
 
-Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd"]
+Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd", "bz2", "xz", "lz4"]
+
+COMPRESSIONS: Final[tuple[Compression, ...]] = ("", "gzip", "zlib", "zstd", "bz2", "xz", "lz4")
+"""Names of the compression formats; "" is no compression."""
 
 MAX_STEP_NBYTES = 256 << 10
 """Maximum output size of one decompression step, in bytes."""
@@ -33,11 +42,12 @@ FILLING_NBYTES = 1 << 20
 # Input is fed in small pieces because zlib copies the unused input after every step.
 _PIECE_NBYTES = 16 << 10
 _ZSTD_MAX_WINDOW_NBYTES = 128 << 20
-MAX_ZSTD_NBYTES = _ZSTD_MAX_WINDOW_NBYTES + (1 << 20)
-"""Maximum memory of one zstd decompressor in bytes: the largest accepted window, tables and blocks."""
+MAX_DECOMPRESSOR_NBYTES = _ZSTD_MAX_WINDOW_NBYTES + (2 << 20)
+"""Maximum memory of one decompressor in bytes: the largest accepted window of zstd or xz, tables and blocks."""
 
-_WINDOW_BITS = {"gzip": 31, "zlib": 15}
-_ALIASES: dict[str, Compression] = {"": "", "none": "", "gzip": "gzip", "zlib": "zlib", "zstd": "zstd"}
+WINDOW_BITS = {"gzip": 31, "zlib": 15}
+"""Argument ``wbits`` of zlib for each format."""
+_ALIASES: dict[str, Compression] = {"none": "", **{name: name for name in COMPRESSIONS}}
 
 
 def canonical(name: str) -> Compression:
@@ -49,12 +59,13 @@ def canonical(name: str) -> Compression:
     try:
         return _ALIASES[name.lower()]
     except KeyError:
-        raise PlanError(f"compression must be 'auto', '', 'gzip', 'zlib' or 'zstd', got {name!r}") from None
+        names = ", ".join(map(repr, COMPRESSIONS[:-1]))
+        raise PlanError(f"compression must be 'auto', {names} or {COMPRESSIONS[-1]!r}, got {name!r}") from None
 
 
-def may_be_zstd(asked: str) -> bool:
-    """Return True if the value of the ``compression`` argument allows zstd streams."""
-    return asked.lower() in ("auto", "zstd")
+def may_need_window(asked: str) -> bool:
+    """Return True if the value of the ``compression`` argument allows streams with a large window: zstd and xz."""
+    return asked.lower() in ("auto", "zstd", "xz")
 
 
 def detect(first_bytes: bytes) -> Compression:
@@ -69,7 +80,19 @@ def detect(first_bytes: bytes) -> Compression:
         first_bytes[1:4] == b"\x2a\x4d\x18" and first_bytes[0] & 0xF0 == 0x50
     ):
         return "zstd"
+    if len(first_bytes) >= 4:
+        for name, may_begin in LIBRARY_STARTS.items():
+            if may_begin(first_bytes):
+                return name
     return "zlib" if _starts_zlib(first_bytes) else ""
+
+
+LIBRARY_STARTS: Final[dict[Compression, Callable[[bytes], bool]]] = {
+    "bz2": may_begin_bz2,
+    "xz": may_begin_xz,
+    "lz4": may_begin_lz4,
+}
+"""Functions that tell whether a stream of a format can begin with some bytes."""
 
 
 def is_zlib_header(pair: Any) -> Any:
@@ -121,7 +144,8 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
     Args:
         name: Compression format of the stream.
         url: URL of the object, for error messages.
-        step_nbytes: Maximum output of one decompression step in bytes. A zstd block (up to 128 KiB) is always one step.
+        step_nbytes: Maximum output of one decompression step in bytes. A zstd block (up to 128 KiB) is always one step,
+            and so are 64 KiB of the formats bz2, xz and lz4.
 
     Raises:
         MissingExtraError: The package for this compression is not installed.
@@ -143,7 +167,9 @@ class Decompressors:
         """Create a decompressor for a new stream. See :func:`decompressor`."""
         if name == "zstd":
             return _Zstd(url, self._zstd)
-        return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES)) if name else _Plain()
+        if name == "gzip" or name == "zlib":
+            return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES))
+        return LibraryStreams(name, url) if name else _Plain()
 
 
 def damage_at(offset: int, error: CorruptRecordError) -> CorruptRecordError:
@@ -230,7 +256,7 @@ class _Deflate:
         return rest
 
     def _fresh(self) -> zlib._Decompress:
-        return zlib.decompressobj(_WINDOW_BITS[self._name])
+        return zlib.decompressobj(WINDOW_BITS[self._name])
 
     def _corrupt(self, reason: str) -> CorruptRecordError:
         return CorruptRecordError(self._url, self._produced, reason)
@@ -258,13 +284,13 @@ class _ZstdLibrary:
     @property
     def errors(self) -> type[Exception]:
         """Class of the library's errors."""
-        found: type[Exception] = _zstandard().ZstdError
+        found: type[Exception] = zstandard_library().ZstdError
         return found
 
     def new_frame(self) -> Any:
         """Return a decompressor object of the library for the next frame."""
         if self._context is None:
-            self._context = _zstandard().ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_NBYTES)
+            self._context = zstandard_library().ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_NBYTES)
         return self._context.decompressobj()
 
     def discard(self) -> None:
@@ -339,39 +365,14 @@ class _Zstd:
             raise CorruptRecordError(self._url, self._produced, "the zstd stream is cut short")
 
 
-def _zstandard() -> Any:
+def zstandard_library() -> Any:
+    """Return the module ``zstandard``.
+
+    Raises:
+        MissingExtraError: The package is not installed.
+    """
     try:
         import zstandard
     except ImportError as error:
         raise MissingExtraError("zstd streams need the extra: pip install 'aiostream-data[zstd]'") from error
     return zstandard
-
-
-class Compressor(Protocol):
-    """Compressor of one stream."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        """Compress ``data`` and return the output that is ready. The output may be empty."""
-
-    def flush(self) -> bytes:
-        """End the compressed stream and return its last bytes."""
-
-
-def compressor(name: Compression) -> Compressor:
-    """Create a compressor for a new stream. The compressor's output is deterministic and contains no timestamps.
-
-    Raises:
-        MissingExtraError: The package for this compression is not installed.
-    """
-    if name == "zstd":
-        made: Compressor = _zstandard().ZstdCompressor(write_checksum=True).compressobj()
-        return made
-    return zlib.compressobj(wbits=_WINDOW_BITS[name]) if name else _PlainCompressor()
-
-
-class _PlainCompressor:
-    def compress(self, data: bytes, /) -> bytes:
-        return data
-
-    def flush(self) -> bytes:
-        return b""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from aiostream_data.codecs.compression import Compression, detect
+from aiostream_data.codecs.compression import COMPRESSIONS, LIBRARY_STARTS, Compression, detect
 
 MARK_NBYTES = 4
 """Length in bytes of the longest magic number. A shorter object may contain only the beginning of a magic number."""
 
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16)))
 _MAGICS: dict[Compression, tuple[bytes, ...]] = {"gzip": (b"\x1f\x8b\x08",), "zstd": _ZSTD_MAGICS}
-FIRST_PAIRS = frozenset(magic[:2] for magics in _MAGICS.values() for magic in magics)
-"""First two bytes of all gzip and zstd streams."""
+_LIBRARY_MAGICS = (b"BZh", b"\xfd7zX", b"\x04\x22\x4d\x18")  # see library_streams.py
+FIRST_PAIRS = frozenset(magic[:2] for magics in (*_MAGICS.values(), _LIBRARY_MAGICS) for magic in magics)
+"""First two bytes of all compressed streams, except zlib."""
 
 _SUFFIXES: dict[str, Compression] = {
     "gz": "gzip",
@@ -24,6 +25,11 @@ _SUFFIXES: dict[str, Compression] = {
     "tzst": "zstd",
     "zz": "zlib",
     "zlib": "zlib",
+    "bz2": "bz2",
+    "tbz2": "bz2",
+    "xz": "xz",
+    "txz": "xz",
+    "lz4": "lz4",
 }
 
 
@@ -69,8 +75,8 @@ def chosen(evidence: Iterable[Evidence | None], first_bytes: bytes) -> Evidence 
 
 
 def may_begin_any(first_bytes: bytes) -> bool:
-    """Return True if a gzip, zlib or zstd stream can begin with ``first_bytes``."""
-    return any(may_begin(name, first_bytes) for name in ("gzip", "zlib", "zstd"))
+    """Return True if a compressed stream can begin with ``first_bytes``."""
+    return any(may_begin(name, first_bytes) for name in COMPRESSIONS if name)
 
 
 def may_begin(name: Compression, first_bytes: bytes) -> bool:
@@ -79,4 +85,6 @@ def may_begin(name: Compression, first_bytes: bytes) -> bool:
         if len(first_bytes) >= 2:
             return detect(first_bytes) == "zlib"
         return not first_bytes or first_bytes[0] & 0x8F == 0x08
+    if name in LIBRARY_STARTS:
+        return LIBRARY_STARTS[name](first_bytes)
     return any(magic.startswith(first_bytes[: len(magic)]) for magic in _MAGICS.get(name, ()))

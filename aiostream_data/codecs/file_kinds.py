@@ -34,7 +34,6 @@ class FileKind(NamedTuple):
 
 
 _IMAGES: Final = "use from_files(), and decode the bytes in a function passed to map()"
-_AGAIN: Final = "decompress it, or compress it with gzip or zstd instead"
 _GENERATOR: Final = "read it with {} in a function passed to from_generator()"
 
 TAR: Final = FileKind("a tar archive", "use from_webdataset(), or unpack it and use from_files()")
@@ -55,9 +54,9 @@ VIDEO: Final = FileKind("a video", _IMAGES, is_certain=False)
 ORC: Final = FileKind("an ORC file", _GENERATOR.format("pyarrow.orc"))
 AVRO: Final = FileKind("an Avro file", _GENERATOR.format("fastavro"))
 SQLITE: Final = FileKind("an SQLite database", _GENERATOR.format("sqlite3"))
-BZIP2: Final = FileKind("a bzip2 stream", _AGAIN, is_certain=False)
-XZ: Final = FileKind("an xz stream", _AGAIN, is_certain=False)
-LZ4: Final = FileKind("an lz4 stream", _AGAIN, is_certain=False)
+BZIP2: Final = FileKind("a bzip2 stream", "pass compression='bz2'", is_certain=False)
+XZ: Final = FileKind("an xz stream", "pass compression='xz'", is_certain=False)
+LZ4: Final = FileKind("an lz4 stream", "pass compression='lz4'", is_certain=False)
 SEVEN_ZIP: Final = FileKind("a 7z archive", "unpack it, and use from_files()")
 LFS: Final = FileKind("a Git LFS pointer instead of the file", "fetch the file with 'git lfs pull'")
 TFRECORD: Final = FileKind("a TFRecord file", "use from_tfrecord()", is_certain=False)

@@ -264,8 +264,8 @@ class Dataset(Chain, Generic[T], Hints):
 
         Args:
             files: URLs, paths or glob patterns, or a dataset of URLs.
-            compression: Compression of the files: "auto" (detected from the first bytes), "" (none), "gzip", "zlib" or
-                "zstd".
+            compression: Compression of the files: "auto" (detected from the first bytes), "" (none), "gzip", "zlib",
+                "zstd", "bz2", "xz" or "lz4".
             verify: If True, check the CRC32C of every payload. The reader always checks the CRC32C of every length
                 field.
             cycle_length, block_length: Number of files to interleave, and number of consecutive rows from one file, as

@@ -9,6 +9,7 @@ from io import BufferedReader, TextIOWrapper
 from typing import Any, TypeAlias
 
 from aiostream_data.arguments import flag, shown
+from aiostream_data.codecs.compression import COMPRESSIONS
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import OnError, source_policy_of
 from aiostream_data.plan import sources as src
@@ -27,7 +28,7 @@ _FILES_CURES: dict[type, str] = {
     TextIOWrapper: ". Pass its path.",
     BufferedReader: ". Pass its path.",
 }
-COMPRESSIONS = ("auto", "", "gzip", "zlib", "zstd")
+ASKED_COMPRESSIONS = ("auto", *COMPRESSIONS)
 
 
 def listed_files(pattern: Any, seed: Any, index: Any, storage_options: Any) -> src.ListFiles:
@@ -92,8 +93,8 @@ class Reading:
 
 def _compression(given: Any) -> str:
     found = "" if given is None else given.lower() if isinstance(given, str) else given
-    if not isinstance(found, str) or found not in COMPRESSIONS:
-        raise PlanError(f"compression must be one of {', '.join(map(repr, COMPRESSIONS))}, got {shown(given)}")
+    if not isinstance(found, str) or found not in ASKED_COMPRESSIONS:
+        raise PlanError(f"compression must be one of {', '.join(map(repr, ASKED_COMPRESSIONS))}, got {shown(given)}")
     return found
 
 

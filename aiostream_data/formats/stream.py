@@ -133,7 +133,7 @@ class RecordStream:
     Args:
         format: Format of the records.
         url: URL of the object, for error messages.
-        compression: ``"auto"``, ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
+        compression: ``"auto"``, or a name of ``COMPRESSIONS`` in upper or lower case.
         offset: Byte offset in an uncompressed object at which a record starts. The first byte passed to :meth:`feed`
             must be the byte at ``offset``.
         step: Limits for the output of one iterator step.

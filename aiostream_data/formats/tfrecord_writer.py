@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from aiostream_data import _native
 from aiostream_data.arguments import local_path
-from aiostream_data.codecs.compression import canonical, compressor
+from aiostream_data.codecs.compression import canonical
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import ArgumentTypeError, WriterClosedError, WriterFailedError
 from aiostream_data.formats.output_file import open_target
 from aiostream_data.formats.tfrecord import FOOTER, HEADER
@@ -53,7 +54,7 @@ class TFRecordWriter:
 
     Args:
         path_or_url: Local path, ``file://`` URL, or any URL that fsspec can write.
-        compression: ``""``, ``"gzip"``, ``"zlib"`` or ``"zstd"``, in upper or lower case.
+        compression: A name of :data:`.COMPRESSIONS`, in upper or lower case; ``""`` is none.
         storage_options: Options for fsspec.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Final
 
 from aiostream_data._engine.memory.budget import COPIES_OF_A_ROW
 from aiostream_data._engine.memory.decompressor_memory import TOGETHER_SHARE
-from aiostream_data.codecs.compression import MAX_ZSTD_NBYTES, may_be_zstd
+from aiostream_data.codecs.compression import MAX_DECOMPRESSOR_NBYTES, may_need_window
 from aiostream_data.formats.base import KnowsLargest
 from aiostream_data.loading.bound_item import LoaderPart
 from aiostream_data.metrics.sizes import as_size
@@ -30,8 +30,7 @@ joined buffer."""
 
 
 def alone_parts(plan: Node, memory_limit: int) -> Iterator[LoaderPart]:
-    """Yield the memory in bytes that a large record and a zstd window of each source may use beyond the memory
-    limit."""
+    """Yield the memory that a large record and a decompressor's window of each source may use beyond the limit."""
     for source in dict.fromkeys(node for node in walk(plan) if isinstance(node, ReadFiles)):
         hosts = sum(place.workers for place in places_of(plan) if any(lower is source for lower in walk(place)))
         limit = process_nbytes(plan, memory_limit) if hosts else memory_limit
@@ -39,8 +38,10 @@ def alone_parts(plan: Node, memory_limit: int) -> Iterator[LoaderPart]:
         if largest * LARGE_SHARE > limit:
             nbytes = _copies(plan, source) * largest
             yield LoaderPart(nbytes=nbytes * max(1, hosts), what=f"a record of up to {as_size(largest)}, read alone")
-        if may_be_zstd(source.compression) and TOGETHER_SHARE * limit < MAX_ZSTD_NBYTES:
-            yield LoaderPart(nbytes=MAX_ZSTD_NBYTES * max(1, hosts), what="a window of a zstd file, read alone")
+        if may_need_window(source.compression) and TOGETHER_SHARE * limit < MAX_DECOMPRESSOR_NBYTES:
+            yield LoaderPart(
+                nbytes=MAX_DECOMPRESSOR_NBYTES * max(1, hosts), what="a window of a compressed file, read alone"
+            )
 
 
 def largest_record_nbytes(source: ReadFiles) -> int | None:

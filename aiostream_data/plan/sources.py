@@ -188,7 +188,7 @@ class ReadFiles(Node):
             ``index_url``.
         files: Node that emits the URLs of the files to read, or None.
         format: File format that splits the files into records.
-        compression: "auto", "", "gzip", "zlib" or "zstd".
+        compression: "auto", or a name of ``codecs.compression.COMPRESSIONS``.
         cycle_length, block_length: Options for interleaving files, as for tf.data's interleave.
         ordered: If False, the next record comes from any file that has a record ready.
         shuffle_shards: If True, read the files in a random order that depends on ``seed``.

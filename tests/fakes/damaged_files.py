@@ -12,7 +12,7 @@ from typing import Any
 from skipping_reference import Left, lines, tfrecords
 
 from aiostream_data import Dataset
-from aiostream_data.codecs.compression import compressor
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.formats.tfrecord_writer import frame
 
 Loss = tuple[int, int | None]

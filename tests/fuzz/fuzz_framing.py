@@ -20,7 +20,7 @@ from fuzzing import Target, run_target
 
 from aiostream_data import _native
 from aiostream_data._native import framing_py
-from aiostream_data.codecs.compression import Compression
+from aiostream_data.codecs.compression import COMPRESSIONS
 from aiostream_data.formats.base import Format
 from aiostream_data.formats.csv import CsvFormat
 from aiostream_data.formats.csv_rules import CsvSyntax
@@ -44,7 +44,6 @@ FORMATS: tuple[Format, ...] = (
     FixedLengthFormat(record_nbytes=3, header_nbytes=2, footer_nbytes=5),
     WholeFileFormat(max_record_nbytes=LIMIT),
 )
-COMPRESSIONS: tuple[Compression, ...] = ("", "gzip", "zlib", "zstd")
 
 
 def check(data: bytes) -> None:
@@ -52,7 +51,7 @@ def check(data: bytes) -> None:
     if len(data) < 3:
         return
     description = FORMATS[data[0] % len(FORMATS)]
-    asked = (*COMPRESSIONS, "auto")[data[1] % 5]
+    asked = (*COMPRESSIONS, "auto")[data[1] % (len(COMPRESSIONS) + 1)]
     step, stream = data[2] + 1, data[3:]
     whole = read_blocks(description, stream, [], 0, asked)
     cut = read_blocks(description, stream, [step] * (len(stream) // step), step % 50, asked)

@@ -14,7 +14,7 @@ import pytest
 from http_server import HttpObjects
 
 from aiostream_data import CorruptRecordError, Dataset, JsonParseError, PlanError, StateMismatchError, VarLen
-from aiostream_data.codecs.compression import compressor
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.storage import memory
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.resume import resumes_everywhere

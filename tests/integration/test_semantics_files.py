@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +67,12 @@ def zstd(data: bytes) -> bytes:
     return packed
 
 
+def lz4(data: bytes) -> bytes:
+    frame = pytest.importorskip("lz4.frame")
+    packed: bytes = frame.compress(data)
+    return packed
+
+
 def gzip_members(data: bytes) -> bytes:
     return gzip.compress(data[:20]) + gzip.compress(data[20:])
 
@@ -75,6 +83,12 @@ COMPRESSORS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip members": ("GZIP", gzip_members),
     "zlib": ("ZLIB", zlib.compress),
     "zstd": ("zstd", zstd),
+    "bz2": ("bz2", bz2.compress),
+    "bz2 streams": ("bz2", lambda data: bz2.compress(data[:20], 1) + bz2.compress(data[20:])),
+    "xz": ("xz", lzma.compress),
+    "xz streams": ("XZ", lambda data: lzma.compress(data[:20]) + bytes(4) + lzma.compress(data[20:])),
+    "lz4": ("lz4", lz4),
+    "lz4 frames": ("lz4", lambda data: lz4(data[:20]) + b"\x51\x2a\x4d\x18\1\0\0\0x" + lz4(data[20:])),
 }
 
 

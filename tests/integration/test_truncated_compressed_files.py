@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import re
 import zlib
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from typing import Any
 import pytest
 
 import aiostream_data as asd
-from aiostream_data.codecs.compression import compressor
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.tfrecord_writer import frame
 
@@ -27,6 +30,11 @@ def zstd(data: bytes) -> bytes:
     return made.compress(data) + made.flush()
 
 
+def lz4(data: bytes) -> bytes:
+    made = compressor("lz4")
+    return made.compress(data) + made.flush()
+
+
 def zlib_best(data: bytes) -> bytes:
     return zlib.compress(data, 9)
 
@@ -36,6 +44,9 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "zst": zstd,
     "zz": zlib.compress,
     "zlib": zlib_best,
+    "bz2": partial(bz2.compress, compresslevel=1),  # blocks of 100 kB
+    "xz": lzma.compress,
+    "lz4": lz4,
 }
 SOURCES: dict[str, Callable[[Any], asd.Dataset[Any]]] = {
     "text": lambda files: asd.Dataset.from_text(files, encoding=None),
@@ -101,7 +112,8 @@ def test_first_bytes_of_a_file_among_compressed_ones_are_an_error(
     tmp_path: Path, cut: int, suffix: str, source: str
 ) -> None:
     whole = COMPRESS[suffix](content(source))
-    for nbytes in (0, 1, 2, 4):
+    is_text = suffix == "bz2" and source in ("text", "str")  # the first bytes of a bz2 stream are letters
+    for nbytes in (0, 1, 2, 3 if is_text else 4):
         for number in range(3):
             (tmp_path / f"part.{number}").write_bytes(whole[:nbytes] if number == cut else whole)
         error = error_of(SOURCES[source](tmp_path / "*"))

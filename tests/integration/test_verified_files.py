@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aiostream_data import Dataset
-from aiostream_data.codecs.compression import compressor
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import CorruptRecordError
 
 LINES = [b"line %06d" % number for number in range(150_000)]

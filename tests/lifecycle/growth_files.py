@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from aiostream_data import _native
+from aiostream_data.codecs.compressors import compressor
 
 MIB = 1 << 20
 
 FORMATS = ("text", "tfrecord", "fixed_length", "whole_file")
 
-COMPRESSIONS = ("", "gzip", "zlib", "zstd", "zstd of one segment", "zstd with a large window")
+COMPRESSIONS = ("", "gzip", "zlib", "zstd", "zstd of one segment", "zstd with a large window", "bz2", "xz", "lz4")
 
 
 WINDOWS = {"zstd": 2 * MIB, "zstd of one segment": 128 * MIB, "zstd with a large window": 128 * MIB}
@@ -116,6 +118,10 @@ def _compressor(compression: str) -> Any:
             return zlib.compressobj(1)
         case "zstd":
             return zstandard.ZstdCompressor().compressobj()
+        case "bz2" | "lz4":
+            return compressor(compression)
+        case "xz":
+            return lzma.LZMACompressor(preset=0)
         case "zstd with a large window":
             large = zstandard.ZstdCompressionParameters(window_log=27, hash_log=17, chain_log=17, strategy=1)
             return zstandard.ZstdCompressor(compression_params=large).compressobj()

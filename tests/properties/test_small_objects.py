@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data import _native
-from aiostream_data.codecs.compression import compressor
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import DataError
 from aiostream_data.formats.base import LEFT, SmallObjects, SplitsObjects
 from aiostream_data.formats.fixed_length import FixedLengthFormat

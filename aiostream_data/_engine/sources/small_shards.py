@@ -389,5 +389,6 @@ def have_one_scheme(first: ShardRef, second: ShardRef) -> bool:
 
 def room_nbytes(limits: UnpackLimits, kinds: ObjectKinds) -> int:
     """Return the maximum number of bytes that decompressing and splitting the shards of a group takes."""
-    window = limits.window_nbytes if "zstd" in kinds.compressed.values() else DEFLATE_NBYTES
+    has_windows = any(name not in ("gzip", "zlib") for name in kinds.compressed.values())
+    window = limits.window_nbytes if has_windows else DEFLATE_NBYTES
     return UNPACKING_SHARE * (limits.nbytes + limits.object_nbytes) + window

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import shutil
 import tarfile
@@ -61,6 +63,9 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     (path / f"{file}.txt").write_bytes(lines)
     (path / f"{file}.txt.gz").write_bytes(gzip.compress(lines))
     (path / f"{file}.txt.z").write_bytes(zlib.compress(lines))
+    (path / f"{file}.txt.bz2").write_bytes(bz2.compress(lines))
+    (path / f"{file}.txt.xz").write_bytes(lzma.compress(lines))
+    _write_records(path / f"{file}.tfrecord.lz4", records, "lz4")
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
     _write_csv(path, file, names)
@@ -116,6 +121,7 @@ def _write_damaged(path: Path, file: int, records: list[bytes], lines: bytes) ->
     damaged = b"".join(frames)
     (path / f"{file}.damaged").write_bytes(damaged[:60] + damaged[64:] if file else damaged + b"cut short")
     (path / f"{file}.damaged.gz").write_bytes(gzip.compress(damaged)[: -9 if file else None])
+    (path / f"{file}.damaged.xz").write_bytes(lzma.compress(damaged)[: -9 if file else None])
     (path / f"{file}.badtext").write_bytes(lines.replace(b"2:", b"\xff") + b"\xff" * (file % 2))
     (path / f"{file}.badtext.gz").write_bytes(gzip.compress(lines.replace(b"0:1", b"\xc3"))[: -5 if file else None])
     (path / f"{file}.badbin").write_bytes(

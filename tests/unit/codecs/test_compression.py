@@ -9,16 +9,17 @@ import zlib
 import pytest
 
 from aiostream_data.codecs.compression import (
+    COMPRESSIONS,
     MAX_STEP_NBYTES,
     Compression,
     canonical,
-    compressor,
     decompressor,
     detect,
 )
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import CorruptRecordError, PlanError
 
-NAMES: list[Compression] = ["gzip", "zlib", "zstd"]
+NAMES = COMPRESSIONS[1:]
 TEXT = b"".join(b"line %d of some text\n" % i for i in range(20_000))
 
 
@@ -52,7 +53,7 @@ def test_what_was_compressed_comes_back(name: Compression, step: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_bomb_comes_in_bounded_steps(name: Compression) -> None:
     bomb = compress(name, bytes(40 << 20))
-    assert len(bomb) < 50_000
+    assert len(bomb) < 200_000
     reader = decompressor(name, "memory://bomb")
     sizes = [len(block) for block in reader.feed(memoryview(bomb))]
     reader.finish()

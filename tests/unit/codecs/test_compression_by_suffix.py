@@ -7,10 +7,11 @@ import zlib
 
 import pytest
 
-from aiostream_data.codecs.compression import Compression, compressor
+from aiostream_data.codecs.compression import COMPRESSIONS, Compression
 from aiostream_data.codecs.compression_by_suffix import Evidence, by_name, chosen, may_begin, suffix_of
+from aiostream_data.codecs.compressors import compressor
 
-NAMES: list[Compression] = ["gzip", "zlib", "zstd"]
+NAMES = COMPRESSIONS[1:]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import random
 import sqlite3
 import tarfile
@@ -68,9 +66,6 @@ FILES = {
     "ORC file": b"ORC\x08\x03" + bytes(501),
     "Avro file": b"Obj\x01\x04\x14avro.codec" + bytes(501),
     "SQLite database": sqlite(),
-    "bzip2 stream": bz2.compress(b"line\n" * 300),
-    "xz stream": lzma.compress(b"line\n" * 300),
-    "lz4 stream": b"\x04\x22\x4d\x18\x64\x40" + bytes(501),
     "7z archive": b"7z\xbc\xaf\x27\x1c\0\x04" + bytes(501),
     "Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
 }
@@ -90,9 +85,6 @@ CURES = {
     "ORC file": "pyarrow",
     "Avro file": "fastavro",
     "SQLite database": "sqlite3",
-    "bzip2 stream": "gzip or zstd",
-    "xz stream": "gzip or zstd",
-    "lz4 stream": "gzip or zstd",
     "7z archive": "unpack",
     "Git LFS pointer": "git lfs pull",
 }

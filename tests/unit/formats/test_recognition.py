@@ -15,7 +15,8 @@ import pytest
 from pyarrow import ipc, parquet
 
 from aiostream_data.codecs import file_kinds
-from aiostream_data.codecs.compression import compressor
+from aiostream_data.codecs.compression import COMPRESSIONS
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.formats import recognition as r
 from aiostream_data.formats.tfrecord_writer import frame
 
@@ -96,7 +97,7 @@ CONTENT = {
 
 
 @pytest.mark.parametrize("name", CONTENT)
-@pytest.mark.parametrize("compression", ["", "gzip", "zlib", "zstd"])
+@pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_the_first_bytes_show_a_format_compressed_or_not(name: str, compression: str) -> None:
     content, format = CONTENT[name]
     if compression:

@@ -125,12 +125,12 @@ def test_large_elements_that_the_plan_knows_are_added_to_the_limit_and_others_ar
 @pytest.mark.parametrize(
     ("dataset", "limit", "records", "windows"),
     [
-        (FILES, 256 * MIB, 2 * 1024 * MIB, 129 * MIB),
-        (FILES.map(len), 256 * MIB, 4 * 1024 * MIB, 129 * MIB),
+        (FILES, 256 * MIB, 2 * 1024 * MIB, 130 * MIB),
+        (FILES.map(len), 256 * MIB, 4 * 1024 * MIB, 130 * MIB),
         (FILES, 1024 * MIB, 2 * 1024 * MIB, 0),
-        (FILES.batch(2).in_subprocess(3), 256 * MIB, 3 * 2 * 1024 * MIB, 3 * 129 * MIB),
+        (FILES.batch(2).in_subprocess(3), 256 * MIB, 3 * 2 * 1024 * MIB, 3 * 130 * MIB),
         (Dataset.from_text("/data/*.txt", compression="gzip"), 256 * MIB, 2 * 64 * MIB, 0),
-        (Dataset.from_files("/data/*", compression="zstd"), 256 * MIB, 3 * 1024 * MIB, 129 * MIB),
+        (Dataset.from_files("/data/*", compression="zstd"), 256 * MIB, 3 * 1024 * MIB, 130 * MIB),
         (Dataset.from_fixed_length("/data/*", 100, compression=""), 256 * MIB, 0, 0),
         (Dataset.range(10).map(str), 256 * MIB, 0, 0),
     ],
