@@ -9,6 +9,7 @@ from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
+from aiostream_data.plan.batch_rows import rows_of_each_batch
 
 
 @singledispatch
@@ -68,6 +69,12 @@ def _(node: op.Batch) -> int:
     if rows < 0:
         return rows
     return rows // node.batch_size if node.drop_remainder else -(-rows // node.batch_size)
+
+
+@cardinality.register
+def _(node: op.Unbatch) -> int:
+    rows = rows_of_each_batch(node.input)
+    return UNKNOWN if rows is None else _times(cardinality(node.input), rows)
 
 
 @cardinality.register

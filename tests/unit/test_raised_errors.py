@@ -64,7 +64,15 @@ SIGNALS = frozenset(
             "DeadlinePassed",
             "DecompressorTaken",
         ),
-        *("EndOfStream", "ForeignEntryError", "InputFailed", "NoNumpyFormError", "NotAListing", "PartlyDone"),
+        *(
+            "EndOfStream",
+            "ForeignEntryError",
+            "HeaderError",
+            "InputFailed",
+            "NoNumpyFormError",
+            "NotAListing",
+            "PartlyDone",
+        ),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
         *("OversizedBody", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
     }
