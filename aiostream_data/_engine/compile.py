@@ -93,6 +93,7 @@ STAGES: Final = Kinds[Stage](_STAGES)
 
 _STEPS: Final = {
     "Shuffle": "stages.shuffle.ShuffleStep",
+    "Scan": "stages.scan.ScanStep",
     "Batch": "stages.batch.BatchStep",
     "Unbatch": "stages.unbatch.UnbatchStep",
     "RankShard": "stages.ranks.RankShardStep",

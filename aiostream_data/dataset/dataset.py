@@ -59,6 +59,7 @@ from aiostream_data.plan.base import (
 )
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
+from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.subprocess import in_subprocess
 from aiostream_data.plan.take_while import TakeWhile
@@ -971,6 +972,33 @@ class Dataset(Chain, Generic[T], Hints):
         """
         call = functions.filter_call(predicate, executor, concurrency, seed, init, timeout, on_error)
         return self._then(op.Filter, "filter", **call)
+
+    def scan(self, function: Callable[[Any, T], tuple[Any, U]], initial: Any) -> Dataset[U]:
+        """Emit one output per element, computed from a state and the element (tf.data ``scan``).
+
+        The operator calls ``function(state, element)`` for one element at a time, in order. The function returns the
+        next state and the output. In contrast to :meth:`map`, a tuple element is one argument::
+
+            sums = Dataset.range(5).scan(lambda total, number: (total + number, total + number), 0)
+            print(list(sums))  # [0, 1, 3, 6, 10]
+
+        A saved state contains the function's state, so a resumed run does not read the input from the beginning. The
+        function is called again for some elements before the saved position. The function's state must be made of
+        numbers, strings, None, NumPy arrays, and lists, tuples and dicts of these, of up to 64 KiB. A state of any
+        other type or size cannot be saved. A resumed run then processes the input again from its beginning. Operators
+        that hold back rows of ``scan``, such as :meth:`shuffle`, also process the input again when a run resumes.
+
+        Args:
+            function: Function that returns the pair (next state, output). It must depend on its arguments only. It may
+                modify the state, but not an output that it returned before.
+            initial: State before the first element, of any type. Each pass over the data starts with a copy.
+
+        Raises:
+            PlanError: ``function`` is not callable, or is a coroutine function; or ``initial`` cannot be copied. When
+                iterated: the function did not return a pair.
+            StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
+        """
+        return self._then(Scan, "scan", **functions.scan_call(function, initial))
 
     def take_while(self, predicate: Callable[..., bool]) -> Dataset[T]:
         """Emit elements until ``predicate`` returns False for an element (tf.data ``take_while``).

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
 from aiostream_data.arguments import flag, seconds_or_none
-from aiostream_data.dataset.callables import check_gives_a_value, check_takes_an_element
+from aiostream_data.dataset.callables import (
+    check_gives_a_value,
+    check_takes_an_element,
+    check_takes_state_and_element,
+)
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import OnError, policy_of
 from aiostream_data.plan.base import Auto, Concurrency, ExecutorName, at_least, auto_or_at_least_one, seed_of
@@ -93,6 +98,35 @@ def checked_predicate(predicate: Any) -> Callable[..., bool]:
     check_takes_an_element("take_while", predicate)
     checked: Callable[..., bool] = predicate
     return checked
+
+
+def scan_call(function: Any, initial: Any) -> dict[str, Any]:
+    """Return the fields of the plan node of ``scan``. The node keeps its own copy of ``initial``.
+
+    Raises:
+        StageBuildError: The function is a generator function, or cannot be called with a state and an element.
+        PlanError: The function is not callable, or is a coroutine function, or ``initial`` cannot be copied.
+    """
+    check_callable("scan", function)
+    refuse_coroutine("scan", function)
+    check_gives_a_value("scan", function)
+    check_takes_state_and_element("scan", function)
+    return {"function": function, "initial": copied_state("scan", initial)}
+
+
+def copied_state(name: str, initial: Any) -> Any:
+    """Return a deep copy of the initial state of the operator ``name``.
+
+    Raises:
+        PlanError: The state cannot be copied.
+    """
+    try:
+        return copy.deepcopy(initial)
+    except Exception as error:
+        raise PlanError(
+            f"{name}() copies initial for each pass, but {type(initial).__name__} cannot be copied: {error}. "
+            "Pass a value that copy.deepcopy() accepts."
+        ) from error
 
 
 def interleave_call(

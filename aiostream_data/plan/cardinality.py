@@ -9,6 +9,7 @@ from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
+from aiostream_data.plan.scan import Scan
 
 
 @singledispatch
@@ -54,6 +55,7 @@ def _(node: op.Map | op.ParseExample | op.ParseRows) -> int:
 
 
 @cardinality.register(op.Shuffle)
+@cardinality.register(Scan)
 @cardinality.register(op.Enumerate)
 @cardinality.register(op.Cache)
 @cardinality.register(op.Prefetch)

@@ -91,6 +91,14 @@ def no_name_ends_in_2(name: bytes) -> bool:
     return not name.endswith(b"2")
 
 
+def running_sum(total: int, number: int) -> tuple[int, int]:
+    return total + int(number), total + int(number)
+
+
+def running_set(seen: set[int], number: int) -> tuple[set[int], int]:
+    return seen | {int(number) % 4}, len(seen)
+
+
 def ten_fold(number: int) -> list[int]:
     return list(range(10 * number, 10 * number + number % 4))
 
@@ -192,6 +200,9 @@ CASES: dict[str, Case] = {
     "map, unordered": Case(lambda _: draws().map(dict, concurrency=3, ordered=False), ordered=False),
     "map, coroutine, unordered": Case(lambda _: numbers().map(plus_one_later, concurrency=4, ordered=False), False),
     "filter": Case(lambda _: numbers(20).filter(is_kept)),
+    "scan": Case(lambda _: numbers(20).shuffle(6).scan(running_sum, 0)),
+    "scan, shuffled and repeated": Case(lambda _: numbers(6).scan(running_sum, 0).shuffle(3).repeat(2).batch(4)),
+    "scan with a state that is not stored": Case(lambda _: numbers(12).shuffle(5).scan(running_set, set()).repeat(2)),
     "flat_map": Case(lambda _: numbers(8).flat_map(ten_fold)),
     "flat_map of data sets": Case(lambda _: numbers(8).flat_map(ten_fold_by_run)),
     "flat_map of flat_map": Case(lambda _: numbers(6).flat_map(ten_fold).flat_map(ten_fold_by_run)),

@@ -147,6 +147,16 @@ def _take_while(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"take_while({predicate})")
 
 
+def _scan(random: Random, plan: Drawn) -> Drawn:
+    scans: tuple[tuple[str, Kind], ...] = (
+        ("totalled, 0", "number"),
+        ("remembered, []", "row"),
+        ("gathered, frozenset()", "number"),
+    )
+    call, kind = one_of(random, *scans)
+    return plan.depending_on_order().then(f"scan({call})", kind=kind)
+
+
 def _skip(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"skip({random.randrange(12)})")
 
@@ -274,6 +284,7 @@ _OF_ROWS: list[tuple[float, Operator]] = [(2, _map), (0.5, _await), (0.4, _with_
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
+    (0.6, _scan),
     (0.7, _skip),
     (0.5, _shard),
     (0.9, _enumerate),
