@@ -17,8 +17,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, overload
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -1804,6 +1804,65 @@ class Dataset(Chain, Generic[T], Hints):
             loader.wait_ready()
         return loader
 
+    def reduce(
+        self, function: Callable[[U, T], U] | Callable[[U, T], Awaitable[U]], initial: U, **open_options: Any
+    ) -> U:
+        """Read all elements and combine them into one value (tf.data ``reduce``). Blocks until the end of the dataset.
+
+        The method calls ``function(state, element)`` for each element in order, on the caller's thread. The function
+        returns the next state, and the result is the last state. A tuple element is one argument::
+
+            total = Dataset.range(5).reduce(lambda total, number: total + number, 0)
+            print(total)  # 10
+
+        As with each iteration over a dataset, every call reads a new epoch. With several ranks, each rank combines its
+        own elements. A coroutine function runs in an event loop of its own. Inside a running event loop, use
+        :meth:`areduce`, which does not block the loop.
+
+        Args:
+            initial: State before the first element, and result for an empty dataset. The method uses a copy of it.
+            open_options: Arguments of :meth:`open`, such as ``seed``.
+
+        Raises:
+            PlanError: ``function`` is not callable, the dataset is infinite, or ``initial`` cannot be copied. Or
+                ``function`` is a coroutine function, and the caller runs in an event loop.
+            StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
+        """
+        from aiostream_data.loading.reducing import reduced
+
+        functions.check_reduction("reduce", function, cardinality(self.plan))
+        if not functions.is_coroutine_function(function):
+            state = functions.copied_state("reduce", initial)
+            return cast(U, reduced(function, self._open_next(open_options), state))
+        if _in_running_loop():
+            raise PlanError(
+                "reduce() cannot await a coroutine function inside a running event loop, because it would block the "
+                "loop. Use await dataset.areduce()."
+            )
+        import asyncio
+
+        return asyncio.run(self.areduce(function, initial, **open_options))
+
+    async def areduce(
+        self, function: Callable[[U, T], U] | Callable[[U, T], Awaitable[U]], initial: U, **open_options: Any
+    ) -> U:
+        """Do the same as :meth:`reduce`, without blocking the event loop.
+
+        The caller's event loop calls ``function``, and awaits the result of a coroutine function. A cancelled call
+        closes the loader.
+
+        Args:
+            initial, open_options: The same as for :meth:`reduce`.
+
+        Raises:
+            PlanError, StageBuildError: The same as for :meth:`reduce`.
+        """
+        from aiostream_data.loading.reducing import reduced_async
+
+        functions.check_reduction("areduce", function, cardinality(self.plan))
+        state = functions.copied_state("areduce", initial)
+        return cast(U, await reduced_async(function, self._open_next(open_options), state))
+
     def debug(self, state: Any = None, **open_options: Any) -> Loader[T]:
         """Open the dataset in debug mode: compute one element at a time, on the consumer's thread.
 
@@ -1858,12 +1917,19 @@ class Dataset(Chain, Generic[T], Hints):
 
         Each iteration over this dataset is a new epoch, as in tf.data.
         """
-        with self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()) as loader:
+        with self._open_next() as loader:
             yield from loader
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Open a loader and return an async iterator over its elements. Deleting the iterator closes the loader."""
-        return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()))
+        return _AsyncIteration(self._open_next())
+
+    def _open_next(self, open_options: Mapping[str, Any] = MappingProxyType({})) -> Loader[T]:
+        """Open a loader of the next epoch. ``open_options`` override the epoch and the seed of iterations."""
+        if open_options.get("state") is not None:  # the state contains both
+            return self.open(**open_options)
+        chosen: dict[str, Any] = {"epoch": self._next_epoch(), "seed": self._seed_of_iterations()}
+        return self.open(**{**chosen, **open_options})
 
     def _seed_of_iterations(self) -> int | None:
         """Return the seed for all iterations over this dataset, or None if other processes must use the same seed."""

@@ -15,7 +15,7 @@ from aiostream_data.dataset.callables import (
 )
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import OnError, policy_of
-from aiostream_data.plan.base import Auto, Concurrency, ExecutorName, at_least, auto_or_at_least_one, seed_of
+from aiostream_data.plan.base import INFINITE, Auto, Concurrency, ExecutorName, at_least, auto_or_at_least_one, seed_of
 from aiostream_data.plan.operators import AUTO_CYCLE_LENGTH
 from aiostream_data.plan.validate import check_executor, check_reaches_interpreters, check_reaches_processes
 from aiostream_data.plan.written import function_name
@@ -53,7 +53,7 @@ def map_call(
             "map(): a function with a parameter rng cannot have batched=True, because random numbers are drawn per "
             "record. Use batched=False."
         )
-    if batched and _is_coroutine_function(function):
+    if batched and is_coroutine_function(function):
         raise PlanError(
             "map(): a coroutine function cannot have batched=True, because it is awaited for one element at a time. "
             "Use batched=False."
@@ -114,6 +114,20 @@ def scan_call(function: Any, initial: Any) -> dict[str, Any]:
     return {"function": function, "initial": copied_state("scan", initial)}
 
 
+def check_reduction(name: str, function: Any, rows: int) -> None:
+    """Validate the function of ``reduce`` and ``areduce``, and the cardinality of the dataset.
+
+    Raises:
+        StageBuildError: The function is a generator function, or cannot be called with a state and an element.
+        PlanError: The function is not callable, or the dataset is infinite.
+    """
+    check_callable(name, function)
+    check_gives_a_value(name, function)
+    check_takes_state_and_element(name, function)
+    if rows == INFINITE:
+        raise PlanError(f"{name}() needs a finite dataset, but this dataset is infinite. Add take(count) before it.")
+
+
 def copied_state(name: str, initial: Any) -> Any:
     """Return a deep copy of the initial state of the operator ``name``.
 
@@ -159,7 +173,8 @@ def interleave_call(
     }
 
 
-def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Return True for a coroutine function, or an object whose ``__call__`` is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
     )
@@ -167,7 +182,7 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
 
 def refuse_coroutine(name: str, function: Callable[..., Any]) -> None:
     """Raise :class:`PlanError` if ``function`` is a coroutine function."""
-    if _is_coroutine_function(function):
+    if is_coroutine_function(function):
         raise PlanError(f"{name}() needs a plain function, got a coroutine function. Await it in a preceding map().")
 
 
@@ -181,7 +196,7 @@ def check_callable(name: str, function: Any) -> None:
 def _check_init(init: Any, *, is_awaited: bool) -> None:
     if not callable(init):
         raise PlanError(f"init must be a function that returns the state of a worker, got {type(init).__name__}")
-    if _is_coroutine_function(init) and not is_awaited:
+    if is_coroutine_function(init) and not is_awaited:
         raise PlanError(
             f"init must be a plain function, got the coroutine function {function_name(init)}. "
             "A coroutine init= needs an operator whose function is also a coroutine function."
@@ -214,7 +229,7 @@ def _how(
     """
     where: ExecutorName = "auto" if isinstance(executor, Auto) else executor
     check_executor(where)
-    is_coroutine, wants_rng = _is_coroutine_function(function), takes(RNG, function)
+    is_coroutine, wants_rng = is_coroutine_function(function), takes(RNG, function)
     if is_coroutine and where not in ("auto", "thread"):
         raise PlanError(
             f"a coroutine function cannot have executor={executor!r}, because it runs on the event loop. "

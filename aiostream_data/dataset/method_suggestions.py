@@ -72,7 +72,6 @@ NAMES: Final = MappingProxyType(
         "collate": "map() after batch()",
         "load_dataset": "Dataset.open_any()",
         "map_batches": "map(batched=True), or map() after batch()",
-        "reduce": "a loop over the dataset",
         "shape": "element_spec",
     }
 )

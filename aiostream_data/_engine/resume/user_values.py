@@ -31,7 +31,7 @@ _ARRAY_KINDS: Final = "biufcmMSU"
 _HASH_NBYTES: Final = 8
 
 
-class _NotStorableError(Exception):
+class NotStorableError(Exception):
     """The value cannot be stored. Never leaves this module."""
 
 
@@ -41,8 +41,8 @@ def stored(value: Any) -> tuple[Stored] | None:
     Time and memory are limited, whatever the size of the value.
     """
     try:
-        return (_Writer().write(value, 0),)
-    except _NotStorableError:
+        return (_ValueWriter().write(value, 0),)
+    except NotStorableError:
         return None
 
 
@@ -82,7 +82,7 @@ def _hash(form: Stored) -> str:
     return hashed(json.dumps(form), _HASH_NBYTES)
 
 
-class _Writer:
+class _ValueWriter:
     """Converts one value, and stops when the value is too large."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _Writer:
         if isinstance(value, np.generic):
             return ["scalar", *self._array(np.asarray(value))]
         if depth >= _MAX_DEPTH:
-            raise _NotStorableError
+            raise NotStorableError
         if kind is tuple:
             return ["tuple", *(self.write(part, depth + 1) for part in value)]
         self._once(value)
@@ -116,24 +116,24 @@ class _Writer:
             return ["list", *(self.write(part, depth + 1) for part in value)]
         if kind is dict:
             return ["dict", *([self.write(key, depth + 1), self.write(each, depth + 1)] for key, each in value.items())]
-        raise _NotStorableError
+        raise NotStorableError
 
     def _spend(self, nbytes: int) -> None:
         self._left -= nbytes
         if self._left < 0:
-            raise _NotStorableError
+            raise NotStorableError
 
     def _once(self, value: Any) -> None:
         """Refuse a value that contains the same mutable object twice, because its copy would contain two objects."""
         if id(value) in self._within:
-            raise _NotStorableError
+            raise NotStorableError
         self._within.add(id(value))
 
     def _integer(self, value: int) -> Stored:
         if -MAX_COUNT <= value <= MAX_COUNT:
             return value
         if value.bit_length() > MAX_SEED_BITS:
-            raise _NotStorableError
+            raise NotStorableError
         return ["int", hex(value)]
 
     def _bytes(self, value: bytes) -> str:
@@ -142,7 +142,7 @@ class _Writer:
 
     def _array(self, array: Any) -> list[Stored]:
         if array.dtype.kind not in _ARRAY_KINDS or array.nbytes > self._left:
-            raise _NotStorableError
+            raise NotStorableError
         return [array.dtype.str, self._bytes(array.tobytes())]
 
 

@@ -1,10 +1,10 @@
 """Run ``scan``: call a function with its last state and the next element.
 
-How this works. After every few hundred rows, the step logs the state of the function in a form that a saved state can store. The
-saved place is such a state, the number of outputs emitted since, and the position of the input. A resumed run calls the
-function again for these outputs and discards them. If the input has no fixed order, the step logs the state after each
-row. If a state cannot be stored, the place is only a number of rows, and a resumed run processes the input again from
-its beginning.
+How this works. After every few hundred rows, the step logs the state of the function in a form that a saved state can
+store. The saved place is such a state, the number of outputs emitted since, and the position of the input. A resumed
+run calls the function again for these outputs and discards them. If the input has no fixed order, the step logs the
+state after each row. If a state cannot be stored, the place is only a number of rows. A resumed run then processes the
+input again from its beginning.
 """
 
 from __future__ import annotations
