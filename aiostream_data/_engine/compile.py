@@ -60,6 +60,8 @@ _STAGES: Final = {
     "Tensors": "sources.memory.MemorySource",
     "TensorSlices": "sources.memory.MemorySource",
     "Range": "sources.memory.MemorySource",
+    "Counter": "sources.endless.CounterSource",
+    "Random": "sources.endless.RandomSource",
     "Generator": "sources.python_source.PythonSource",
     "PythonIterable": "sources.python_source.PythonSource",
     "TableFile": "sources.table_file.TableFileSource",

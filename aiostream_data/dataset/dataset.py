@@ -58,6 +58,7 @@ from aiostream_data.plan.base import (
     spill_of,
 )
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.endless import Random
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import element_spec
@@ -183,6 +184,51 @@ class Dataset(Chain, Generic[T], Hints):
     def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
         """Return a dataset of the integers in ``range(start, stop, step)`` (tf.data ``range``)."""
         return cls._begin(sources.numbers(start, stop, step, dtype))
+
+    @classmethod
+    def counter(cls, start: int = 0, step: int = 1) -> Dataset[int]:
+        """Return an infinite dataset of ``start``, ``start + step``, and so on, as int64 (tf.data ``counter``).
+
+        Raises:
+            PlanError: An argument is not an int64.
+
+        Raises (when iterated):
+            CardinalityError: The next number exceeds int64.
+        """
+        return cls._begin(sources.counter(start, step))
+
+    @classmethod
+    def random(cls, seed: int | None = None, *, rerandomize_each_iteration: bool = False) -> Dataset[int]:
+        """Return an infinite dataset of random int64 numbers from 0 to 2**32, exclusive (tf.data ``random``).
+
+        Each number depends only on the seed and on the number of its row. Any run can therefore start at any row. The
+        numbers differ from TensorFlow's.
+
+        Args:
+            seed: Seed of the numbers. None uses the seed of the loader.
+            rerandomize_each_iteration: If True, every epoch has new numbers. If False, all epochs have the same
+                numbers.
+        """
+        again = flag("rerandomize_each_iteration", rerandomize_each_iteration)
+        return cls._begin(Random(seed=seed_of(seed), rerandomize_each_iteration=again))
+
+    @classmethod
+    def from_list(cls, elements: Sequence[E]) -> Dataset[E]:
+        """Return a dataset of the elements in a list (tf.data ``experimental.from_list``).
+
+        The elements can have any structure::
+
+            dataset = Dataset.from_list([{"id": 1, "text": "one"}, {"id": 2, "text": "two"}])
+
+        The dataset stores a copy of the elements as one column per leaf, as :meth:`from_tensor_slices` does.
+        :meth:`shuffle` therefore needs no buffer. The elements have equal structures, and their leaves have equal types
+        and shapes; strings and bytes can have any length. For elements that differ, use :meth:`from_iterable`.
+
+        Raises:
+            PlanError: ``elements`` is not a non-empty list or tuple, or the elements differ in structure, type or
+                shape.
+        """
+        return cls._begin(sources.from_list(elements))
 
     # -- files
 

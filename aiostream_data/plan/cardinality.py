@@ -9,6 +9,7 @@ from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
+from aiostream_data.plan.endless import Counter, Random
 from aiostream_data.plan.scan import Scan
 
 
@@ -39,6 +40,12 @@ def _(node: src.Tensors) -> int:
 @cardinality.register
 def _(node: src.Range) -> int:
     return _times(len(node.numbers), node.times)
+
+
+@cardinality.register(Counter)
+@cardinality.register(Random)
+def _(node: Counter | Random) -> int:
+    return INFINITE
 
 
 @cardinality.register

@@ -34,7 +34,7 @@ from aiostream_data.rows.row_ids import OTHER_PIPELINE
 from aiostream_data.transforms.collate import collate_results
 from aiostream_data.transforms.scan import Scanning
 
-LOGGED_EVERY: Final = 256
+LOGGED_ROWS: Final = 256
 """Maximum number of rows between two logged states, if the input has a fixed order."""
 
 
@@ -56,7 +56,7 @@ class ScanStep(Step):
 
     def push(self, chunk: Chunk) -> Chunk | None:
         outputs: list[Any] = []
-        rows = LOGGED_EVERY if self._has_order else 1
+        rows = LOGGED_ROWS if self._has_order else 1
         try:
             for first in range(0, len(chunk), rows):
                 self._call(chunk.slice(first, min(first + rows, len(chunk))), outputs)
