@@ -97,6 +97,7 @@ _STEPS: Final = {
     "Shuffle": "stages.shuffle.ShuffleStep",
     "Scan": "stages.scan.ScanStep",
     "Batch": "stages.batch.BatchStep",
+    "Unique": "stages.unique.UniqueStep",
     "Unbatch": "stages.unbatch.UnbatchStep",
     "RankShard": "stages.ranks.RankShardStep",
     "MarkPadding": "stages.ranks.MarkPaddingStep",

@@ -64,6 +64,7 @@ from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.subprocess import in_subprocess
 from aiostream_data.plan.take_while import TakeWhile
+from aiostream_data.plan.unique import Unique
 from aiostream_data.plan.validate import check_extends, check_repeat, check_rereadable, check_transform
 from aiostream_data.rows.structure import flatten
 
@@ -1045,6 +1046,27 @@ class Dataset(Chain, Generic[T], Hints):
             StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
         """
         return self._then(Scan, "scan", **functions.scan_call(function, initial))
+
+    def unique(self, key: Callable[..., Any] | None = None) -> Dataset[T]:
+        """Keep the first element with each key, in order (tf.data ``unique``).
+
+        Keys are numbers, strings, bytes, None, or tuples of these. They are equal as in Python, so 1 and 1.0 are the
+        same key; all NaNs are the same key. Strings and bytes longer than 64 are compared by a 128-bit hash.
+
+        The operator keeps all keys in memory, about 100 to 200 bytes per key, and never on disk. The keys count against
+        the memory limit and may take half of it. A saved state contains up to 1,024 keys. With more keys, a resumed run
+        reads the input again from its beginning.
+
+        Args:
+            key: Function that returns the key of an element. A tuple element is passed as separate arguments. If None,
+                the element itself is the key.
+
+        Raises:
+            PlanError: ``key`` is not callable, or is a coroutine function. When iterated: a key has another type.
+            StageBuildError: ``key`` is a generator function, or cannot be called with an element.
+            MemoryBudgetError (when iterated): The keys take more than half of the memory limit.
+        """
+        return self._then(Unique, "unique", key=functions.checked_key(key))
 
     def take_while(self, predicate: Callable[..., bool]) -> Dataset[T]:
         """Emit elements until ``predicate`` returns False for an element (tf.data ``take_while``).

@@ -114,6 +114,23 @@ def scan_call(function: Any, initial: Any) -> dict[str, Any]:
     return {"function": function, "initial": copied_state("scan", initial)}
 
 
+def checked_key(key: Any) -> Callable[..., Any] | None:
+    """Validate and return the key function of ``unique``.
+
+    Raises:
+        StageBuildError: The function is a generator function, or cannot be called with an element.
+        PlanError: The key is neither None nor callable, or is a coroutine function.
+    """
+    if key is None:
+        return None
+    check_callable("unique", key)
+    refuse_coroutine("unique", key)
+    check_gives_a_value("unique", key)
+    check_takes_an_element("unique", key)
+    checked: Callable[..., Any] = key
+    return checked
+
+
 def check_reduction(name: str, function: Any, rows: int) -> None:
     """Validate the function of ``reduce`` and ``areduce``, and the cardinality of the dataset.
 

@@ -12,6 +12,7 @@ import pytest
 import aiostream_data as asd
 from aiostream_data import INFINITE, ArraySpec, CardinalityError, Dataset, PlanError
 from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.plan.sources import TensorSlices
 from aiostream_data.testing.resume import resumes_everywhere
 
 INT64 = ArraySpec((), np.dtype(np.int64))
@@ -112,7 +113,9 @@ def test_numbers_can_be_fetched() -> None:
 
 
 def test_a_list_of_structures_gives_its_elements() -> None:
-    elements = [{"id": n, "text": "x" * n, "pair": (n / 2, np.full(2, n, np.float32))} for n in range(4)]
+    elements: list[dict[str, Any]] = [
+        {"id": n, "text": "x" * n, "pair": (n / 2, np.full(2, n, np.float32))} for n in range(4)
+    ]
     dataset = Dataset.from_list(elements)
     assert [(row["id"], row["text"], row["pair"][0], row["pair"][1].tolist()) for row in dataset] == [
         (n, "x" * n, n / 2, [n, n]) for n in range(4)
@@ -147,7 +150,9 @@ def test_a_list_may_change_after_the_call() -> None:
 def test_a_list_is_shuffled_without_a_buffer() -> None:
     shuffled = Dataset.from_list(list(range(1000))).shuffle(seed=1)
     assert sorted(shuffled) == list(range(1000))
-    assert rewrite(shuffled.plan).permuted is not None
+    source = rewrite(shuffled.plan)
+    assert isinstance(source, TensorSlices)
+    assert source.permuted is not None
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,10 @@ def own_number(row: dict[str, Any]) -> int:
     return int(row["n"]) * 5 % 60
 
 
+def own_remainder(number: int) -> int:
+    return int(number) * 5 % 7
+
+
 def some(number: int) -> np.ndarray[Any, Any]:
     return np.arange(int(number), int(number) + int(number) % 5)
 
@@ -207,6 +211,8 @@ CASES: dict[str, Case] = {
     "scan": Case(lambda _: numbers(20).shuffle(6).scan(running_sum, 0)),
     "scan, shuffled and repeated": Case(lambda _: numbers(6).scan(running_sum, 0).shuffle(3).repeat(2).batch(4)),
     "scan with a state that is not stored": Case(lambda _: numbers(12).shuffle(5).scan(running_set, set()).repeat(2)),
+    "unique": Case(lambda _: numbers(20).shuffle(6).map(own_remainder).unique().repeat(2)),
+    "unique by a key": Case(lambda _: draws(20).unique(own_number).shuffle(3).batch(2)),
     "flat_map": Case(lambda _: numbers(8).flat_map(ten_fold)),
     "flat_map of data sets": Case(lambda _: numbers(8).flat_map(ten_fold_by_run)),
     "flat_map of flat_map": Case(lambda _: numbers(6).flat_map(ten_fold).flat_map(ten_fold_by_run)),

@@ -18,12 +18,13 @@ from aiostream_data.plan.rank_nodes import Agree, EqualRows
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.unique import Unique
 from aiostream_data.plan.windows import Window
 
 Source = ListFiles | ReadFiles
 
 ROW_BY_ROW: Final = (
-    *(op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, Scan, InSubprocess, ReadFiles),
+    *(op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, Scan, Unique, InSubprocess, ReadFiles),
 )
 """Operators whose first elements depend only on the first rows of their input."""
 
@@ -117,8 +118,10 @@ class ShardsRead:
             self.counting.append(Counting(node, "counts rows that may fill up a rank", allows))
         elif isinstance(node, op.Unbatch) and state["skip"]:
             self.counting.append(Counting(node, "is inside an element that unbatch() was splitting", "later"))
-        elif isinstance(node, Scan) and state["state"] is None:
-            self.counting.append(Counting(node, "needs all rows before it again, for the state of scan()", "none"))
+        elif (isinstance(node, Scan) and state["state"] is None) or (
+            isinstance(node, Unique) and state["keys"] is None
+        ):
+            self.counting.append(Counting(node, f"needs all rows before it again, for {node.label}()", "none"))
             for source, epochs in _sources_below(node.input, range(place.epoch, place.epoch + 1)):
                 self.sources[source].held += [*epochs[:1], *epochs[-1:]]
         elif isinstance(node, Scan) and state["skip"]:

@@ -94,6 +94,14 @@ class ScanStep(Step):
         rows = collate_results(outputs[skipped:], chunk.ids.slice(skipped, len(outputs)))
         return rows if chunk.made_of is None else rows.with_made_of(chunk.made_of[skipped : len(outputs)])
 
+    def finish(self) -> Iterator[Chunk]:
+        if self._skipped < self._skip:
+            raise StateMismatchError(
+                [f"the state was saved after {self._given} rows of scan(), and its input has fewer rows now"],
+                OTHER_PIPELINE,
+            )
+        return iter(())
+
     def at(self, rows: int, book: BookWriter) -> State:
         given, reached = self._given + rows, self._skip + rows
         start, form = self._entry(reached)

@@ -157,6 +157,13 @@ def _scan(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"scan({call})", kind=kind)
 
 
+def _unique(random: Random, plan: Drawn) -> Drawn:
+    key = one_of(random, "length", "number", "text")
+    if plan.kind in ("number", "text") and chance(random, 0.4):
+        key = ""
+    return plan.depending_on_order().then(f"unique({key})")
+
+
 def _skip(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"skip({random.randrange(12)})")
 
@@ -285,6 +292,7 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
     (0.6, _scan),
+    (0.6, _unique),
     (0.7, _skip),
     (0.5, _shard),
     (0.9, _enumerate),
