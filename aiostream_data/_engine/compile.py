@@ -88,6 +88,7 @@ _STAGES: Final = {
     "Prefetch": "stages.prefetch.PrefetchStage",
     "ToDevice": "stages.to_device.to_device.ToDeviceStage",
     "InSubprocess": "processes.subprocess_stage.SubprocessStage",
+    "PadToCardinality": "stages.equal.PadToCardinalityStage",
     "EqualRows": "stages.equal.EqualRowsStage",
     "Agree": "stages.equal.AgreeStage",
 }
@@ -97,6 +98,7 @@ _STEPS: Final = {
     "Shuffle": "stages.shuffle.ShuffleStep",
     "Scan": "stages.scan.ScanStep",
     "Batch": "stages.batch.BatchStep",
+    "AssertCardinality": "stages.asserted.AssertCardinalityStep",
     "Unique": "stages.unique.UniqueStep",
     "Unbatch": "stages.unbatch.UnbatchStep",
     "RankShard": "stages.ranks.RankShardStep",

@@ -28,13 +28,14 @@ from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.dataset import batches, functions, mixtures, sources, windows
 from aiostream_data.dataset.chain import Chain, plan_of
+from aiostream_data.dataset.counts import asserted_count, padded_count
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.method_suggestions import Hints
 from aiostream_data.dataset.open_sources import completed
 from aiostream_data.dataset.tensor_slices import tensor_slices
 from aiostream_data.errors import PlanError, UnknownLengthError
-from aiostream_data.failing.policies import OnError, Raise, log_path, policy_of
+from aiostream_data.failing.policies import OnError, Quarantine, Raise, Skip, log_path, policy_of
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.fixed_length import FixedLengthFormat
@@ -45,6 +46,7 @@ from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.formats.with_url import WithUrl
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
+from aiostream_data.plan.asserted import AssertCardinality, PadToCardinality
 from aiostream_data.plan.base import (
     AUTO,
     INFINITE,
@@ -60,6 +62,7 @@ from aiostream_data.plan.base import (
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.endless import Random
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
+from aiostream_data.plan.rewrite import with_policy
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.subprocess import in_subprocess
@@ -1521,6 +1524,60 @@ class Dataset(Chain, Generic[T], Hints):
             raise PlanError(f"index must be below num_shards ({shards}), got {index}")
         return self._then(op.Shard, "shard", num_shards=shards, index=integer("index", index))
 
+    def assert_cardinality(self, count: int) -> Dataset[T]:
+        """Check that the dataset has ``count`` elements (tf.data ``assert_cardinality``).
+
+        The returned dataset has this number as its :meth:`cardinality`, so ``len()`` works after :meth:`filter` and
+        with files. The check is made when a loader reads the last element.
+
+        Args:
+            count: Number of elements, or :data:`INFINITE`.
+
+        Raises:
+            PlanError: ``count`` is invalid, or differs from a cardinality that is known without reading.
+
+        Raises (when iterated):
+            CardinalityError: The dataset has fewer or more elements. All elements before the error are delivered.
+        """
+        return self._then(AssertCardinality, "assert_cardinality", count=asserted_count(count, cardinality(self.plan)))
+
+    def pad_to_cardinality(self, count: int) -> Dataset[Any]:
+        """Extend the dataset to ``count`` elements, and mark the added elements (tf.data ``pad_to_cardinality``).
+
+        Elements that are dicts get the key ``"valid"``: True for data and False for padding. Any other element becomes
+        a pair (element, valid). Padding elements repeat the last element; in tf.data, they are zero::
+
+            padded = Dataset.from_list([{"x": 1}, {"x": 2}]).pad_to_cardinality(3)
+            print([(row["x"], row["valid"]) for row in padded])  # [(1, True), (2, True), (2, False)]
+
+        Args:
+            count: Number of elements, at least the number of elements of the dataset.
+
+        Raises:
+            PlanError: The dataset is empty or larger than ``count``, or its cardinality is unknown or infinite. Use
+                :meth:`assert_cardinality` for a dataset whose number of elements you know.
+
+        Raises (when iterated):
+            RankError: An element is a dict that already has the key ``"valid"``.
+        """
+        rows = cardinality(self.plan)
+        return self._then(PadToCardinality, "pad_to_cardinality", rows=padded_count(count, rows), own=rows)
+
+    def ignore_errors(self, *, log: str | os.PathLike[str] | None = None) -> Dataset[T]:
+        """Skip the elements for which an operator before this call fails (tf.data ``ignore_errors``).
+
+        The call sets ``on_error="skip"`` in all functions, parsers and file sources before it that have no ``on_error``
+        of their own. Other operators still raise their errors. :meth:`Loader.stats` counts the skipped elements. To
+        limit their number, pass ``on_error=Skip(max_count=...)`` to the operators. See docs/bad_data.md.
+
+        Args:
+            log: Path of a JSON-lines file for the skipped elements, as with :class:`Quarantine`. :meth:`replay`
+                processes them again.
+        """
+        policy = Skip() if log is None else Quarantine(log)
+        check_extends(self.plan, "ignore_errors")
+        return Dataset(with_policy(self.plan, policy))
+
     # -- several datasets
 
     def zip(*datasets: Any) -> Dataset[Any]:
@@ -1930,6 +1987,29 @@ class Dataset(Chain, Generic[T], Hints):
         functions.check_reduction("areduce", function, cardinality(self.plan))
         state = functions.copied_state("areduce", initial)
         return cast(U, await reduced_async(function, self._open_next(open_options), state))
+
+    def get_single_element(self, **open_options: Any) -> T:
+        """Return the only element of the dataset (tf.data ``get_single_element``). Blocks until it is read.
+
+        Inside an event loop, :meth:`aget_single_element` does the same without blocking.
+
+        Args:
+            open_options: Arguments of :meth:`open`, such as ``seed``.
+
+        Raises:
+            CardinalityError: The dataset has no element, or more than one.
+        """
+        from aiostream_data.loading.single_element import check_single, single_element
+
+        check_single(cardinality(self.plan))
+        return cast(T, single_element(self._open_next(open_options)))
+
+    async def aget_single_element(self, **open_options: Any) -> T:
+        """Do the same as :meth:`get_single_element`, without blocking the event loop."""
+        from aiostream_data.loading.single_element import check_single, single_element_async
+
+        check_single(cardinality(self.plan))
+        return cast(T, await single_element_async(self._open_next(open_options)))
 
     def debug(self, state: Any = None, **open_options: Any) -> Loader[T]:
         """Open the dataset in debug mode: compute one element at a time, on the consumer's thread.

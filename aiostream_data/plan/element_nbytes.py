@@ -7,6 +7,7 @@ from functools import singledispatch
 from typing import Final
 
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.asserted import AssertCardinality
 from aiostream_data.plan.base import INFINITE, Node, SameElements, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.costs import CostBatch
@@ -74,7 +75,7 @@ def leaf_nbytes(leaf: ArraySpec) -> int | None:
 FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
-    *(Scan, Unique),
+    *(Scan, Unique, AssertCardinality),
 )
 """Types of nodes that emit at most as many elements as their input."""
 

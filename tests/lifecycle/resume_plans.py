@@ -244,6 +244,9 @@ CASES: dict[str, Case] = {
     "skip": Case(lambda _: draws().skip(5)),
     "skip of shuffle": Case(lambda _: draws().shuffle(6).skip(5)),
     "shard": Case(lambda _: draws().shard(3, 1)),
+    "assert_cardinality": Case(lambda _: numbers(20).filter(is_kept).assert_cardinality(13).shuffle(4)),
+    "pad_to_cardinality": Case(lambda _: numbers(5).shuffle(3).pad_to_cardinality(9).repeat(2)),
+    "pad_to_cardinality, shuffled": Case(lambda _: numbers(5).pad_to_cardinality(9).shuffle(4).batch(2)),
     "enumerate": Case(lambda _: numbers().filter(is_kept).enumerate(5)),
     # several
     "zip": Case(lambda _: numbers().shuffle(5).zip(draws(9))),

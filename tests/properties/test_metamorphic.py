@@ -29,12 +29,14 @@ PARTS = 20
 """Tests that share the plans, so that each ends in time."""
 
 NO_OPERATORS = {
+    "aget_single_element",
     "areduce",
     "cardinality",
     "debug",
     "element_spec",
     "explain",
     "fetch",
+    "get_single_element",
     "memory_bound",
     "open",
     "plan",

@@ -12,6 +12,7 @@ from aiostream_data._engine.resume.lineage_reader import Book
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.sources.shard_turns import names_order, order_of, turns_left
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.asserted import AssertCardinality, PadToCardinality
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
@@ -25,6 +26,7 @@ Source = ListFiles | ReadFiles
 
 ROW_BY_ROW: Final = (
     *(op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, Scan, Unique, InSubprocess, ReadFiles),
+    AssertCardinality,
 )
 """Operators whose first elements depend only on the first rows of their input."""
 
@@ -113,7 +115,7 @@ class ShardsRead:
             self.counting.append(Counting(node, "counts rows of a complete cache", "none"))
             for source, epochs in _sources_below(node.input, range(state["epoch"], state["epoch"] + 1)):
                 self.sources[source].held += [*epochs[:1], *epochs[-1:]]
-        elif isinstance(node, (EqualRows, Agree)) and (state["again"] or state["filled"]):
+        elif isinstance(node, (EqualRows, PadToCardinality, Agree)) and (state["again"] or state["filled"]):
             allows = "none" if state["filled"] else "later"
             self.counting.append(Counting(node, "counts rows that may fill up a rank", allows))
         elif isinstance(node, op.Unbatch) and state["skip"]:
