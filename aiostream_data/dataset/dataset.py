@@ -27,6 +27,7 @@ from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbyt
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.dataset import batches, functions, mixtures, sources, windows
+from aiostream_data.dataset.carried_options import checked_options, completed_by_options, merged_options
 from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.counts import asserted_count, padded_count
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
@@ -110,17 +111,17 @@ class Dataset(Chain, Generic[T], Hints):
         plan: Root node of the plan, a tree of immutable nodes.
     """
 
-    def __init__(self, plan: Node) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Node, carried_options: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__(plan, carried_options)
         self._iterations = itertools.count()
         self._iteration_seed: int | None = None  # drawn by the first iteration
         self._iterated_in: int | None = None  # process that drew the seed
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"plan": self.plan}
+        return {"plan": self.plan, "carried_options": dict(self.carried_options)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["plan"])  # type: ignore[misc]
+        self.__init__(**state)  # type: ignore[misc]
 
     @classmethod
     def _begin(cls, node: Node) -> Dataset[Any]:
@@ -128,7 +129,7 @@ class Dataset(Chain, Generic[T], Hints):
 
     def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]:
         check_extends(self.plan, name)
-        return Dataset(kind(input=self.plan, **arguments))
+        return Dataset(kind(input=self.plan, **arguments), self.carried_options)
 
     # -- data in memory
 
@@ -856,7 +857,8 @@ class Dataset(Chain, Generic[T], Hints):
         Raises:
             PlanError: The weights are invalid, or the element structures of the datasets differ.
         """
-        return cls._begin(mixtures.mix(datasets, weights, seed, stop, random, schedule_every))
+        mixture = mixtures.mix(datasets, weights, seed, stop, random, schedule_every)
+        return Dataset(mixture, merged_options(_values(datasets)))
 
     @classmethod
     def choose_from(cls, datasets: Several[E], choices: Dataset[Any], *, stop: Stop = "first") -> Dataset[E]:
@@ -873,7 +875,8 @@ class Dataset(Chain, Generic[T], Hints):
             PlanError: The choices are not integers, or the element structures of the datasets differ.
             ChoiceError (when iterated): A choice is not the index of a dataset.
         """
-        return cls._begin(mixtures.choose(datasets, choices, stop))
+        chosen = mixtures.choose(datasets, choices, stop)
+        return Dataset(chosen, merged_options([*_values(datasets), choices]))
 
     # -- records
 
@@ -1576,7 +1579,7 @@ class Dataset(Chain, Generic[T], Hints):
         """
         policy = Skip() if log is None else Quarantine(log)
         check_extends(self.plan, "ignore_errors")
-        return Dataset(with_policy(self.plan, policy))
+        return Dataset(with_policy(self.plan, policy), self.carried_options)
 
     # -- several datasets
 
@@ -1596,11 +1599,12 @@ class Dataset(Chain, Generic[T], Hints):
         if not leaves:
             raise PlanError("zip() needs at least one dataset")
         nodes = tuple(_plan_in("zip", leaf) for leaf in leaves)
-        return Dataset(op.Zip(structure=structure, nodes=nodes))
+        return Dataset(op.Zip(structure=structure, nodes=nodes), merged_options(leaves))
 
     def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]:
         """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``)."""
-        return Dataset(op.Concatenate(nodes=tuple(_plan_in("concatenate", dataset) for dataset in datasets)))
+        nodes = tuple(_plan_in("concatenate", dataset) for dataset in datasets)
+        return Dataset(op.Concatenate(nodes=nodes), merged_options(datasets))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Emit (number, element) pairs; the numbers start at ``start`` (tf.data ``enumerate``)."""
@@ -1744,7 +1748,7 @@ class Dataset(Chain, Generic[T], Hints):
         """
         from aiostream_data.plan.explain import explain
 
-        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        limit = self._limit(memory_limit)
         return explain(self.plan, limit, str(self.memory_bound(memory_limit=limit, shard_cache=shard_cache)))
 
     def memory_bound(
@@ -1764,8 +1768,9 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.loading.memory_bound import memory_bound
         from aiostream_data.storage.cache.options import ShardCache
 
-        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        return memory_bound(self.plan, limit, ShardCache.of(shard_cache))
+        limit = self._limit(memory_limit)
+        cache = self.carried_options.get("shard_cache") if shard_cache is None else shard_cache
+        return memory_bound(self.plan, limit, ShardCache.of(cache))
 
     def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
         """Read the dataset and measure how well its rows are shuffled. ``str`` of the result is a readable report.
@@ -1780,8 +1785,49 @@ class Dataset(Chain, Generic[T], Hints):
         with self.open(**open_options) as loader:
             return quality_of_elements((loader.last_ids for _ in loader), max_rows)
 
+    def fingerprint(self) -> str:
+        """Return a hash of the operators and their arguments, as 16 hex digits (tf.data ``fingerprint``). Does no I/O.
+
+        Two datasets with the same fingerprint emit the same rows in the same order, if their seeds and files are the
+        same. The hash includes data in memory and the source code of functions. It ignores the contents of files, the
+        options of :meth:`with_options`, and settings that only affect speed, such as :meth:`prefetch`. The fingerprint
+        is the same in every process, and can differ between versions of this package.
+        """
+        from aiostream_data.plan.fingerprint import describe_plan, digest
+
+        return digest(describe_plan(self.plan))
+
+    # -- options
+
+    def with_options(self, **options: Any) -> Dataset[T]:
+        """Return the same dataset with arguments for :meth:`open` (tf.data ``with_options``).
+
+        Operators pass the options on. A later call of ``with_options`` overrides single options of an earlier call, and
+        arguments of :meth:`open` override options. If an operator combines several datasets, options of later datasets
+        take precedence::
+
+            dataset = Dataset.range(9).with_options(memory_limit="1GB", deterministic=False).batch(3)
+            print(dataset.options())  # {'memory_limit': '1GB', 'deterministic': False}
+
+        Options of datasets that a function of :meth:`flat_map` or :meth:`interleave` returns have no effect.
+
+        Args:
+            options: ``deterministic``, ``memory_limit``, ``seed``, ``on_error``, ``dead_letters``, ``shard_cache``,
+                ``prices``, ``debug``, ``stall_after``, ``stage_timeout``, ``full_tracebacks`` or ``profile``, as for
+                :meth:`open`.
+
+        Raises:
+            PlanError: An option is unknown or invalid.
+        """
+        return Dataset(self.plan, {**self.carried_options, **checked_options(options, self._limit)})
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that :meth:`with_options` set (tf.data ``options``)."""
+        return dict(self.carried_options)
+
     # -- running
 
+    @completed_by_options
     def open(
         self,
         state: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
@@ -2038,7 +2084,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.loading.fetching import fetch_row
         from aiostream_data.rows.provenance import Origin
 
-        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        limit = self._limit(memory_limit)
         return fetch_row(completed(self.plan), Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
@@ -2058,7 +2104,7 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.failing.dead_letter_log import read_entries
         from aiostream_data.plan.replaying import replayed
 
-        return Dataset(replayed(self.plan, read_entries(log)))
+        return Dataset(replayed(self.plan, read_entries(log)), self.carried_options)
 
     def __iter__(self) -> Iterator[T]:
         """Open a loader, yield its elements and close the loader.
@@ -2076,8 +2122,15 @@ class Dataset(Chain, Generic[T], Hints):
         """Open a loader of the next epoch. ``open_options`` override the epoch and the seed of iterations."""
         if open_options.get("state") is not None:  # the state contains both
             return self.open(**open_options)
-        chosen: dict[str, Any] = {"epoch": self._next_epoch(), "seed": self._seed_of_iterations()}
+        chosen: dict[str, Any] = {"epoch": self._next_epoch()}
+        if self.carried_options.get("seed") is None:
+            chosen["seed"] = self._seed_of_iterations()
         return self.open(**{**chosen, **open_options})
+
+    def _limit(self, memory_limit: int | str | None) -> int:
+        """Return a memory limit in bytes. None selects the option of the dataset, or the default."""
+        chosen = self.carried_options.get("memory_limit") if memory_limit is None else memory_limit
+        return default_limit() if chosen is None else parse_nbytes(chosen)
 
     def _seed_of_iterations(self) -> int | None:
         """Return the seed for all iterations over this dataset, or None if other processes must use the same seed."""
@@ -2126,6 +2179,10 @@ class _AsyncIteration(Generic[T]):
         except BaseException:
             await self._loader.aclose()
             raise
+
+
+def _values(datasets: Any) -> list[Any]:
+    return list(datasets.values() if isinstance(datasets, Mapping) else datasets)
 
 
 def _plan_in(operation: str, dataset: Any) -> Node:

@@ -66,7 +66,6 @@ NAMES: Final = MappingProxyType(
             ("as_numpy_iterator", "iter_batches", "to_numpy"), "the dataset itself: its elements are NumPy"
         ),
         **dict.fromkeys(("prefetch_to_device", "to", "cuda", "with_format", "set_format"), "to_device()"),
-        **dict.fromkeys(("with_options", "options"), "arguments of open(), such as deterministic="),
         "FixedLengthRecordDataset": "Dataset.from_fixed_length()",
         "TFRecordDataset": "Dataset.from_tfrecord()",
         "collate": "map() after batch()",

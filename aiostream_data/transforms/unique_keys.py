@@ -22,14 +22,14 @@ _DIGEST_NBYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class KeyMark:
     """Key that stands for a value: the hash of a long string, or NaN, which is not equal to itself."""
 
     kind: str
     digest: bytes = b""
 
 
-_NAN: Final = Mark("nan")
+_NAN: Final = KeyMark("nan")
 
 
 def small_key(value: Any) -> Any:
@@ -51,9 +51,11 @@ def small_key(value: Any) -> Any:
         return _of_scalar(np.asarray(value))
     if isinstance(value, tuple):
         return tuple(map(small_key, value))
-    for base in (str, bytes, int, float):
-        if isinstance(value, base):  # of a subclass, such as an IntEnum
-            return small_key(base(value) if base is not str else str.__str__(value))
+    if isinstance(value, str):  # of a subclass, such as an enum
+        return small_key(str.__str__(value))
+    for base in (bytes, int, float):
+        if isinstance(value, base):
+            return small_key(base(value))  # type: ignore[arg-type]
     name = f"{kind.__name__} of shape {value.shape}" if kind is np.ndarray else kind.__name__
     raise PlanError(
         f"the keys of unique() must be numbers, strings, bytes, None or tuples of these, but a key is a {name}. "
@@ -61,9 +63,9 @@ def small_key(value: Any) -> Any:
     )
 
 
-def _hashed(value: str | bytes) -> Mark:
+def _hashed(value: str | bytes) -> KeyMark:
     raw = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
-    return Mark(type(value).__name__, blake2b(raw, digest_size=_DIGEST_NBYTES).digest())
+    return KeyMark(type(value).__name__, blake2b(raw, digest_size=_DIGEST_NBYTES).digest())
 
 
 def _of_scalar(array: Any) -> Any:
@@ -77,12 +79,12 @@ def key_nbytes(key: Any) -> int:
     nbytes = sys.getsizeof(key)
     if type(key) is tuple:
         return nbytes + sum(map(key_nbytes, key))
-    return nbytes + sys.getsizeof(key.digest) if type(key) is Mark else nbytes
+    return nbytes + sys.getsizeof(key.digest) if type(key) is KeyMark else nbytes
 
 
 def as_plain(key: Any) -> Any:
     """Return a small key as a value of numbers, strings, bytes, tuples and dicts. A dict stands for a mark."""
-    if type(key) is Mark:
+    if type(key) is KeyMark:
         return {key.kind: key.digest}
     return tuple(map(as_plain, key)) if type(key) is tuple else key
 
@@ -91,11 +93,11 @@ def from_plain(value: Any) -> Any:
     """Return the small key that :func:`as_plain` converted."""
     if type(value) is dict:
         ((kind, digest),) = value.items()
-        return Mark(kind, digest)
+        return KeyMark(kind, digest)
     return tuple(map(from_plain, value)) if type(value) is tuple else value
 
 
-class SeenKeys:
+class UniqueKeys:
     """Keys seen so far, in the order in which they were seen first.
 
     Args:

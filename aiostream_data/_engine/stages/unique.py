@@ -27,7 +27,7 @@ from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.unique import Unique
 from aiostream_data.rows.records import Chunk
 from aiostream_data.rows.row_ids import OTHER_PIPELINE
-from aiostream_data.transforms.unique_keys import SeenKeys, as_plain, from_plain
+from aiostream_data.transforms.unique_keys import UniqueKeys, as_plain, from_plain
 
 MOST_SAVED: Final = 1024
 """Maximum number of keys in a saved place."""
@@ -44,7 +44,7 @@ class UniqueStep(Step):
 
     def __post_init__(self) -> None:
         node: Unique = self.node
-        self._seen = SeenKeys(MOST_SAVED)
+        self._seen = UniqueKeys(MOST_SAVED)
         self._held = self.context.services.budget.charge(0, node.label)
         self._kept = KeptLog()  # rows with a new key, by input rows in this run
         self._given = 0  # rows emitted before this run

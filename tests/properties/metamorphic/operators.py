@@ -202,6 +202,10 @@ def _cache(random: Random, plan: Drawn) -> Drawn:
     return plan.then("cache()")
 
 
+def _with_options(random: Random, plan: Drawn) -> Drawn:
+    return plan.then(f"with_options({one_of(random, 'stage_timeout=900', 'memory_limit=' + repr('1GB'))})")
+
+
 def _prefetch(random: Random, plan: Drawn) -> Drawn:
     return plan.then(f"prefetch({random.randint(1, 4)})")
 
@@ -301,7 +305,13 @@ def _whole_batch(random: Random, plan: Drawn) -> Drawn:
     return plan.then("map(doubled, **HOW)")
 
 
-_ANYWHERE: list[tuple[float, Operator]] = [(2, shuffle), (0.8, repeat), (0.6, _cache), (0.5, _prefetch)]
+_ANYWHERE: list[tuple[float, Operator]] = [
+    (2, shuffle),
+    (0.8, repeat),
+    (0.6, _cache),
+    (0.5, _prefetch),
+    (0.1, _with_options),
+]
 _OF_ROWS: list[tuple[float, Operator]] = [
     *((2, _map), (0.5, _await), (0.4, _with_state), (0.6, _failing), (0.3, _ignoring), (1.2, _filter)),
 ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aiostream_data.errors import PlanError
-from aiostream_data.transforms.unique_keys import MAX_TEXT, SeenKeys, as_plain, from_plain, key_nbytes, small_key
+from aiostream_data.transforms.unique_keys import MAX_TEXT, UniqueKeys, as_plain, from_plain, key_nbytes, small_key
 
 NAN = float("nan")
 
@@ -58,7 +58,7 @@ def test_long_text_takes_little_memory() -> None:
 
 
 def test_rows_before_an_error_are_processed() -> None:
-    seen = SeenKeys(2)
+    seen = UniqueKeys(2)
     new, rows, error = seen.push([1, 1, 2, 3, [4], 5])
     assert (new, rows, len(seen), seen.first) == ([0, 2, 3], 4, 3, [1, 2])
     assert isinstance(error, PlanError)
