@@ -1037,7 +1037,7 @@ class Dataset(Chain, Generic[T], Hints):
 
         A saved state contains the function's state, so a resumed run does not read the input from the beginning. The
         function is called again for some elements before the saved position. The function's state must be made of
-        numbers, strings, None, NumPy arrays, and lists, tuples and dicts of these, of up to 64 KiB. A state of any
+        numbers, strings, None, NumPy arrays, and lists, tuples and dicts of these, of up to 16 KiB. A state of any
         other type or size cannot be saved. A resumed run then processes the input again from its beginning. Operators
         that hold back rows of ``scan``, such as :meth:`shuffle`, also process the input again when a run resumes.
 
@@ -1060,8 +1060,8 @@ class Dataset(Chain, Generic[T], Hints):
         same key; all NaNs are the same key. Strings and bytes longer than 64 are compared by a 128-bit hash.
 
         The operator keeps all keys in memory, about 100 to 200 bytes per key, and never on disk. The keys count against
-        the memory limit and may take half of it. A saved state contains up to 1,024 keys. With more keys, a resumed run
-        reads the input again from its beginning.
+        the memory limit and may take half of it. A saved state contains up to 1,024 keys of up to 16 KiB together. With
+        more keys, a resumed run reads the input again from its beginning.
 
         Args:
             key: Function that returns the key of an element. A tuple element is passed as separate arguments. If None,

@@ -66,6 +66,8 @@ NAMES: Final = MappingProxyType(
             ("as_numpy_iterator", "iter_batches", "to_numpy"), "the dataset itself: its elements are NumPy"
         ),
         **dict.fromkeys(("prefetch_to_device", "to", "cuda", "with_format", "set_format"), "to_device()"),
+        **dict.fromkeys(("distinct", "drop_duplicates", "deduplicate"), "unique()"),
+        **dict.fromkeys(("accumulate", "cumulate"), "scan()"),
         "FixedLengthRecordDataset": "Dataset.from_fixed_length()",
         "TFRecordDataset": "Dataset.from_tfrecord()",
         "collate": "map() after batch()",

@@ -23,8 +23,11 @@ from aiostream_data.state_fields import MAX_COUNT, MAX_SEED_BITS, Part
 Stored: TypeAlias = Any
 """JSON-compatible form of a value. Values that JSON cannot represent are lists that begin with the name of a type."""
 
-MAX_NBYTES: Final = 64 << 10
-"""Maximum approximate size of a stored value in bytes."""
+MAX_NBYTES: Final = 16 << 10
+"""Maximum size of the JSON text of a stored value in bytes."""
+
+_PART_NBYTES: Final = 14
+"""Maximum size of the brackets, the comma and the type name around one part of a value."""
 
 _MAX_DEPTH: Final = 16
 _ARRAY_KINDS: Final = "biufcmMSU"
@@ -91,16 +94,15 @@ class _ValueWriter:
 
     def write(self, value: Any, depth: int) -> Stored:
         kind = type(value)
-        self._spend(8)
+        self._spend(_PART_NBYTES)
         if value is None or kind is bool:
             return value
         if kind is int:
             return self._integer(value)
         if kind is float:
-            return value if math.isfinite(value) else ["float", repr(value)]
+            return self._text(value) if math.isfinite(value) else ["float", repr(value)]
         if kind is str:
-            self._spend(len(value))
-            return value
+            return self._text(value)
         if kind is bytes:
             return ["bytes", self._bytes(value)]
         if isinstance(value, np.generic):
@@ -130,19 +132,34 @@ class _ValueWriter:
         self._within.add(id(value))
 
     def _integer(self, value: int) -> Stored:
-        if -MAX_COUNT <= value <= MAX_COUNT:
-            return value
         if value.bit_length() > MAX_SEED_BITS:
             raise NotStorableError
-        return ["int", hex(value)]
+        if -MAX_COUNT <= value <= MAX_COUNT:
+            return self._text(value)
+        return ["int", self._text(hex(value))]
+
+    def _text(self, value: Any) -> Any:
+        """Return a value that JSON can represent. Count the size of its text."""
+        if isinstance(value, str):
+            self._check(len(value))
+        self._spend(len(json.dumps(value)))
+        return value
+
+    def _check(self, nbytes: int) -> None:
+        """Refuse a large value before converting it."""
+        if nbytes > self._left:
+            raise NotStorableError
 
     def _bytes(self, value: bytes) -> str:
-        self._spend(len(value))
-        return binascii.b2a_base64(value, newline=False).decode()
+        self._check(len(value))
+        text: str = self._text(binascii.b2a_base64(value, newline=False).decode())
+        return text
 
     def _array(self, array: Any) -> list[Stored]:
-        if array.dtype.kind not in _ARRAY_KINDS or array.nbytes > self._left:
+        if array.dtype.kind not in _ARRAY_KINDS:
             raise NotStorableError
+        self._check(array.nbytes)
+        self._spend(24 * (1 + array.ndim))  # the dtype and the shape
         return [array.dtype.str, self._bytes(array.tobytes())]
 
 

@@ -174,7 +174,7 @@ def _ignoring(random: Random, plan: Drawn) -> Drawn:
 
 def _unique(random: Random, plan: Drawn) -> Drawn:
     key = one_of(random, "length", "number", "text")
-    if plan.kind in ("number", "text") and chance(random, 0.4):
+    if plan.kind == "number" and chance(random, 0.4):
         key = ""
     return plan.depending_on_order().then(f"unique({key})")
 

@@ -77,3 +77,22 @@ def test_a_damaged_value_is_refused(damage: dict[str, Any]) -> None:
 def test_a_form_that_nothing_is_stored_as_is_refused(form: Any) -> None:
     with pytest.raises(DamagedStateError):
         unsealed(Part(sealed(form), "state"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\x00" * 2000,
+        "é" * 2600,
+        [True] * 1000,
+        list(range(900)),
+        np.zeros(1500),
+        bytes(12_000),
+        {n: (n,) for n in range(300)},
+    ],
+    ids=lambda value: f"{value!r:.30}",
+)
+def test_the_text_of_a_stored_value_is_small(value: Any) -> None:
+    form = stored(value)
+    assert form is not None
+    assert len(json.dumps(form[0])) <= MAX_NBYTES
