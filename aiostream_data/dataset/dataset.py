@@ -63,7 +63,6 @@ from aiostream_data.plan.base import (
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.endless import Random
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
-from aiostream_data.plan.rewrite import with_policy
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.subprocess import in_subprocess
@@ -1577,6 +1576,8 @@ class Dataset(Chain, Generic[T], Hints):
             log: Path of a JSON-lines file for the skipped elements, as with :class:`Quarantine`. :meth:`replay`
                 processes them again.
         """
+        from aiostream_data.plan.rewrite import with_policy
+
         policy = Skip() if log is None else Quarantine(log)
         check_extends(self.plan, "ignore_errors")
         return Dataset(with_policy(self.plan, policy), self.carried_options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -228,3 +229,41 @@ def test_an_input_without_a_fixed_order_resumes_as_far_as_the_state_is_stored(ma
     else:
         with pytest.raises(StateMismatchError, match=r"rows of scan\(\)"):
             list(dataset.open(state))
+
+
+def summed_text(total: int, line: str) -> tuple[int, int]:
+    return total + int(line), total + int(line)
+
+
+def set_of_text(seen: set[str], line: str) -> tuple[set[str], int]:
+    return seen | {line}, len(seen)
+
+
+def lines(folder: Path, *numbers: int) -> Dataset[str]:
+    for number in numbers:
+        (folder / f"{number}.txt").write_text("".join(f"{10 * number + row}\n" for row in range(4)))
+    return Dataset.from_text(f"{folder}/*.txt")
+
+
+def test_new_shards_follow_if_the_state_is_stored(tmp_path: Path) -> None:
+    with lines(tmp_path, 0, 1).scan(summed_text, 0).open() as loader:
+        assert [next(loader) for _ in range(5)] == [0, 1, 3, 6, 16]
+        state = loader.state_dict()
+    again = lines(tmp_path, 2).scan(summed_text, 0)
+    with again.open(state, allow=["shards"]) as loader:
+        assert list(loader) == [27, 39, 52, 72, 93, 115, 138]
+
+
+@pytest.mark.parametrize("operator", ["scan", "unique"])
+def test_new_shards_are_refused_if_rows_are_processed_again(tmp_path: Path, operator: str) -> None:
+    def dataset(*numbers: int) -> Dataset[Any]:
+        found = lines(tmp_path, *numbers)
+        return found.scan(set_of_text, set()) if operator == "scan" else found.map(lambda n: int(n) * 1j).unique()
+
+    with dataset(0, 1).open() as loader:
+        first = [next(loader) for _ in range(5)]
+        state = loader.state_dict()
+    with dataset().open(state) as loader:
+        assert len(first + list(loader)) == 8
+    with pytest.raises(StateMismatchError, match=rf"needs all rows before it again, for {operator}\(\)"):
+        list(dataset(2).open(state, allow=["shards"]))

@@ -46,7 +46,7 @@ def test_a_key_comes_back_from_its_plain_form(value: Any) -> None:
     assert from_plain(as_plain(key)) == key
 
 
-@pytest.mark.parametrize("value", [[1], {"a": 1}, {1}, np.arange(3), object(), (1, [2])], ids=repr)
+@pytest.mark.parametrize("value", [[1], {"a": 1}, {1}, np.arange(3), object, (1, [2])], ids=repr)
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(PlanError, match="Pass key="):
         small_key(value)

@@ -48,7 +48,7 @@ def nested(depth: int) -> list[Any]:
 ONE: list[int] = [1]
 
 OTHERS: list[Any] = [
-    *({1, 2}, OrderedDict(), object(), 1j, np.ma.masked_array([1]), np.array([None]), nested(40), 1 << 5000),
+    *({1, 2}, OrderedDict(), object, 1j, np.ma.masked_array([1]), np.array([None]), nested(40), 1 << 5000),
     *([ONE, ONE], "x" * MAX_NBYTES, [0] * MAX_NBYTES, np.zeros(MAX_NBYTES + 1, np.int8), bytes(MAX_NBYTES)),
 ]
 
