@@ -1034,11 +1034,11 @@ class Dataset(Chain, Generic[T], Hints):
             sums = Dataset.range(5).scan(lambda total, number: (total + number, total + number), 0)
             print(list(sums))  # [0, 1, 3, 6, 10]
 
-        A saved state contains the function's state, so a resumed run does not read the input from the beginning. The
-        function is called again for some elements before the saved position. The function's state must be made of
-        numbers, strings, None, NumPy arrays, and lists, tuples and dicts of these, of up to 16 KiB. A state of any
-        other type or size cannot be saved. A resumed run then processes the input again from its beginning. Operators
-        that hold back rows of ``scan``, such as :meth:`shuffle`, also process the input again when a run resumes.
+        :meth:`Loader.state_dict` stores the state of the function, if it takes up to 16 KiB. The state can consist of
+        numbers, strings, None, NumPy arrays, and lists, tuples and dicts of these. A resumed run then calls the
+        function again for at most 256 elements before the saved position. With any other state, a resumed run
+        processes the input again from its beginning. Operators that hold back rows of ``scan``, such as
+        :meth:`shuffle`, also process the input again when a run resumes.
 
         Args:
             function: Function that returns the pair (next state, output). It must depend on its arguments only. It may
@@ -1576,11 +1576,11 @@ class Dataset(Chain, Generic[T], Hints):
             log: Path of a JSON-lines file for the skipped elements, as with :class:`Quarantine`. :meth:`replay`
                 processes them again.
         """
-        from aiostream_data.plan.rewrite import with_policy
+        from aiostream_data.plan.rewrite import with_policy_so_far
 
         policy = Skip() if log is None else Quarantine(log)
         check_extends(self.plan, "ignore_errors")
-        return Dataset(with_policy(self.plan, policy), self.carried_options)
+        return Dataset(with_policy_so_far(self.plan, policy), self.carried_options)
 
     # -- several datasets
 

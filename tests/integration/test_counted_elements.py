@@ -152,6 +152,13 @@ def test_errors_before_the_call_are_skipped_and_counted() -> None:
     assert dataset.cardinality() == -2
 
 
+def test_a_dataset_that_is_used_twice_stays_one() -> None:
+    numbers = Dataset.range(6).map(fails_at_three)
+    plan: Any = Dataset.zip(numbers, numbers).ignore_errors().plan
+    assert plan.nodes[0] is plan.nodes[1]
+    assert plan.nodes[0].on_error == Skip()
+
+
 def test_errors_behind_the_call_are_raised() -> None:
     with pytest.raises(ValueError, match="three"):
         list(Dataset.range(6).ignore_errors().map(fails_at_three))
