@@ -10,6 +10,8 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
 from aiostream_data.plan.batch_rows import rows_of_each_batch
+from aiostream_data.plan.endless import Counter, Random
+from aiostream_data.plan.scan import Scan
 
 
 @singledispatch
@@ -41,6 +43,12 @@ def _(node: src.Range) -> int:
     return _times(len(node.numbers), node.times)
 
 
+@cardinality.register(Counter)
+@cardinality.register(Random)
+def _(node: Counter | Random) -> int:
+    return INFINITE
+
+
 @cardinality.register
 def _(node: src.PythonIterable) -> int:
     return len(node.iterable) if isinstance(node.iterable, Sized) else UNKNOWN
@@ -55,6 +63,7 @@ def _(node: op.Map | op.ParseExample | op.ParseRows) -> int:
 
 
 @cardinality.register(op.Shuffle)
+@cardinality.register(Scan)
 @cardinality.register(op.Enumerate)
 @cardinality.register(op.Cache)
 @cardinality.register(op.Prefetch)

@@ -147,6 +147,38 @@ def _take_while(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"take_while({predicate})")
 
 
+def _scan(random: Random, plan: Drawn) -> Drawn:
+    scans: tuple[tuple[str, Kind], ...] = (
+        ("totalled, 0", "number"),
+        ("remembered, []", "row"),
+        ("gathered, frozenset()", "number"),
+    )
+    call, kind = one_of(random, *scans)
+    return plan.depending_on_order().then(f"scan({call})", kind=kind)
+
+
+def _asserted(random: Random, plan: Drawn) -> Drawn:
+    return plan.within("@0.apply(lambda d: d.assert_cardinality(d.cardinality()) if d.cardinality() >= 0 else d)")
+
+
+def _padded_rows(random: Random, plan: Drawn) -> Drawn:
+    more = random.randint(0, 3)
+    padded = f"d.pad_to_cardinality(d.cardinality() + {more})"
+    text = f"@0.apply(lambda d: {padded} if d.cardinality() > 0 else d.map(pair, **HOW))"
+    return plan.depending_on_order().within(text, kind="row", most=plan.most + more)
+
+
+def _ignoring(random: Random, plan: Drawn) -> Drawn:
+    return plan.then("map(fails_at_times, **HOW)", kind="number").then("ignore_errors()")
+
+
+def _unique(random: Random, plan: Drawn) -> Drawn:
+    key = one_of(random, "length", "number", "text")
+    if plan.kind == "number" and chance(random, 0.4):
+        key = ""
+    return plan.depending_on_order().then(f"unique({key})")
+
+
 def _skip(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"skip({random.randrange(12)})")
 
@@ -168,6 +200,10 @@ def _as_other(plan: Drawn, start: str) -> Drawn:
 
 def _cache(random: Random, plan: Drawn) -> Drawn:
     return plan.then("cache()")
+
+
+def _with_options(random: Random, plan: Drawn) -> Drawn:
+    return plan.then(f"with_options({one_of(random, 'stage_timeout=900', 'memory_limit=' + repr('1GB'))})")
 
 
 def _prefetch(random: Random, plan: Drawn) -> Drawn:
@@ -269,11 +305,22 @@ def _whole_batch(random: Random, plan: Drawn) -> Drawn:
     return plan.then("map(doubled, **HOW)")
 
 
-_ANYWHERE: list[tuple[float, Operator]] = [(2, shuffle), (0.8, repeat), (0.6, _cache), (0.5, _prefetch)]
-_OF_ROWS: list[tuple[float, Operator]] = [(2, _map), (0.5, _await), (0.4, _with_state), (0.6, _failing), (1.2, _filter)]
+_ANYWHERE: list[tuple[float, Operator]] = [
+    (2, shuffle),
+    (0.8, repeat),
+    (0.6, _cache),
+    (0.5, _prefetch),
+    (0.1, _with_options),
+]
+_OF_ROWS: list[tuple[float, Operator]] = [
+    *((2, _map), (0.5, _await), (0.4, _with_state), (0.6, _failing), (0.3, _ignoring), (1.2, _filter)),
+]
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
+    (0.6, _scan),
+    (0.6, _unique),
+    (0.4, _asserted),
     (0.7, _skip),
     (0.5, _shard),
     (0.9, _enumerate),
@@ -297,6 +344,7 @@ def _applicable(plan: Drawn) -> list[tuple[float, Operator]]:
             found += [(1.5, draw_numbers)]
     if plan.kind == "number":
         found += [(0.6, _map_batched)]
+        found += [(0.6, _padded_rows)] if plan.ordered else []
     if plan.kind in STACKABLE:
         found += [(0.3, _of_views)]
     if plan.kind in STACKABLE:
