@@ -25,8 +25,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
-from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
+from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several, word
 from aiostream_data.dataset import batches, functions, mixtures, sources, windows
+from aiostream_data.dataset.callables import refuse_hidden_state
 from aiostream_data.dataset.carried_options import checked_options, completed_by_options, merged_options
 from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.counts import asserted_count, padded_count
@@ -1859,6 +1860,7 @@ class Dataset(Chain, Generic[T], Hints):
         stage_timeout: float | None = None,
         full_tracebacks: bool = False,
         profile: bool = False,
+        hidden_state: Literal["warn", "raise"] = "warn",
     ) -> Loader[T]:
         """Start reading the dataset and return the running :class:`Loader`.
 
@@ -1915,6 +1917,9 @@ class Dataset(Chain, Generic[T], Hints):
                 your functions.
             profile: If True, measure the duration of every copy to the device, for ``stats().devices``. Profiling slows
                 the loader slightly.
+            hidden_state: Action for functions with state that a resumed run cannot restore, such as a random generator
+                in a closure. Operators issue a :class:`HiddenStateWarning` for such functions. "raise" also raises an
+                error here. See docs/functions.md.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: The loader cannot
@@ -1922,6 +1927,7 @@ class Dataset(Chain, Generic[T], Hints):
             StateMismatchError: The plan, seed or shard list differs from the saved state. The error lists the
                 differences.
             RankError: The rows of this dataset cannot be shared among this number of ranks.
+            StageBuildError: A function has hidden state, and ``hidden_state`` is "raise".
         """
         # Imported lazily: these modules account for most of the package's import time.
         from aiostream_data._engine.run_options import Diagnosing, Failing, Resuming, RunOptions
@@ -1936,6 +1942,8 @@ class Dataset(Chain, Generic[T], Hints):
         from aiostream_data.storage.cache.options import ShardCache
 
         warn_without_native_core()
+        if word("hidden_state", hidden_state, ("warn", "raise")) == "raise":
+            refuse_hidden_state(self.plan)
         plan = completed(self.plan)
         saved = Saved.of(state)
         steering = Exclusions.of(skip, block)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aiostream_data.arguments import shown
+from aiostream_data.dataset.callables import warn_of_hidden_state
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.spec import ArraySpec, spec_of
@@ -77,6 +78,8 @@ def check_length_of(node: Node, argument: str, given: Any) -> None:
         raise PlanError(f"{argument} must be a function or the name of a leaf, got {given!r}")
     elif iscoroutinefunction(given):
         raise PlanError(f"{argument} must be a plain function or the name of a leaf, got a coroutine function")
+    else:
+        warn_of_hidden_state(argument, given)
 
 
 def the_only_length(node: Node) -> str | None:

@@ -12,6 +12,7 @@ from aiostream_data.dataset.callables import (
     check_gives_a_value,
     check_takes_an_element,
     check_takes_state_and_element,
+    warn_of_hidden_state,
 )
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import OnError, policy_of
@@ -59,7 +60,9 @@ def map_call(
             "Use batched=False."
         )
     how = _how(function, executor, concurrency, seed, init, timeout, on_error)
-    check_takes_an_element("map", function, {RNG, STATE} if init is not None else {RNG})
+    given = {RNG, STATE} if init is not None else {RNG}
+    check_takes_an_element("map", function, given)
+    warn_of_hidden_state("map", function, given)
     return {"function": function, "ordered": ordered, "batched": batched, **how}
 
 
@@ -81,7 +84,9 @@ def filter_call(
     check_callable("filter", predicate)
     check_gives_a_value("filter", predicate)
     how = _how(predicate, executor, concurrency, seed, init, timeout, on_error)
-    check_takes_an_element("filter", predicate, {RNG, STATE} if init is not None else {RNG})
+    given = {RNG, STATE} if init is not None else {RNG}
+    check_takes_an_element("filter", predicate, given)
+    warn_of_hidden_state("filter", predicate, given)
     return {"predicate": predicate, **how}
 
 
@@ -96,6 +101,7 @@ def checked_predicate(predicate: Any) -> Callable[..., bool]:
     refuse_coroutine("take_while", predicate)
     check_gives_a_value("take_while", predicate)
     check_takes_an_element("take_while", predicate)
+    warn_of_hidden_state("take_while", predicate)
     checked: Callable[..., bool] = predicate
     return checked
 
@@ -179,6 +185,7 @@ def interleave_call(
     check_callable(name, function)
     refuse_coroutine(name, function)
     check_takes_an_element(name, function)
+    warn_of_hidden_state(name, function)
     policy_of(on_error)
     return {
         "function": function,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiostream_data.arguments import flag, word
+from aiostream_data.dataset.callables import warn_of_hidden_state
 from aiostream_data.dataset.chain import plan_of
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least, seed_of
@@ -29,6 +30,8 @@ def mix(datasets: Any, weights: Any, seed: Any, stop: Any, random: Any, schedule
 
     nodes, names = _inputs_of(datasets, "sample_from")
     every = at_least("schedule_every", schedule_every, 1)
+    if callable(weights):
+        warn_of_hidden_state("sample_from", weights)
     return Mix(
         nodes=nodes,
         schedule=schedule_of(weights, names, every),
