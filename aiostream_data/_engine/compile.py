@@ -109,6 +109,7 @@ _STEPS: Final = {
     "Bucket": "stages.grouping.buckets.BucketStep",
     "Pack": "stages.grouping.pack.PackStep",
     "CostBatch": "stages.grouping.costs.CostBatchStep",
+    "RejectionResample": "stages.resample.RejectionResampleStep",
     "WorkerShard": "processes.worker_shard.WorkerShardStep",
     "LoaderShard": "processes.worker_shard.LoaderShardStep",
 }

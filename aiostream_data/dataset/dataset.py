@@ -1125,6 +1125,42 @@ class Dataset(Chain, Generic[T], Hints):
         call = functions.interleave_call("interleave", function, on_error, cycle_length, block_length, ordered)
         return self._then(op.Interleave, "interleave", **call)
 
+    def rejection_resample(
+        self,
+        class_fn: Callable[..., int],
+        target: Sequence[float] | NDArray[Any],
+        initial: Sequence[float] | NDArray[Any] | None = None,
+        *,
+        seed: int | None = None,
+    ) -> Dataset[tuple[int, T]]:
+        """Drop elements at random, so that classes have the distribution ``target`` (tf.data ``rejection_resample``).
+
+        The elements become pairs (class, element), as in tf.data; the class is an int64. The draw for an element
+        depends only on the seed, the epoch and the origin of the element. Elements keep their order.
+
+        An element of class c is kept with the probability ``target[c] / initial[c]``, divided by the largest of these
+        ratios. Unlike tf.data, the operator reads its input only once, so no element is emitted twice.
+
+        Args:
+            class_fn: Function that returns the class of an element: an integer from 0 to ``len(target) - 1``. The
+                function receives a tuple element as separate arguments.
+            target: Weight of each class in the output. The weights need not have the sum 1.
+            initial: Weight of each class in the input. By default, the operator counts the classes of all elements up
+                to the current one, plus 10 elements of each class.
+            seed: Seed of this operator; the loader's seed by default.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            PlanError: ``class_fn`` did not return a class. A note on the error names the record.
+        """
+        from aiostream_data.dataset.resampling import resample_call
+        from aiostream_data.plan.resampling import RejectionResample
+
+        call = resample_call(class_fn, target, initial, seed)
+        return self._then(RejectionResample, "rejection_resample", **call)
+
     # -- batches
 
     # Only Any matches Never: batches of elements of unknown type get an unknown type, not that of the first overload.

@@ -12,6 +12,7 @@ from aiostream_data.plan.base import INFINITE, Node, SameElements, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.mixing import Choose, Mix
+from aiostream_data.plan.resampling import RejectionResample
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import InSubprocess
@@ -76,6 +77,7 @@ FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
     *(Scan, Unique, AssertCardinality),
+    RejectionResample,
 )
 """Types of nodes that emit at most as many elements as their input."""
 

@@ -9,12 +9,16 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.base import Node, Operator, SameElements
 from aiostream_data.plan.rank_nodes import MarkPadding
+from aiostream_data.plan.resampling import RejectionResample
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.sources import Generator
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.written import function_name
 
-_KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding, PadToCardinality)
+_KEEP_LEAVES: Final = (
+    *(SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding, PadToCardinality),
+    RejectionResample,
+)
 
 
 def made_by(node: Node) -> str | None:

@@ -87,6 +87,10 @@ def is_not_row_17(row: dict[str, Any]) -> bool:
     return is_not_17(row["n"])
 
 
+def class_of_row(row: dict[str, Any]) -> int:
+    return int(row["n"]) % 3 // 2
+
+
 def no_name_ends_in_2(name: bytes) -> bool:
     return not name.endswith(b"2")
 
@@ -247,6 +251,10 @@ CASES: dict[str, Case] = {
     "assert_cardinality": Case(lambda _: numbers(20).filter(is_kept).assert_cardinality(13).shuffle(4)),
     "pad_to_cardinality": Case(lambda _: numbers(5).shuffle(3).pad_to_cardinality(9).repeat(2)),
     "pad_to_cardinality, shuffled": Case(lambda _: numbers(5).pad_to_cardinality(9).shuffle(4).batch(2)),
+    "rejection_resample": Case(lambda _: draws(20).shuffle(6).rejection_resample(class_of_row, [1, 3], [2, 1])),
+    "rejection_resample of an unknown distribution": Case(
+        lambda _: draws(20).shuffle(6).rejection_resample(class_of_row, [1, 3]).repeat(2)
+    ),
     "enumerate": Case(lambda _: numbers().filter(is_kept).enumerate(5)),
     # several
     "zip": Case(lambda _: numbers().shuffle(5).zip(draws(9))),

@@ -33,6 +33,11 @@ def cost(*element: Any) -> int:
     return 1 + fn.number(*element) % 4
 
 
+def class_of(*element: Any) -> int:
+    """Return a class from 0 to 2, by the content of an element."""
+    return fn.number(*element) % 3
+
+
 def fails_at_times(*element: Any) -> int:
     """Return the number of an element, or raise for every fifth number."""
     number = fn.number(*element)

@@ -115,6 +115,13 @@ def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
     return plan.then(f"{call}({name}{more})", kind=_EXPANDING[name], most=4 * plan.most)
 
 
+def _resample(random: Random, plan: Drawn) -> Drawn:
+    initial = one_of(random, None, None, "[2, 1, 1]")
+    plan = plan.drawing() if initial else plan.drawing().depending_on_order()
+    more = arguments("class_of", "[1, 1, 2]", *filter(None, [initial]), seed=seed_or_none(random))
+    return as_number(plan.then(f"rejection_resample({more})"))
+
+
 # -- order and number
 
 
@@ -329,6 +336,7 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.9, _buckets),
     (0.5, _by_cost),
     (0.6, _pack),
+    (0.5, _resample),
 ]
 
 
