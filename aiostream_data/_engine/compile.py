@@ -104,6 +104,8 @@ _STEPS: Final = {
     "RankShard": "stages.ranks.RankShardStep",
     "MarkPadding": "stages.ranks.MarkPaddingStep",
     "PaddedBatch": "stages.grouping.windows.PaddedBatchStep",
+    "RaggedBatch": "stages.grouping.uneven.RaggedBatchStep",
+    "SparseBatch": "stages.grouping.uneven.SparseBatchStep",
     "Rebatch": "stages.grouping.windows.RebatchStep",
     "Window": "stages.grouping.windows.WindowStep",
     "Bucket": "stages.grouping.buckets.BucketStep",

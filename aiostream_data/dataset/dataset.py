@@ -65,7 +65,7 @@ from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.endless import Random
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
 from aiostream_data.plan.scan import Scan
-from aiostream_data.plan.spec import element_spec
+from aiostream_data.plan.spec import element_spec, spec_of
 from aiostream_data.plan.subprocess import in_subprocess
 from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.unique import Unique
@@ -116,6 +116,7 @@ class Dataset(Chain, Generic[T], Hints):
         self._iterations = itertools.count()
         self._iteration_seed: int | None = None  # drawn by the first iteration
         self._iterated_in: int | None = None  # process that drew the seed
+        self._held_nbytes = 0  # size of its rows in bytes, if it is an element of another dataset
 
     def __getstate__(self) -> dict[str, Any]:
         return {"plan": self.plan, "carried_options": dict(self.carried_options)}
@@ -126,6 +127,13 @@ class Dataset(Chain, Generic[T], Hints):
     @classmethod
     def _begin(cls, node: Node) -> Dataset[Any]:
         return cls(node)
+
+    @classmethod
+    def _of_rows(cls, source: Node, nbytes: int) -> Dataset[Any]:
+        """Return a dataset that is an element of another dataset and holds rows of ``nbytes`` bytes."""
+        made = cls(source)
+        made._held_nbytes = nbytes
+        return made
 
     def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]:
         check_extends(self.plan, name)
@@ -1340,19 +1348,86 @@ class Dataset(Chain, Generic[T], Hints):
             Rebatch, "rebatch", sizes=sizes, drop_remainder=flag("drop_remainder", drop_remainder)
         )
 
+    def ragged_batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset[Any]:
+        """Batch elements of different lengths without padding (tf.data ``ragged_batch``).
+
+        Arrays become a :class:`RaggedArray`, whose rows may differ in their first axis. The type does not depend on the
+        data: arrays of equal lengths also become a RaggedArray, unless :attr:`element_spec` contains their shape.
+        Numbers, bytes and text become arrays as in :meth:`batch`.
+
+        Args:
+            batch_size: Number of elements in a batch.
+            drop_remainder: If True, drop an incomplete last batch.
+
+        Raises (when iterated):
+            BatchShapeError: The rows of an array differ in dtype or number of axes, or in an axis after the first. The
+                error names the records and their shapes.
+        """
+        from aiostream_data.plan.uneven_batches import RaggedBatch, dense_leaves
+
+        return self._then(
+            RaggedBatch,
+            "ragged_batch",
+            batch_size=at_least("batch_size", batch_size, 1),
+            drop_remainder=flag("drop_remainder", drop_remainder),
+            dense=dense_leaves(spec_of(self.plan)),
+        )
+
+    def sparse_batch(
+        self, batch_size: int, row_shape: Sequence[int | None], *, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Batch arrays of different shapes as sparse arrays of SciPy (tf.data ``sparse_batch``).
+
+        Each element must be one array of numbers. A batch contains all values of its rows, zeros included, as in
+        tf.data. Rows with one axis become a ``scipy.sparse.csr_array``; rows with more axes become a ``coo_array`` with
+        as many axes plus one, which needs SciPy 1.15.
+
+        Args:
+            batch_size: Number of elements in a batch.
+            row_shape: Shape of a row of the batch, at least as large as each element. An axis of None or -1 has the
+                length of the longest row of the batch.
+            drop_remainder: If True, drop an incomplete last batch.
+
+        Raises:
+            PlanError: An argument is invalid.
+            MissingExtraError: SciPy is not installed (extra ``sparse``).
+
+        Raises (when iterated):
+            BatchShapeError: An element is not an array of numbers, has other axes than ``row_shape``, is larger, or has
+                another dtype. The error names the record.
+        """
+        from aiostream_data.plan.uneven_batches import SparseBatch
+
+        return self._then(
+            SparseBatch,
+            "sparse_batch",
+            batch_size=at_least("batch_size", batch_size, 1),
+            row_shape=batches.checked_row_shape(row_shape),
+            drop_remainder=flag("drop_remainder", drop_remainder),
+        )
+
     def window(
-        self, size: int, shift: int | None = None, stride: int = 1, *, drop_remainder: bool = False
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        *,
+        drop_remainder: bool = False,
+        as_datasets: bool = False,
     ) -> Dataset[Any]:
         """Stack windows of ``size`` elements (tf.data ``window``).
 
-        In tf.data, a window is a dataset. In this package, the elements of a window are stacked as in a batch. The
-        operator reads and discards elements between two windows, but still raises errors in these elements.
+        The elements of a window are stacked as in a batch. With ``as_datasets``, each leaf of a window is a dataset, as
+        in tf.data, so elements may differ in shape. The operator reads and discards elements between two windows, but
+        still raises errors in these elements.
 
         Args:
             size: Number of elements in a window.
             shift: Distance between the starts of two windows, in elements; ``size`` by default.
             stride: Distance between two consecutive elements of a window, counted in input elements.
             drop_remainder: If True, drop incomplete windows at the end.
+            as_datasets: If True, emit a dataset for each leaf of the elements. Use :meth:`flat_map` to process these
+                datasets, such as ``flat_map(lambda window: window.padded_batch(3))``.
 
         Raises (when iterated):
             BatchShapeError: The shapes or structures of two elements in a window differ. The error names the two
@@ -1368,6 +1443,8 @@ class Dataset(Chain, Generic[T], Hints):
             shift=length if shift is None else at_least("shift", shift, 1),
             stride=at_least("stride", stride, 1),
             drop_remainder=flag("drop_remainder", drop_remainder),
+            as_datasets=flag("as_datasets", as_datasets),
+            dataset_class=Dataset if as_datasets else None,
         )
 
     def bucket_by_sequence_length(

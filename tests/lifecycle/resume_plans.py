@@ -87,6 +87,14 @@ def is_not_row_17(row: dict[str, Any]) -> bool:
     return is_not_17(row["n"])
 
 
+def dense(batch: Any) -> Any:
+    return batch.toarray()
+
+
+def padded_window(window: Dataset[Any]) -> Dataset[Any]:
+    return window.padded_batch(3)
+
+
 def class_of_row(row: dict[str, Any]) -> int:
     return int(row["n"]) % 3 // 2
 
@@ -276,6 +284,11 @@ CASES: dict[str, Case] = {
     "unbatch of shuffled batches": Case(lambda _: draws().batch(3).shuffle(3).unbatch()),
     "batch of unbatch": Case(lambda _: draws().batch(4).shuffle(2).unbatch().batch(3)),
     "padded_batch": Case(lambda _: numbers().map(some).shuffle(5).padded_batch(3)),
+    "ragged_batch": Case(lambda _: numbers().map(some_named).shuffle(5).ragged_batch(3)),
+    "sparse_batch": Case(lambda _: numbers().map(some).shuffle(5).sparse_batch(3, [None]).map(dense)),
+    "windows of data sets": Case(
+        lambda _: numbers(12).map(some).shuffle(5).window(4, 3, as_datasets=True).flat_map(padded_window)
+    ),
     "rebatch": Case(lambda _: draws().batch(4).rebatch([3, 1])),
     "window": Case(lambda _: numbers().shuffle(5).window(4, shift=2)),
     "window with gaps": Case(lambda _: numbers().window(3, shift=5, stride=2)),

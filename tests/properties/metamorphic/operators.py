@@ -288,6 +288,27 @@ def _padded(random: Random, plan: Drawn) -> Drawn:
     return replace(padded, row_kind="other")
 
 
+def _ragged(random: Random, plan: Drawn) -> Drawn:
+    size, drop = random.randint(1, 5), chance(random, 0.3)
+    plan = plan.depending_on_order().then("map(sequence, **HOW)", kind="sequence")
+    return replace(_grouped(plan, f"ragged_batch({size}, drop_remainder={drop})", size), row_kind="other")
+
+
+def _sparse(random: Random, plan: Drawn) -> Drawn:
+    size, shape = random.randint(1, 5), one_of(random, "[None]", "[7]")
+    plan = plan.depending_on_order().then("map(sequence, **HOW)", kind="sequence")
+    batches = _grouped(plan, f"sparse_batch({size}, {shape})", size)
+    return replace(batches.then("map(dense, **HOW)"), row_kind="other")
+
+
+def _window_apart(random: Random, plan: Drawn) -> Drawn:
+    size, shift = random.randint(1, 4), random.randint(1, 5)
+    plan = plan.depending_on_order().then("map(sequence, **HOW)", kind="sequence")
+    windows = plan.then(f"window({size}, {shift}, as_datasets=True)", named=False, grouped=True)
+    rows = windows.then("flat_map(rows_of_window)", kind="sequence", most=plan.most * size)
+    return as_number(rows)
+
+
 def _by_cost(random: Random, plan: Drawn) -> Drawn:
     rows, most = one_of(random, None, 3), random.randint(1, 16)
     more = arguments(rows, max_cost=most, on_too_large=one_of(random, "skip", "alone"))
@@ -337,6 +358,9 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.5, _by_cost),
     (0.6, _pack),
     (0.5, _resample),
+    (0.4, _ragged),
+    (0.3, _sparse),
+    (0.4, _window_apart),
 ]
 
 
