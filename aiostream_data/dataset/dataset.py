@@ -1097,17 +1097,32 @@ class Dataset(Chain, Generic[T], Hints):
         return self._then(TakeWhile, "take_while", predicate=functions.checked_predicate(predicate))
 
     def flat_map(
-        self, function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]], *, on_error: OnError = None
+        self,
+        function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]],
+        *,
+        executor: Literal["thread", "process", "inline"] = "thread",
+        concurrency: Concurrency = 1,
+        on_error: OnError = None,
     ) -> Dataset[U]:
         """Emit all elements of each dataset that ``function`` returns, in sequence (tf.data ``flat_map``).
 
         The function may also return any sync or async iterable, or be a generator function.
 
         Args:
+            executor: Kind of worker that calls ``function``: "thread", "process" or "inline" (one call at a time). The
+                returned datasets run in this process. If ``function`` returns an iterator, a worker process reads it to
+                its end, and sends all items at once.
+            concurrency: Number of concurrent calls; AUTO for the number of CPUs. The order of elements and saved states
+                do not depend on the executor or the concurrency.
             on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
+
+        Raises:
+            StageBuildError: The function cannot be pickled for a process.
+            PlanError: An argument is invalid.
         """
-        return self._then(op.Interleave, "flat_map", **functions.interleave_call("flat_map", function, on_error))
+        call = functions.interleave_call("flat_map", function, on_error, executor=executor, concurrency=concurrency)
+        return self._then(op.Interleave, "flat_map", **call)
 
     def interleave(
         self,
@@ -1116,6 +1131,8 @@ class Dataset(Chain, Generic[T], Hints):
         cycle_length: int | Auto = AUTO,
         block_length: int = 1,
         ordered: bool = True,
+        executor: Literal["thread", "process", "inline"] = "thread",
+        concurrency: Concurrency = 1,
         on_error: OnError = None,
     ) -> Dataset[U]:
         """Interleave the elements of the datasets that ``function`` returns (tf.data ``interleave``).
@@ -1127,10 +1144,16 @@ class Dataset(Chain, Generic[T], Hints):
             cycle_length: Number of datasets that are open at the same time.
             block_length: Number of consecutive elements from one dataset.
             ordered: If False, take elements from any dataset whose elements are ready.
+            executor, concurrency: As in :meth:`flat_map`.
             on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
+
+        Raises:
+            StageBuildError: The function cannot be pickled for a process.
+            PlanError: An argument is invalid.
         """
-        call = functions.interleave_call("interleave", function, on_error, cycle_length, block_length, ordered)
+        order = cycle_length, block_length, ordered
+        call = functions.interleave_call("interleave", function, on_error, *order, executor, concurrency)
         return self._then(op.Interleave, "interleave", **call)
 
     def rejection_resample(

@@ -7,14 +7,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiostream_data.arguments import flag, seconds_or_none
+from aiostream_data.arguments import flag, seconds_or_none, word
 from aiostream_data.dataset.callables import (
     check_gives_a_value,
     check_takes_an_element,
     check_takes_state_and_element,
     warn_of_hidden_state,
 )
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.failing.policies import OnError, policy_of
 from aiostream_data.plan.base import INFINITE, Auto, Concurrency, ExecutorName, at_least, auto_or_at_least_one, seed_of
 from aiostream_data.plan.operators import AUTO_CYCLE_LENGTH
@@ -173,11 +173,14 @@ def interleave_call(
     cycle_length: int | Auto = 1,
     block_length: int = 1,
     ordered: bool = True,
+    executor: Any = "thread",
+    concurrency: Concurrency = 1,
 ) -> dict[str, Any]:
     """Return the fields of the plan node of ``interleave`` and ``flat_map``.
 
     Raises:
         PlanError: An argument is invalid.
+        StageBuildError: The function cannot be pickled for a process.
     """
     cycle = AUTO_CYCLE_LENGTH if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
     block = at_least("block_length", block_length, 1)
@@ -187,6 +190,7 @@ def interleave_call(
     check_takes_an_element(name, function)
     warn_of_hidden_state(name, function)
     policy_of(on_error)
+    _check_inner_executor(name, function, executor)
     return {
         "function": function,
         "cycle_length": cycle,
@@ -194,7 +198,22 @@ def interleave_call(
         "ordered": ordered,
         "name": name,
         "on_error": on_error,
+        "executor": executor,
+        "concurrency": auto_or_at_least_one("concurrency", concurrency),
     }
+
+
+def _check_inner_executor(name: str, function: Callable[..., Any], executor: Any) -> None:
+    word("executor", executor, ("thread", "process", "inline"))
+    if executor != "process":
+        return
+    check_executor(executor)
+    check_reaches_processes(function)
+    if inspect.isasyncgenfunction(function):
+        raise StageBuildError(
+            f"{name}(): {function_name(function)} is an async generator function, which cannot run in a process. "
+            "Use executor='thread', or a plain generator function."
+        )
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

@@ -231,6 +231,11 @@ CASES: dict[str, Case] = {
     "interleave": Case(lambda _: numbers(9).interleave(ten_fold, cycle_length=3, block_length=2)),
     "interleave of data sets": Case(lambda _: numbers(9).interleave(ten_fold_by_run, cycle_length=3)),
     "interleave of files": Case(lambda f: Dataset.list_files(f"{f}/*.txt").interleave(lines_of, cycle_length=2)),
+    "flat_map, concurrent": Case(lambda _: numbers(8).flat_map(ten_fold_by_run, concurrency=3)),
+    "interleave, concurrent": Case(lambda _: numbers(9).interleave(ten_fold, cycle_length=3, concurrency=4)),
+    "interleave, in processes": Case(
+        lambda _: numbers(9).interleave(ten_fold, cycle_length=3, executor="process", concurrency=2), every=10
+    ),
     "interleave, unordered": Case(
         lambda _: numbers(9).interleave(ten_fold_by_run, cycle_length=3, ordered=False), ordered=False
     ),

@@ -106,6 +106,7 @@ def _interleave(random: Random, plan: Drawn) -> Drawn:
 def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
     if chance(random, 0.12):
         return plan.then(f'{call}(few_or_failing{more}, on_error="skip")', kind="number", most=4 * plan.most)
+    more += one_of(random, "", "", ", concurrency=3")
     name = one_of(random, *(name for name in _EXPANDING if plan.may_draw or name not in _DRAWING))
     plan = plan.drawing() if name in _DRAWING else plan
     if call == "interleave" and name not in _BY_ORDER and chance(random, 0.08):
