@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
     from aiostream_data.weights import Stop, WeightPlan
+    from aiostream_data.weights import Weights as WeightsOf
 
 A = TypeVar("A")
 E = TypeVar("E")
@@ -836,7 +837,7 @@ class Dataset(Chain, Generic[T], Hints):
     def sample_from(
         cls,
         datasets: Several[E],
-        weights: WeightPlan | None = None,
+        weights: WeightPlan | Dataset[Any] | None = None,
         *,
         seed: int | None = None,
         stop: Stop = "first",
@@ -853,20 +854,39 @@ class Dataset(Chain, Generic[T], Hints):
             datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
             weights: One number per dataset; weights are equal by default. The weight 0 excludes a dataset. To change
                 the weights at given rows of the mixture, pass a list of (first row, weights), or a function of the row
-                number. To change the weights of a running loader, call :meth:`Loader.set_weights`.
+                number. A dataset of weight vectors gives the weights of each row, as in tf.data: the mixture ends when
+                the vectors end. To change the weights of a running loader, call :meth:`Loader.set_weights`.
             seed: Seed for ``random=True``.
             stop: "first" ends the mixture when the next row should come from an exhausted dataset (tf.data
                 ``stop_on_empty_dataset=True``). "all" continues with the remaining datasets until all datasets are
-                exhausted.
+                exhausted. With a dataset of weights, it skips vectors that select an exhausted dataset.
             random: If True, choose the dataset of every row randomly and independently, as tf.data does. The
                 proportions of the datasets are then correct only on average.
             schedule_every: Number of rows between two calls of a schedule function.
 
         Raises:
-            PlanError: The weights are invalid, or the element structures of the datasets differ.
+            PlanError: The weights are invalid, or the element structures of the datasets differ. For a dataset of
+                weights, the error is raised when iterated, and a note names the record.
         """
         mixture = mixtures.mix(datasets, weights, seed, stop, random, schedule_every)
         return Dataset(mixture, merged_options(_values(datasets)))
+
+    @classmethod
+    def weighted_flat_map(cls, datasets: Several[E], weights: WeightsOf | None = None) -> Dataset[E]:
+        """Emit the first elements of each dataset, in proportion to weights (tf.data ``weighted_flat_map``).
+
+        All elements of one dataset precede those of the next dataset. The result has as many elements as the lengths of
+        the datasets allow. For example, datasets of the numbers 0 to 9 and 10 to 19 with the weights 0.5 and 1 give the
+        numbers 0 to 4 and 10 to 19. Shuffle the result to mix the datasets.
+
+        Args:
+            datasets: Sequence of datasets, or a dict of datasets. Their lengths must be known before reading.
+            weights: One number per dataset, or a dict by name; weights are equal by default.
+
+        Raises:
+            PlanError: The weights are invalid, the element structures differ, or the length of a dataset is unknown.
+        """
+        return cls._begin(mixtures.in_proportion(datasets, weights))
 
     @classmethod
     def choose_from(cls, datasets: Several[E], choices: Dataset[Any], *, stop: Stop = "first") -> Dataset[E]:

@@ -18,6 +18,7 @@ from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.unique import Unique
+from aiostream_data.plan.weighted_choices import WeightedChoices
 from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
@@ -77,7 +78,7 @@ FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
     *(Scan, Unique, AssertCardinality),
-    RejectionResample,
+    *(RejectionResample, WeightedChoices),
 )
 """Types of nodes that emit at most as many elements as their input."""
 

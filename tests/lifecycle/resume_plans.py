@@ -311,6 +311,17 @@ CASES: dict[str, Case] = {
     "sample_from with a schedule": Case(
         lambda _: Dataset.sample_from([numbers(), Dataset.range(50, 70)], [(0, [1, 0]), (6, [1, 2])])
     ),
+    "sample_from with a data set of weights": Case(
+        lambda _: Dataset.sample_from(
+            [draws(8), draws(20)], Dataset.from_iterable([[1, 2], [0, 1]]).repeat().shuffle(4)
+        )
+    ),
+    "sample_from with a data set of weights at random": Case(
+        lambda _: Dataset.sample_from(
+            [numbers(), numbers(5)], Dataset.from_tensor_slices(np.ones((12, 2))), stop="all", random=True
+        )
+    ),
+    "weighted_flat_map": Case(lambda _: Dataset.weighted_flat_map([numbers(), numbers()], [1, 2]).shuffle(4)),
     "choose_from": Case(
         lambda _: Dataset.choose_from([draws(8), draws(9)], Dataset.from_iterable([0, 1, 1]).repeat().shuffle(4))
     ),
