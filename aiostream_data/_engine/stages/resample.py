@@ -29,7 +29,7 @@ from aiostream_data.transforms.resampling import KeepingByClass
 Numbers = NDArray[np.int64]
 
 
-class _Kept(NamedTuple):
+class _Resampled(NamedTuple):
     """Log entry of one push.
 
     Attributes:
@@ -63,7 +63,7 @@ class RejectionResampleStep(Step):
         self._names = RowNames(origins)
         self._key = self.context.key(node, node.seed, "resample")
         self._begun = self._keeping.counts
-        self._log: Log[_Kept] = Log()
+        self._log: Log[_Resampled] = Log()
         self._seen = 0
         self._given = 0
 
@@ -79,7 +79,7 @@ class RejectionResampleStep(Step):
         kept = np.flatnonzero(self._draws(chunk.ids) < self._keeping.push(classes))
         if len(kept):
             counted = classes if counts is not None else np.empty(0, np.int64)
-            self._log.add(self._given, _Kept(self._seen, kept, counted, counts))
+            self._log.add(self._given, _Resampled(self._seen, kept, counted, counts))
         self._seen += len(chunk)
         self._given += len(kept)
         self.dropped += len(chunk) - len(kept)
