@@ -94,7 +94,7 @@ def test_the_draws_depend_on_seed_epoch_and_row_only() -> None:
 
 
 def test_the_stream_is_the_same_in_another_process() -> None:
-    assert first_epoch(ESTIMATED.in_subprocess(2)) == first_epoch(ESTIMATED)
+    assert first_epoch(ESTIMATED.in_subprocess()) == first_epoch(ESTIMATED)
 
 
 def test_ranks_share_the_rows_that_one_process_gives() -> None:
