@@ -117,6 +117,7 @@ def scan_call(function: Any, initial: Any) -> dict[str, Any]:
     refuse_coroutine("scan", function)
     check_gives_a_value("scan", function)
     check_takes_state_and_element("scan", function)
+    warn_of_hidden_state("scan", function)
     return {"function": function, "initial": copied_state("scan", initial)}
 
 
@@ -133,6 +134,7 @@ def checked_key(key: Any) -> Callable[..., Any] | None:
     refuse_coroutine("unique", key)
     check_gives_a_value("unique", key)
     check_takes_an_element("unique", key)
+    warn_of_hidden_state("unique", key)
     checked: Callable[..., Any] = key
     return checked
 

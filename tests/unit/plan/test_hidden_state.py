@@ -171,6 +171,8 @@ def generated(rows: Iterator[int]) -> Iterator[int]:
         (lambda: Dataset.range(3).flat_map(numbered), "flat_map"),
         (lambda: Dataset.range(3).interleave(numbered), "interleave"),
         (lambda: Dataset.range(3).take_while(numbered), "take_while"),
+        (lambda: Dataset.range(3).unique(key=numbered), "unique"),
+        (lambda: Dataset.range(3).scan(with_default(iter([1])), 0), "scan"),
         (lambda: Dataset.range(3).batch(max_cost=3, cost=numbered), "batch"),
         (lambda: Dataset.range(3).bucket_by_sequence_length(numbered, [2], [1, 1]), "bucket_by_sequence_length"),
         (lambda: Dataset.from_generator(with_default(iter([1])), args=(1,)), "from_generator"),
