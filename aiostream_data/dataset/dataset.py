@@ -1667,7 +1667,10 @@ class Dataset(Chain, Generic[T], Hints):
         return self._then(op.Take, "take", count=at_least("count", count, -1))
 
     def skip(self, count: int) -> Dataset[T]:
-        """Skip the first ``count`` elements, or all elements if ``count`` is -1 (tf.data ``skip``)."""
+        """Skip the first ``count`` elements, or all elements if ``count`` is -1 (tf.data ``skip``).
+
+        With -1, nothing is read, so the input may be infinite.
+        """
         return self._then(op.SkipFirst, "skip", count=at_least("count", count, -1))
 
     def shard(self, num_shards: int, index: int) -> Dataset[T]:

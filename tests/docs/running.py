@@ -35,7 +35,7 @@ def missing(program: Program) -> list[str]:
 
 def run(program: Program, folder: Path, servers: Servers) -> subprocess.CompletedProcess[str]:
     """Run a program as a script in ``folder``, with warnings as errors."""
-    script = folder / f"{Path(program.page).stem}.py"
+    script = folder / f"page_{Path(program.page).stem}.py"  # a page may have the name of a module
     script.write_text(program.source)
     command = [sys.executable, "-W", "error", script.name]
     places = _environment(program, folder, servers)

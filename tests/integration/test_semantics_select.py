@@ -29,6 +29,7 @@ def test_skip_leaves_out_the_first_elements(count: int, left: list[int]) -> None
 
 def test_skip_minus_one_skips_everything() -> None:
     assert list(FIVE.skip(-1)) == []
+    assert list(FIVE.repeat().skip(-1)) == []
 
 
 def test_take_and_skip_cut_across_chunks() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from differential import ours
-from differential.outcomes import Outcome, difference
+from differential.outcomes import Outcome, Plan, difference
 from differential.recorded import read
 
 OUTCOMES = Path(__file__).parents[1] / "data" / "tfdata_outcomes.jsonl.xz"
 PARTS = 8
+PLAN: Plan = [["range", 1]]
 
 
 @pytest.mark.timeout(300)
@@ -44,5 +45,5 @@ def test_the_outcomes_are_of_many_plans_with_errors_and_refusals() -> None:
 )
 def test_each_difference_is_told(change: dict[str, Any], says: str) -> None:
     theirs = Outcome(False, [["int64", [], [1]]], False, 1)
-    assert difference(theirs, theirs) == ""
-    assert says in difference(theirs._replace(**change), theirs)
+    assert difference(PLAN, theirs, theirs) == ""
+    assert says in difference(PLAN, theirs._replace(**change), theirs)

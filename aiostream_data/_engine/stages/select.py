@@ -61,7 +61,7 @@ class TakeStage(Stage):
 
 @dataclass
 class SkipStage(Stage):
-    """Stage of a ``SkipFirst`` plan node: skips the first rows."""
+    """Stage of a ``SkipFirst`` plan node: skips the first rows. To skip all rows, the stage reads nothing."""
 
     kind: ClassVar[str] = "skip"
 
@@ -71,6 +71,8 @@ class SkipStage(Stage):
         self._skipped = 0
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
+        if self.node.count < 0:
+            return
         async for chunk in inlets[0]:
             part = self._order.push(len(chunk))
             rest = chunk.slice(part.start, part.stop)

@@ -24,7 +24,7 @@ def differences(seeds: range) -> Iterator[str]:
     """Yield a description of each plan that differs."""
     for number, seed in enumerate(seeds, 1):
         plan = draw_plan(seed)
-        found = difference(ours.run(plan), tfdata.run(plan))
+        found = difference(plan, ours.run(plan), tfdata.run(plan))
         if found:
             yield f"plan {seed}: {found}\n    {json.dumps(plan)}"
         if number % 1_000 == 0:

@@ -11,8 +11,7 @@ import numpy as np
 import aiostream_data as asd
 from aiostream_data import Dataset
 from differential.functions import MAPS, PREDICATES, SCANS, NumpyKit
-from differential.outcomes import INFINITE, MOST_ELEMENTS, REFUSED, UNKNOWN, Outcome, described
-from differential.plans import Plan
+from differential.outcomes import INFINITE, MOST_ELEMENTS, REFUSED, UNKNOWN, Outcome, Plan, described
 
 KIT = NumpyKit()
 

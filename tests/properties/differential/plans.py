@@ -7,9 +7,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from differential.functions import BYTES, DICT, FLOAT, INT, MAPS, PAIR, PREDICATES, ROW, VECTOR
-
-Plan: TypeAlias = list[list[Any]]
-"""A source, then operators; each is a name and its arguments, which can be plans."""
+from differential.outcomes import Plan
 
 Kind: TypeAlias = str
 """Kind of elements; see :mod:`.functions`. ``[kind]`` is a batch of elements of a kind; few operators take OTHER."""

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from differential.outcomes import Outcome, difference
-from differential.plans import Plan
+from differential.outcomes import Outcome, Plan, difference
 
 
 class Recorded(NamedTuple):
@@ -34,7 +33,7 @@ class Recorded(NamedTuple):
 
     def difference(self, ours: Outcome) -> str:
         """Return what differs in the outcome of this package, or ""."""
-        found = difference(ours._replace(elements=[None] * len(ours.elements)), self.outcome)
+        found = difference(self.plan, ours._replace(elements=[None] * len(ours.elements)), self.outcome)
         return found or ("" if ours.digest() == self.digest else f"the elements {ours.elements} are others there")
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from differential.functions import MAPS, PREDICATES, SCANS
-from differential.outcomes import MOST_ELEMENTS, REFUSED, Outcome, described
-from differential.plans import Plan
+from differential.outcomes import MOST_ELEMENTS, REFUSED, Outcome, Plan, described
 
 Data = tf.data.Dataset
 
