@@ -68,6 +68,7 @@ _STAGES: Final = {
     "Block": "stages.block.BlockStage",
     "Recalled": "stages.recalled.RecalledStage",
     "Map": "calls.rowwise.RowwiseStage",
+    "WithColumn": "calls.rowwise.RowwiseStage",
     "Filter": "calls.rowwise.RowwiseStage",
     "Interleave": "stages.interleaving.interleave.InterleaveStage",
     "ParseExample": "calls.parse.ParseStage",
@@ -94,6 +95,10 @@ STAGES: Final = Kinds[Stage](_STAGES)
 _STEPS: Final = {
     "Shuffle": "stages.shuffle.ShuffleStep",
     "Batch": "stages.batch.BatchStep",
+    "Select": "stages.columns.PickColumnsStep",
+    "Drop": "stages.columns.PickColumnsStep",
+    "Rename": "stages.columns.PickColumnsStep",
+    "Cast": "stages.columns.CastStep",
     "Unbatch": "stages.unbatch.UnbatchStep",
     "RankShard": "stages.ranks.RankShardStep",
     "MarkPadding": "stages.ranks.MarkPaddingStep",

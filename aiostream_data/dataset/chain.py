@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aiostream_data.errors import ArgumentTypeError, PlanError
@@ -23,6 +24,10 @@ class Chain:
                 "Use a constructor, such as Dataset.from_tensor_slices()."
             )
         self.plan = plan
+
+    def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Any:
+        """Return the dataset of the node that ``kind`` makes of this plan and of the arguments."""
+        raise NotImplementedError
 
 
 def plan_of(dataset: Any, operation: str) -> Node:

@@ -28,6 +28,7 @@ from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.dataset import batches, functions, mixtures, sources, windows
 from aiostream_data.dataset.chain import Chain, plan_of
+from aiostream_data.dataset.column_operators import ColumnOperators
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.method_suggestions import Hints
@@ -93,7 +94,7 @@ Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
 """Several datasets: a sequence, or a mapping from names to datasets."""
 
 
-class Dataset(Chain, Generic[T], Hints):
+class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     """Lazy description of a sequence of elements of type ``T``.
 
     Every operator returns a new dataset. Building a dataset does no I/O and needs no event loop. A method that receives

@@ -32,15 +32,16 @@ def map_call(
     init: Callable[[], Any] | None,
     timeout: float | None,
     on_error: OnError,
+    operator: str = "map",
 ) -> dict[str, Any]:
-    """Return the fields of the plan node of ``map``.
+    """Return the fields of the plan node of ``map``, or of another operator that calls a function of the element.
 
     Raises:
         StageBuildError: The function cannot be pickled for a process, or is a generator function.
         PlanError: An argument is invalid.
     """
-    check_callable("map", function)
-    check_gives_a_value("map", function)
+    check_callable(operator, function)
+    check_gives_a_value(operator, function)
     for name, value in (("ordered", ordered), ("batched", batched)):
         flag(name, value)
     if batched and takes(RNG, function):
@@ -54,7 +55,7 @@ def map_call(
             "Use batched=False."
         )
     how = _how(function, executor, concurrency, seed, init, timeout, on_error)
-    check_takes_an_element("map", function, {RNG, STATE} if init is not None else {RNG})
+    check_takes_an_element(operator, function, {RNG, STATE} if init is not None else {RNG})
     return {"function": function, "ordered": ordered, "batched": batched, **how}
 
 

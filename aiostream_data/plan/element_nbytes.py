@@ -9,6 +9,7 @@ from typing import Final
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import INFINITE, Node, SameElements, walk
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.spec import ArraySpec, spec_of
@@ -72,6 +73,7 @@ def leaf_nbytes(leaf: ArraySpec) -> int | None:
 FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
+    ColumnOperator,
 )
 """Types of nodes that emit at most as many elements as their input."""
 

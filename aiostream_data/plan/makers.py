@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, Operator, SameElements
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.rank_nodes import MarkPadding
 from aiostream_data.plan.sources import Generator
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.written import function_name
 
-_KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding)
+_KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding, ColumnOperator)
 
 
 def made_by(node: Node) -> str | None:

@@ -25,6 +25,7 @@ from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.subprocess import InSubprocess
 
@@ -40,11 +41,11 @@ HERE: Final = (op.Prefetch, op.ToDevice)
 LAST: Final = (*HERE, InSubprocess)
 """Operators that do not change elements."""
 
-ON_STEPS: Final = (*LAST, op.Map, op.Repeat, op.Take, op.SkipFirst)
+ON_STEPS: Final = (*LAST, op.Map, ColumnOperator, op.Repeat, op.Take, op.SkipFirst)
 """Operators that may follow the batching if ranks share batches. Each rank applies operators after the batching to its
 own batches."""
 
-ON_ROWS: Final = (op.Map, op.ParseExample, op.Prefetch, InSubprocess)
+ON_ROWS: Final = (op.Map, ColumnOperator, op.ParseExample, op.Prefetch, InSubprocess)
 """Operators that emit one row per input row, even if they receive only some of the rows. The operator enumerate() is
 excluded, because its indices count the rows of all ranks."""
 

@@ -104,7 +104,7 @@ def _as_read_back(value: Any) -> Any:
     if kind in _READ_BACK_AS_THEY_ARE:
         return value
     if kind is np.ndarray or issubclass(kind, np.generic):
-        return _array_as_read_back(value)
+        return array_as_read_back(value)
     if kind is not dict and issubclass(kind, Mapping):
         return {key: _as_read_back(part) for key, part in value.items()}
     structure = structure_of(value)
@@ -119,7 +119,8 @@ def _same(before: list[Any], after: list[Any]) -> bool:
     return all(one is other for one, other in zip(before, after, strict=True))
 
 
-def _array_as_read_back(array: Any) -> Any:
+def array_as_read_back(array: Any) -> Any:
+    """Return an array or NumPy scalar as a column returns it: in native byte order, int64 as int, and so on."""
     dtype = array.dtype
     if dtype.kind not in _ARRAY_KINDS or dtype.hasobject:
         return array

@@ -111,6 +111,10 @@ def own_number(row: dict[str, Any]) -> int:
     return int(row["n"]) * 5 % 60
 
 
+def is_odd(row: dict[str, Any]) -> bool:
+    return int(row["m"]) % 2 == 1
+
+
 def some(number: int) -> np.ndarray[Any, Any]:
     return np.arange(int(number), int(number) + int(number) % 5)
 
@@ -191,6 +195,8 @@ CASES: dict[str, Case] = {
     "map, in processes": Case(lambda _: draws().map(dict, executor="process", concurrency=2), every=10),
     "map, unordered": Case(lambda _: draws().map(dict, concurrency=3, ordered=False), ordered=False),
     "map, coroutine, unordered": Case(lambda _: numbers().map(plus_one_later, concurrency=4, ordered=False), False),
+    "columns": Case(lambda _: draws().rename({"n": "m"}).with_column("odd", is_odd).cast({"m": "int32"}).drop("odd")),
+    "columns of batches": Case(lambda _: draws().shuffle(4).batch(3).cast({"n": "int16"}).select("n").unbatch()),
     "filter": Case(lambda _: numbers(20).filter(is_kept)),
     "flat_map": Case(lambda _: numbers(8).flat_map(ten_fold)),
     "flat_map of data sets": Case(lambda _: numbers(8).flat_map(ten_fold_by_run)),

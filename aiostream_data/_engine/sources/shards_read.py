@@ -13,6 +13,7 @@ from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.sources.shard_turns import names_order, order_of, turns_left
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
 from aiostream_data.plan.sources import ListFiles, ReadFiles
@@ -21,7 +22,10 @@ from aiostream_data.plan.windows import Window
 
 Source = ListFiles | ReadFiles
 
-ROW_BY_ROW: Final = (op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, InSubprocess, ReadFiles)
+ROW_BY_ROW: Final = (
+    *(op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch),
+    *(ColumnOperator, InSubprocess, ReadFiles),
+)
 """Operators whose first elements depend only on the first rows of their input."""
 
 

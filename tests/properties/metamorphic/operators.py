@@ -46,6 +46,27 @@ def draw_numbers(random: Random, plan: Drawn) -> Drawn:
     return plan.drawing().then(f"map({', '.join(filter(None, (function, seed, how)))})", kind="row")
 
 
+_COLUMNS = (
+    "select('x', 'n')",
+    "drop('x')",
+    "rename({'n': 'x', 'x': 'n'})",
+    "cast({'n': 'int32', 'x': 'float64'})",
+    "with_column('more', number, **HOW)",
+    "with_column('n', text, **HOW)",
+    "with_column('x', sequence, **HOW).drop('x')",
+)
+
+
+def _columns(random: Random, plan: Drawn) -> Drawn:
+    """Append an operator on columns, of rows or of batches."""
+    plan = plan.then("map(named, **HOW)", kind="row")
+    if chance(random, 0.3):
+        size = random.randint(1, 4)
+        call = one_of(random, *_COLUMNS[:4])
+        return plan.then(f"batch({size})").then(call).then("unbatch()", named=False, grouped=True)
+    return plan.then(one_of(random, *_COLUMNS))
+
+
 def _await(random: Random, plan: Drawn) -> Drawn:
     return plan.then("map(later, **AWAITED)", kind="number")
 
@@ -270,7 +291,14 @@ def _whole_batch(random: Random, plan: Drawn) -> Drawn:
 
 
 _ANYWHERE: list[tuple[float, Operator]] = [(2, shuffle), (0.8, repeat), (0.6, _cache), (0.5, _prefetch)]
-_OF_ROWS: list[tuple[float, Operator]] = [(2, _map), (0.5, _await), (0.4, _with_state), (0.6, _failing), (1.2, _filter)]
+_OF_ROWS: list[tuple[float, Operator]] = [
+    (2, _map),
+    (0.5, _await),
+    (0.4, _with_state),
+    (0.6, _failing),
+    (1.2, _filter),
+    (0.8, _columns),
+]
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
