@@ -102,6 +102,7 @@ _STEPS: Final = {
     "Unbatch": "stages.unbatch.UnbatchStep",
     "RankShard": "stages.ranks.RankShardStep",
     "MarkPadding": "stages.ranks.MarkPaddingStep",
+    "CollatedBatch": "stages.grouping.collated.CollatedBatchStep",
     "PaddedBatch": "stages.grouping.windows.PaddedBatchStep",
     "Rebatch": "stages.grouping.windows.RebatchStep",
     "Window": "stages.grouping.windows.WindowStep",

@@ -1056,6 +1056,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     @overload
     def batch(self, batch_size: int, *, strings: Strings, drop_remainder: bool = ...) -> Dataset[Any]: ...
     @overload
+    def batch(self, batch_size: int, *, collate: Callable[[list[T]], U], drop_remainder: bool = ...) -> Dataset[U]: ...
+    @overload
     def batch(
         self,
         batch_size: int | None = ...,
@@ -1080,6 +1082,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         on_too_large: TooLarge = "raise",
         drop_remainder: bool = False,
         strings: Strings = "objects",
+        collate: Callable[[list[T]], Any] | None = None,
     ) -> Dataset[Any]:
         """Stack ``batch_size`` consecutive elements (tf.data ``batch``), or as many elements as ``max_cost`` allows.
 
@@ -1111,9 +1114,13 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 which Arrow, Polars and DuckDB read without a copy. "string_dtype": text as ``numpy.dtypes.StringDType``
                 (NumPy 2), bytes as objects. "ragged": a :class:`RaggedArray` of uint8. "padded": a uint8 array of shape
                 (rows, longest row), with 0 after the end of shorter rows. Text becomes UTF-8.
+            collate: Plain function that makes the batch, in place of stacking. The function receives the list of the
+                elements of the batch, and its result becomes the element. The function may keep and modify their
+                arrays. Not with ``max_cost`` or ``strings``; PyTorch's ``collate_fn`` is such a function.
 
         Raises:
             PlanError: An argument is invalid, or the cost of an element is undefined.
+            StageBuildError: ``collate`` is a generator function, or does not accept a list.
 
         Raises (when iterated):
             BatchShapeError: The shapes or structures of two elements differ, or a value is missing. The error names the
@@ -1125,6 +1132,12 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             flag(name, value)
         rows = None if batch_size is None else at_least("batch_size", batch_size, 1)
         form = batches.checked_strings(strings, max_cost)
+        if collate is not None:
+            from aiostream_data.plan.collated import CollatedBatch
+
+            batches.check_collate(collate, (max_cost, form))
+            rows = batches.checked_rows(rows, (cost, padded_shapes, padding_values), on_too_large)
+            return self._then(CollatedBatch, "batch", batch_size=rows, collate=collate, drop_remainder=drop_remainder)
         if max_cost is None:
             rows = batches.checked_rows(rows, (cost, padded_shapes, padding_values), on_too_large)
             return self._then(op.Batch, "batch", batch_size=rows, drop_remainder=drop_remainder, strings=form)

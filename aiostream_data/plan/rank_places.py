@@ -25,6 +25,7 @@ from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.collated import CollatedBatch
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.subprocess import InSubprocess
@@ -32,7 +33,7 @@ from aiostream_data.plan.subprocess import InSubprocess
 SIZED_BY_ROWS: Final = (win.Bucket, CostBatch)
 """Operators whose batch sizes depend on the contents of the rows."""
 
-BATCHES: Final = (op.Batch, win.PaddedBatch, *SIZED_BY_ROWS)
+BATCHES: Final = (op.Batch, CollatedBatch, win.PaddedBatch, *SIZED_BY_ROWS)
 """Operators that put each row into exactly one batch."""
 
 HERE: Final = (op.Prefetch, op.ToDevice)

@@ -54,7 +54,7 @@ def collate_results(results: list[Any], ids: RowIds) -> Columns | Items:
     Large results are thus copied only once, when the batch is assembled. A user function must not modify an array after
     returning it.
     """
-    return _items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
+    return read_back_items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
 
 
 def _is_large(element: Any) -> bool:
@@ -78,19 +78,19 @@ def collate(elements: list[Any], ids: RowIds) -> Columns | Items:
     try:
         leaves = [elements] if structure.is_leaf else structure.columns(elements)
     except StructureError:
-        return _items(elements, ids)
+        return read_back_items(elements, ids)
     if structure.has_classes and not all(map(structure.gives_back, elements)):
-        return _items(elements, ids)
+        return read_back_items(elements, ids)
     columns = []
     for values in leaves:
         column = column_of(values)
         if column is None:
-            return _items(elements, ids)
+            return read_back_items(elements, ids)
         columns.append(column)
-    return Columns(structure, tuple(columns), ids) if columns else _items(elements, ids)
+    return Columns(structure, tuple(columns), ids) if columns else read_back_items(elements, ids)
 
 
-def _items(elements: list[Any], ids: RowIds) -> Items:
+def read_back_items(elements: list[Any], ids: RowIds) -> Items:
     """Return ``elements`` as Items, with values converted to the types that columns would return.
 
     The types of function results thus do not depend on how results are grouped into chunks.

@@ -115,6 +115,10 @@ def is_odd(row: dict[str, Any]) -> bool:
     return int(row["m"]) % 2 == 1
 
 
+def joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"rows": len(rows), "n": [row["n"] for row in rows]}
+
+
 def some(number: int) -> np.ndarray[Any, Any]:
     return np.arange(int(number), int(number) + int(number) % 5)
 
@@ -249,6 +253,7 @@ CASES: dict[str, Case] = {
     ),
     "unbatch of shuffled batches": Case(lambda _: draws().batch(3).shuffle(3).unbatch()),
     "batch of unbatch": Case(lambda _: draws().batch(4).shuffle(2).unbatch().batch(3)),
+    "batch by a function": Case(lambda _: draws().shuffle(4).batch(3, collate=joined).repeat(2)),
     "padded_batch": Case(lambda _: numbers().map(some).shuffle(5).padded_batch(3)),
     "rebatch": Case(lambda _: draws().batch(4).rebatch([3, 1])),
     "window": Case(lambda _: numbers().shuffle(5).window(4, shift=2)),

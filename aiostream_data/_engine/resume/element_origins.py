@@ -9,6 +9,7 @@ import numpy as np
 from aiostream_data._engine.resume.lineage_writer import BookWriter, Spaces
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.collated import CollatedBatch
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.windows import Bucket, Pack, PaddedBatch, Rebatch, Window
@@ -17,7 +18,7 @@ from aiostream_data.rows.provenance import Origin
 from aiostream_data.rows.row_ids import SPLIT_BITS, SPLIT_MASK, RowIds
 from aiostream_data.transforms.pieces import without_pieces
 
-_PUTS_TOGETHER = (Batch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
+_PUTS_TOGETHER = (Batch, CollatedBatch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
 """Operators that combine several rows into one element."""
 
 

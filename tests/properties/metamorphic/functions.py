@@ -67,6 +67,16 @@ async def is_kept_later(*element: Any) -> bool:
     return fn.is_kept(await fn.later(*element))
 
 
+def listed(elements: list[Any]) -> list[Any]:
+    """Return the elements of a batch as they are."""
+    return elements
+
+
+def count_and_number(elements: list[Any]) -> dict[str, int]:
+    """Return the number of elements of a batch, and a number that depends on all of them."""
+    return {"rows": len(elements), "n": fn.number(elements)}
+
+
 def is_usual(*element: Any) -> bool:
     """Return False for every 29th number."""
     return fn.number(*element) % 29 != 17

@@ -204,6 +204,14 @@ def _batch(random: Random, plan: Drawn) -> Drawn:
     return _grouped(plan, f"batch({size}{', drop_remainder=True' if drop else ''}{_form(random, plan)})", size)
 
 
+def _collated(random: Random, plan: Drawn) -> Drawn:
+    size, drop = random.randint(1, 5), arguments(drop_remainder=chance(random, 0.3) or None)
+    function = one_of(random, "listed", "count_and_number")
+    plan = plan.depending_on_order()
+    call = f"batch({size}, collate={function}, {drop})"
+    return plan.then(call, kind="other", most=plan.most // size + 1, named=False, grouped=True)
+
+
 def _form(random: Random, plan: Drawn) -> str:
     """Draw the form of bytes and text in a batch."""
     forms = {"text": ("columns", "string_dtype"), "example": ("columns",)}.get(plan.kind, ())
@@ -307,6 +315,7 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.9, _enumerate),
     (0.5, _repeat_for_ever),
     (0.6, _padded),
+    (0.5, _collated),
     (0.9, _buckets),
     (0.5, _by_cost),
     (0.6, _pack),
