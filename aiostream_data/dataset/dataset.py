@@ -31,6 +31,7 @@ from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.column_operators import ColumnOperators
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
+from aiostream_data.dataset.keyed_groups import KeyedGroups
 from aiostream_data.dataset.method_suggestions import Hints
 from aiostream_data.dataset.open_sources import completed
 from aiostream_data.dataset.tensor_slices import tensor_slices
@@ -94,7 +95,7 @@ Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
 """Several datasets: a sequence, or a mapping from names to datasets."""
 
 
-class Dataset(ColumnOperators, Chain, Generic[T], Hints):
+class Dataset(ColumnOperators, KeyedGroups, Chain, Generic[T], Hints):
     """Lazy description of a sequence of elements of type ``T``.
 
     Every operator returns a new dataset. Building a dataset does no I/O and needs no event loop. A method that receives

@@ -119,6 +119,30 @@ def joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": len(rows), "n": [row["n"] for row in rows]}
 
 
+def last_digit(row: dict[str, Any]) -> int:
+    return int(row["n"]) * 7 % 4
+
+
+def in_pairs(key: int, window: Dataset[Any]) -> Dataset[Any]:
+    return window.shuffle(2).batch(2)
+
+
+def whole_window(key: int, window: Dataset[Any]) -> Dataset[Any]:
+    return window
+
+
+def one_more_than(key: int) -> int:
+    return key + 1
+
+
+def nothing(key: int) -> list[int]:
+    return []
+
+
+def with_number(numbers: list[int], row: dict[str, Any]) -> list[int]:
+    return [*numbers, int(row["n"])]
+
+
 def some(number: int) -> np.ndarray[Any, Any]:
     return np.arange(int(number), int(number) + int(number) % 5)
 
@@ -259,6 +283,11 @@ CASES: dict[str, Case] = {
     "window": Case(lambda _: numbers().shuffle(5).window(4, shift=2)),
     "window with gaps": Case(lambda _: numbers().window(3, shift=5, stride=2)),
     "buckets": Case(lambda _: numbers(20).map(some).bucket_by_sequence_length(len, [2, 4], [3, 2, 4])),
+    "group_by_window": Case(lambda _: draws(20).shuffle(5).group_by_window(last_digit, in_pairs, 3)),
+    "group_by_window, by key": Case(
+        lambda _: numbers(20).map(some).group_by_window(len, whole_window, window_size_fn=one_more_than).shuffle(3)
+    ),
+    "group_by_reducer": Case(lambda _: draws(20).group_by_reducer(last_digit, nothing, with_number).repeat(2)),
     "batches by cost": Case(lambda _: numbers(20).shuffle(6).map(some).batch(4, max_cost=9)),
     "batches by cost, some left out": Case(
         lambda _: draws(20).batch(max_cost=40, cost=own_number, padded=False, on_too_large="skip", drop_remainder=True)

@@ -67,6 +67,41 @@ async def is_kept_later(*element: Any) -> bool:
     return fn.is_kept(await fn.later(*element))
 
 
+def size_of_key(key: int) -> int:
+    """Return a number from 1 to 4, by the key of a group."""
+    return 1 + int(key) * 3 % 4
+
+
+def whole_window(key: int, window: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return a window as it is."""
+    return window
+
+
+def numbered_window(key: int, window: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of the elements of a window, in another order."""
+    return window.map(fn.number).shuffle(3, seed=1).batch(2).unbatch()
+
+
+def twice_window(key: int, window: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of the elements of a window twice."""
+    return window.map(fn.number).repeat(2)
+
+
+def numbers_of_window(key: int, window: asd.Dataset[Any]) -> list[int]:
+    """Return the key of a window as an iterable."""
+    return [key, key]
+
+
+def folded(state: int, element: Any) -> int:
+    """Return a number that depends on all elements so far."""
+    return (31 * state + fn.number(element)) % fn.MODULUS
+
+
+def fails_never(state: int) -> int:
+    """Return the negative of a number."""
+    return -state
+
+
 def listed(elements: list[Any]) -> list[Any]:
     """Return the elements of a batch as they are."""
     return elements

@@ -274,6 +274,23 @@ def _padded(random: Random, plan: Drawn) -> Drawn:
     return replace(padded, row_kind="other")
 
 
+def _windows_by_key(random: Random, plan: Drawn) -> Drawn:
+    size = one_of(random, random.randint(1, 5), "window_size_fn=size_of_key")
+    plan = replace(plan.depending_on_order(), named=False)
+    whole = plan.then(f"group_by_window(length, whole_window, {size})")
+    if chance(random, 0.4):
+        return whole
+    function = one_of(random, "numbered_window", "twice_window", "numbers_of_window")
+    return plan.then(f"group_by_window(length, {function}, {size})", kind="number")
+
+
+def _reduced_by_key(random: Random, plan: Drawn) -> Drawn:
+    finalize = one_of(random, "", ", fails_never")
+    plan = plan.depending_on_order()
+    call = f"group_by_reducer(length, size_of_key, folded{finalize})"
+    return plan.then(call, kind="number", most=min(plan.most, 6), named=False)
+
+
 def _by_cost(random: Random, plan: Drawn) -> Drawn:
     rows, most = one_of(random, None, 3), random.randint(1, 16)
     more = arguments(rows, max_cost=most, on_too_large=one_of(random, "skip", "alone"))
@@ -318,6 +335,8 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.5, _collated),
     (0.9, _buckets),
     (0.5, _by_cost),
+    (0.8, _windows_by_key),
+    (0.4, _reduced_by_key),
     (0.6, _pack),
 ]
 
