@@ -147,6 +147,28 @@ class Dataset(ColumnOperators, KeyedGroups, Chain, Generic[T], Hints):
         return cls._begin(tensor_slices(tensors))
 
     @classmethod
+    def from_dataframe(cls, frame: Any, columns: Sequence[str] | None = None) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of a data frame, as dicts from column name to value.
+
+        ``frame`` is a pandas DataFrame, or any table with the Arrow PyCapsule interface, such as a Polars DataFrame, a
+        PyArrow Table or a DuckDB relation. Numbers, and text in Arrow's layout, are not copied if the column has one
+        chunk. Do not modify the data frame while the dataset is in use. A missing value is None, except NaN and NaT in
+        NumPy columns of pandas. The index of a pandas DataFrame is left out: call its ``reset_index()`` to keep it.
+
+        Args:
+            frame: The data frame. The docs page on Arrow lists the types of columns.
+            columns: Names of the columns to read, in the order of the keys; None for all columns.
+
+        Raises:
+            ColumnError: The data frame has no such column.
+            PlanError: An argument is invalid, or the data frame has no columns, or columns without unique str names.
+            ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
+        """
+        from aiostream_data.dataset.data_frames import frame_slices
+
+        return cls._begin(frame_slices(frame, columns))
+
+    @classmethod
     def from_generator(
         cls,
         generator: Callable[..., Iterable[E] | AsyncIterable[E]],

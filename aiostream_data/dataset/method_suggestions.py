@@ -56,6 +56,7 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(("from_h5", "from_hdf5"), "from_generator() over slices of h5py datasets"),
         **dict.fromkeys(("from_feather", "from_ipc", "read_feather", "read_ipc", "scan_ipc"), "Dataset.from_arrow()"),
         **dict.fromkeys(("from_npz", "from_numpy_files", "read_npy", "load_npy"), "Dataset.from_npy()"),
+        **dict.fromkeys(("from_pandas", "from_polars"), "Dataset.from_dataframe()"),
         **dict.fromkeys(("from_list", "from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),
         **dict.fromkeys(
             ("ImageFolder", "from_directory", "from_folder", "from_images", "image_dataset_from_directory"),

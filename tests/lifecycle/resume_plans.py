@@ -189,6 +189,9 @@ CASES: dict[str, Case] = {
     "range": Case(lambda _: numbers()),
     "empty range": Case(lambda _: numbers(0)),
     "slices": Case(lambda _: Dataset.from_tensor_slices({"n": np.arange(9), "x": np.eye(9, dtype=np.float32)})),
+    "data frame": Case(
+        lambda _: Dataset.from_dataframe(pa.table({"n": [1, None, 3, 4], "s": list("abcd")})).repeat(2).shuffle(3)
+    ),
     "repeated slices": Case(lambda _: Dataset.from_tensor_slices((np.arange(5), np.arange(5.0))).repeat(3)),
     "tensors": Case(lambda _: Dataset.from_tensors({"x": np.arange(3)}).repeat(4)),
     "generator": Case(lambda _: Dataset.from_generator(count, args=(10,))),

@@ -77,7 +77,7 @@ def _in_window(row: Lineage, origins: Origins) -> RowIds:
     window = entry.of(1) if isinstance(entry, Beside) else None
     if not isinstance(entry, Beside) or window is None or isinstance(entry.of(0), Beside):
         return row.ids
-    split, number = row.ids.split()[0].pairs_of(0)[0]
+    split, number = row.ids.pairs_of(0)[0]
     if origins.namespace(split >> SPLIT_BITS).url_of(split & SPLIT_MASK) != WINDOW or number >= len(window):
         return row.ids
     rows = window if isinstance(window, Lineage) else Lineage(window)

@@ -23,6 +23,22 @@ JSON_SCHEMA = {"n": np.int32, "more": {"x": np.float64, "values": asd.VarLen(np.
 SEQUENCE_FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {"t": asd.FixedLen((), np.int64)}
 
 
+def frame(rows: int) -> Any:
+    """Return a data frame of pandas, or a table of PyArrow, by its number of rows."""
+    columns = {
+        "n": np.arange(rows),
+        "name": [f"row {row}" if row % 4 else None for row in range(rows)],
+        "x": np.arange(rows, dtype=np.float32) / 2,
+    }
+    if rows % 2:
+        import pandas as pd
+
+        return pd.DataFrame(columns)
+    import pyarrow as pa
+
+    return pa.table(columns)
+
+
 def length(*element: Any) -> int:
     """Return a length from 0 to 5, by the content of an element."""
     return fn.number(*element) % 6
