@@ -110,6 +110,7 @@ _STEPS: Final = {
     "Window": "stages.grouping.windows.WindowStep",
     "Bucket": "stages.grouping.buckets.BucketStep",
     "KeyedWindows": "stages.grouping.keyed.KeyedWindowsStep",
+    "SplitWindows": "stages.grouping.keyed.SplitWindowsStep",
     "GroupByReducer": "stages.grouping.reducer.GroupByReducerStep",
     "Pack": "stages.grouping.pack.PackStep",
     "CostBatch": "stages.grouping.costs.CostBatchStep",

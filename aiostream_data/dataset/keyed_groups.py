@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiostream_data.arguments import shown
 from aiostream_data.dataset import functions
 from aiostream_data.dataset.chain import Chain
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.plan.base import at_least
 
 if TYPE_CHECKING:
@@ -73,6 +74,65 @@ class KeyedGroups(Chain):
             dataset=type(self),
         )
         made: Dataset[U] = windows._then(ReduceWindows, name, function=call["function"])
+        return made
+
+    def split_by(
+        self,
+        key: Callable[..., Any],
+        branches: Mapping[Any, Callable[[Dataset[Any]], Dataset[Any]]],
+        window_size: int | None = None,
+        *,
+        default: Callable[[Dataset[Any]], Dataset[Any]] | None = None,
+    ) -> Dataset[Any]:
+        """Send each element to the branch of its key, and emit the results of all branches. tf.data has no such
+        operator.
+
+        A branch is a chain of operators. The operator applies the chain to each window of ``window_size`` elements of
+        the branch, as :meth:`group_by_window` does. Operators such as ``batch`` and ``shuffle`` therefore begin again
+        with each window. Results are emitted when the window of a branch is full; at the end, the incomplete windows
+        follow in the order of ``branches``::
+
+            chains = {"image": lambda rows: rows.map(crop), "text": lambda rows: rows.map(tokenize).batch(8)}
+            dataset.split_by(lambda row: row["kind"], chains, window_size=64)
+
+        Args:
+            key: Plain function that returns the key of an element. A tuple element is passed as separate arguments.
+            branches: Chain of each key: a function from dataset to dataset.
+            window_size: Number of elements in a window. With None, a window contains all elements of the branch: the
+                results are emitted at the end, branch by branch, and all elements must fit into the memory limit. With
+                1, the results are in the order of the input, but each element costs a call of its chain.
+            default: Chain for the elements with all other keys, as the last branch. None raises an error for them.
+
+        Raises:
+            PlanError: An argument is invalid.
+            StageBuildError: A function cannot be called with its arguments.
+
+        Raises (when iterated):
+            PlanError: An element has a key without a branch. A note on the error names the record.
+            MemoryBudgetError: The elements of incomplete windows do not fit into the memory limit.
+        """
+        from aiostream_data.plan.keyed import Branches, ReduceWindows, SplitWindows
+
+        name = "split_by"
+        _check(name, key)
+        if not isinstance(branches, Mapping):
+            raise ArgumentTypeError(f"split_by() needs a dict from key to chain, got {shown(branches)}")
+        if not branches:
+            raise PlanError("split_by() needs at least one branch, got an empty dict")
+        chains = (*branches.values(), *(() if default is None else (default,)))
+        for chain in chains:
+            _check(name, chain)
+        windows = self._then(
+            SplitWindows,
+            name,
+            key=key,
+            branches=tuple(branches),
+            has_default=default is not None,
+            window_size=None if window_size is None else at_least("window_size", window_size, 1),
+            window_size_fn=None,
+            dataset=type(self),
+        )
+        made: Dataset[Any] = windows._then(ReduceWindows, name, function=Branches(tuple(branches), chains), name=name)
         return made
 
     def group_by_reducer(

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from aiostream_data.arguments import shown
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.sources import PythonIterable, TensorSlices
-from aiostream_data.plan.written import call_arguments
+from aiostream_data.plan.written import Verbatim, call_arguments, function_name, short_name
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Chunk, Columns
 
@@ -46,6 +47,23 @@ class KeyedWindows(Operator):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class SplitWindows(KeyedWindows):
+    """Node that emits pairs (number of the branch, dataset of elements of this branch).
+
+    Attributes:
+        branches: Key of each branch, in the order of the branches.
+        has_default: True if elements with other keys go to one more branch, which is the last one.
+    """
+
+    branches: tuple[Any, ...]
+    has_default: bool
+
+    @property
+    def label(self) -> str:
+        return "split_by"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ReduceWindows(Interleave):
     """Node that emits the elements of the dataset that the user's function makes of each key and window."""
 
@@ -54,7 +72,38 @@ class ReduceWindows(Interleave):
     name: str = "group_by_window"
 
     def detail(self) -> str:
+        if isinstance(self.function, Branches):
+            return self.function.described()
         return call_arguments(reduce=(self.function, None))
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Function that applies the chain of a branch to a window of its elements.
+
+    Attributes:
+        keys: Key of each branch.
+        chains: Functions from dataset to dataset, one for each key, and one for other keys if there is such a branch.
+    """
+
+    keys: tuple[Any, ...]
+    chains: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, branch: int, window: Any) -> Any:
+        try:
+            return self.chains[branch](window)
+        except Exception as error:
+            error.add_note(f"branch: {self.name(branch)}, {function_name(self.chains[branch])}")
+            raise
+
+    def name(self, branch: int) -> str:
+        """Return the key of a branch as text."""
+        return shown(self.keys[branch]) if branch < len(self.keys) else "default"
+
+    def described(self) -> str:
+        """Return the chains as text."""
+        chains = [f"{self.name(branch)}: {short_name(chain)}" for branch, chain in enumerate(self.chains)]
+        return call_arguments(Verbatim("{" + ", ".join(chains) + "}"))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

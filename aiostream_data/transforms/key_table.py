@@ -48,8 +48,7 @@ class KeyTable:
 
     def number(self, key: Any) -> int:
         """Return the number of a key; see :meth:`numbers`."""
-        if isinstance(key, (np.generic, np.ndarray)) and key.ndim == 0:
-            key = key.item()
+        key = plain_key(key)
         try:
             known = self._numbers.get(key)
         except TypeError:
@@ -86,6 +85,11 @@ class KeyTable:
 
     def _refusal(self, cause: str) -> PlanError:
         return PlanError(f"the key function of {self._operator}() {cause}")
+
+
+def plain_key(key: Any) -> Any:
+    """Return a NumPy scalar as a Python number, and any other key as it is."""
+    return key.item() if isinstance(key, (np.generic, np.ndarray)) and key.ndim == 0 else key
 
 
 def _named(key: Any) -> str:

@@ -131,6 +131,18 @@ def whole_window(key: int, window: Dataset[Any]) -> Dataset[Any]:
     return window
 
 
+def whole_branch(rows: Dataset[Any]) -> Dataset[Any]:
+    return rows
+
+
+def in_batches(rows: Dataset[Any]) -> Dataset[Any]:
+    return rows.batch(2)
+
+
+def in_reverse(rows: Dataset[Any]) -> Dataset[Any]:
+    return rows.shuffle(4, seed=1)
+
+
 def one_more_than(key: int) -> int:
     return key + 1
 
@@ -289,6 +301,12 @@ CASES: dict[str, Case] = {
     "group_by_window": Case(lambda _: draws(20).shuffle(5).group_by_window(last_digit, in_pairs, 3)),
     "group_by_window, by key": Case(
         lambda _: numbers(20).map(some).group_by_window(len, whole_window, window_size_fn=one_more_than).shuffle(3)
+    ),
+    "split_by": Case(
+        lambda _: draws(20).split_by(last_digit, {3: whole_branch, 1: in_batches}, 3, default=whole_branch).shuffle(2)
+    ),
+    "split_by, whole branches": Case(
+        lambda _: numbers(15).map(some).split_by(len, {1: whole_branch}, default=in_reverse).repeat(2)
     ),
     "group_by_reducer": Case(lambda _: draws(20).group_by_reducer(last_digit, nothing, with_number).repeat(2)),
     "batches by cost": Case(lambda _: numbers(20).shuffle(6).map(some).batch(4, max_cost=9)),

@@ -108,6 +108,16 @@ def numbers_of_window(key: int, window: asd.Dataset[Any]) -> list[int]:
     return [key, key]
 
 
+def as_numbers(rows: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of elements."""
+    return rows.map(fn.number)
+
+
+def as_numbers_twice(rows: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of elements twice, in another order."""
+    return rows.map(fn.number).shuffle(2, seed=3).repeat(2)
+
+
 def folded(state: int, element: Any) -> int:
     """Return a number that depends on all elements so far."""
     return (31 * state + fn.number(element)) % fn.MODULUS

@@ -284,6 +284,14 @@ def _windows_by_key(random: Random, plan: Drawn) -> Drawn:
     return plan.then(f"group_by_window(length, {function}, {size})", kind="number")
 
 
+def _split_by_key(random: Random, plan: Drawn) -> Drawn:
+    branches = one_of(random, "{4: as_numbers, 1: as_numbers_twice}", "{1: as_numbers_twice}", "{0: as_numbers}")
+    size = one_of(random, None, 1, random.randint(2, 5))
+    plan = plan.depending_on_order()
+    call = f"split_by(length, {branches}, {size}, default=as_numbers)"
+    return plan.then(call, kind="number", most=2 * plan.most, named=False)
+
+
 def _reduced_by_key(random: Random, plan: Drawn) -> Drawn:
     finalize = one_of(random, "", ", fails_never")
     plan = plan.depending_on_order()
@@ -337,6 +345,7 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.5, _by_cost),
     (0.8, _windows_by_key),
     (0.4, _reduced_by_key),
+    (0.5, _split_by_key),
     (0.6, _pack),
 ]
 

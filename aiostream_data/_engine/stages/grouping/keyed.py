@@ -14,7 +14,7 @@ from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.stages.grouping.group_step import SortingStep
 from aiostream_data.errors import PlanError
-from aiostream_data.plan.keyed import KeyedWindows, source_of_window
+from aiostream_data.plan.keyed import KeyedWindows, SplitWindows, source_of_window
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items
@@ -22,13 +22,17 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_fields import Part
 from aiostream_data.transforms.grouping import made_of, rows_of_groups
 from aiostream_data.transforms.held_rows import HeldRows
-from aiostream_data.transforms.key_table import KeyTable
+from aiostream_data.transforms.key_table import KeyTable, plain_key
 from aiostream_data.transforms.keyed_windows import KeyedOrder, KeyedWindow
 
 Numbers = NDArray[np.int64]
 
 FLUSHES: Final = 16
 """Share of the remaining windows that are built together at the end of the stream."""
+
+
+NO_LIMIT: Final = 1 << 62
+"""Window size of a branch that gets all its elements at once."""
 
 
 @dataclass
@@ -66,7 +70,7 @@ class KeyedWindowsStep(SortingStep[KeyedOrder]):
         node: KeyedWindows = self.node
         parts = list(rows_of_groups(rows, [group.rows for group in groups]))
         windows = [
-            (self._table.key(group.key), node.dataset(source_of_window(part)))
+            (self.key_of(group.key), node.dataset(source_of_window(part)))
             for group, part in zip(groups, parts, strict=True)
         ]
         sizes = np.array([part.nbytes for part in parts], np.int64)
@@ -80,6 +84,10 @@ class KeyedWindowsStep(SortingStep[KeyedOrder]):
         rows, groups = await self.recall_groups(lineage)
         keys = [int(self.lengths(rows.take(group[:1]))[0]) for group in groups]  # all rows of a window have one key
         return self.elements(rows, [KeyedWindow(*pair) for pair in zip(groups, keys, strict=True)])
+
+    def key_of(self, number: int) -> Any:
+        """Return the key with this number, which the user's function receives."""
+        return self._table.key(number)
 
     def _number(self, key: Any) -> int:
         number = self._table.number(key)
@@ -105,3 +113,39 @@ class KeyedWindowsStep(SortingStep[KeyedOrder]):
                 f"{function_name(node.window_size_fn)} returned {summary(size)} for key {summary(key)}"
             )
         return found
+
+
+@dataclass
+class SplitWindowsStep(KeyedWindowsStep):
+    """Step of a ``SplitWindows`` plan node: emits a pair (number of the branch, dataset) for each window."""
+
+    kind: ClassVar[str] = "split_by"
+
+    def order(self) -> KeyedOrder:
+        node: SplitWindows = self.node
+        super().order()
+        self._branches = {key: number for number, key in enumerate(node.branches)}
+        return KeyedOrder(self._size_of, sorted)
+
+    def key_of(self, number: int) -> int:
+        return number
+
+    def _number(self, key: Any) -> int:
+        node: SplitWindows = self.node
+        try:
+            found = self._branches.get(plain_key(key))
+        except TypeError:  # not hashable
+            found = None
+        if found is not None:
+            return found
+        if node.has_default:
+            return len(node.branches)
+        known = ", ".join(map(summary, node.branches[:20]))
+        raise PlanError(
+            f"{node.label}() has no branch for key {summary(key)}: the branches are {known}. Add a branch, or pass "
+            "default=."
+        )
+
+    def _size_of(self, number: int) -> int:
+        node: SplitWindows = self.node
+        return node.window_size or NO_LIMIT
