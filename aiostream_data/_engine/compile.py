@@ -100,7 +100,7 @@ _STEPS: Final = {
     "Select": "stages.columns.PickColumnsStep",
     "Drop": "stages.columns.PickColumnsStep",
     "Rename": "stages.columns.PickColumnsStep",
-    "Cast": "stages.columns.CastStep",
+    "CastColumns": "stages.columns.CastStep",
     "Unbatch": "stages.unbatch.UnbatchStep",
     "RankShard": "stages.ranks.RankShardStep",
     "MarkPadding": "stages.ranks.MarkPaddingStep",

@@ -14,7 +14,7 @@ from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import AUTO, Auto, Concurrency, ExecutorName
-from aiostream_data.plan.columns import Cast, Casting, Drop, Rename, Select, WithColumn
+from aiostream_data.plan.columns import CastColumns, Casting, Drop, Rename, Select, WithColumn
 from aiostream_data.plan.spec import spec_of
 
 _CASTINGS: Final = ("safe", "same_kind", "unsafe")
@@ -87,7 +87,9 @@ class ColumnOperators(Chain):
             CastError: A value does not fit into the new dtype. A note on the error names the record.
         """
         dtypes = {name: _number_dtype(name, dtype) for name, dtype in _by_name("cast", columns).items()}
-        return self._with_columns(self._then(Cast, "cast", columns=dtypes, casting=word("casting", casting, _CASTINGS)))
+        return self._with_columns(
+            self._then(CastColumns, "cast", columns=dtypes, casting=word("casting", casting, _CASTINGS))
+        )
 
     def with_column(
         self,

@@ -26,12 +26,11 @@ from numpy.typing import DTypeLike, NDArray
 from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
-from aiostream_data.dataset import batches, functions, mixtures, sources, windows
+from aiostream_data.dataset import batches, functions, keyed_groups, mixtures, sources, windows
 from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.column_operators import ColumnOperators
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
-from aiostream_data.dataset.keyed_groups import KeyedGroups
 from aiostream_data.dataset.method_suggestions import Hints
 from aiostream_data.dataset.open_sources import completed
 from aiostream_data.dataset.tensor_slices import tensor_slices
@@ -95,7 +94,7 @@ Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
 """Several datasets: a sequence, or a mapping from names to datasets."""
 
 
-class Dataset(ColumnOperators, KeyedGroups, Chain, Generic[T], Hints):
+class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     """Lazy description of a sequence of elements of type ``T``.
 
     Every operator returns a new dataset. Building a dataset does no I/O and needs no event loop. A method that receives
@@ -1384,6 +1383,120 @@ class Dataset(ColumnOperators, KeyedGroups, Chain, Generic[T], Hints):
             too_long=too_long,
             padding_values=padding_values,
         )
+
+    # -- groups of equal keys
+
+    def group_by_window(
+        self,
+        key: Callable[..., Any],
+        reduce: Callable[[Any, Dataset[T]], Dataset[U] | Iterable[U] | AsyncIterable[U]],
+        window_size: int | None = None,
+        *,
+        window_size_fn: Callable[[Any], int] | None = None,
+    ) -> Dataset[U]:
+        """Collect windows of elements with equal keys, and emit what a function makes of them (tf.data
+        ``group_by_window``).
+
+        When a key has ``window_size`` elements, the operator calls ``reduce(key, window)`` and emits all elements of
+        the result. At the end, the operator does this for all incomplete windows, in the ascending order of their keys.
+        A key is not limited to int64, in contrast to tf.data::
+
+            dataset.group_by_window(lambda row: row["length"] // 8, lambda key, window: window.batch(32), 32)
+
+        Args:
+            key: Plain function that returns the key of an element. A tuple element is passed as separate arguments.
+            reduce: Plain function of the key and of a dataset of the window's elements. It returns a dataset or any
+                iterable. Arrays of the window are read-only.
+            window_size: Number of elements in a window. Pass either ``window_size`` or ``window_size_fn``.
+            window_size_fn: Function that returns the window size of a key. The loader calls it once for each key.
+
+        Raises:
+            PlanError: An argument is invalid.
+            StageBuildError: A function cannot be called with its arguments.
+
+        Raises (when iterated):
+            PlanError: A key is not hashable or has no order, or ``window_size_fn`` did not return an integer of at
+                least 1. A note on the error names the record.
+            MemoryBudgetError: The elements of incomplete windows do not fit into the memory limit.
+        """
+        from aiostream_data.plan.keyed import KeyedWindows, ReduceWindows
+
+        sizes = keyed_groups.window_sizes(key, window_size, window_size_fn)
+        call = functions.interleave_call("group_by_window", reduce, None)
+        windows = self._then(KeyedWindows, "group_by_window", key=key, dataset=Dataset, **sizes)
+        return windows._then(ReduceWindows, "group_by_window", function=call["function"])
+
+    def split_by(
+        self,
+        key: Callable[..., Any],
+        branches: Mapping[Any, Callable[[Dataset[T]], Dataset[Any]]],
+        window_size: int | None = None,
+        *,
+        default: Callable[[Dataset[T]], Dataset[Any]] | None = None,
+    ) -> Dataset[Any]:
+        """Send each element to the branch of its key, and emit the results of all branches. tf.data has no such
+        operator.
+
+        A branch is a chain of operators. The operator applies the chain to each window of ``window_size`` elements of
+        the branch, as :meth:`group_by_window` does. Operators such as ``batch`` and ``shuffle`` therefore begin again
+        with each window. Results are emitted when the window of a branch is full; at the end, the incomplete windows
+        follow in the order of ``branches``::
+
+            chains = {"image": lambda rows: rows.map(crop), "text": lambda rows: rows.map(tokenize).batch(8)}
+            dataset.split_by(lambda row: row["kind"], chains, window_size=64)
+
+        Args:
+            key: Plain function that returns the key of an element. A tuple element is passed as separate arguments.
+            branches: Chain of each key: a function from dataset to dataset.
+            window_size: Number of elements in a window. With None, a window contains all elements of the branch: the
+                results are emitted at the end, branch by branch, and all elements must fit into the memory limit. With
+                1, the results are in the order of the input, but each element costs a call of its chain.
+            default: Chain for the elements with all other keys, as the last branch. None raises an error for them.
+
+        Raises:
+            PlanError: An argument is invalid.
+            StageBuildError: A function cannot be called with its arguments.
+
+        Raises (when iterated):
+            PlanError: An element has a key without a branch. A note on the error names the record.
+            MemoryBudgetError: The elements of incomplete windows do not fit into the memory limit.
+        """
+        from aiostream_data.plan.keyed import ReduceWindows, SplitWindows
+
+        split = keyed_groups.split(key, branches, window_size, default)
+        windows = self._then(SplitWindows, "split_by", dataset=Dataset, **split.arguments)
+        return windows._then(ReduceWindows, "split_by", function=split.function, name="split_by")
+
+    def group_by_reducer(
+        self,
+        key: Callable[..., Any],
+        init: Callable[[Any], A],
+        reduce: Callable[[A, T], A],
+        finalize: Callable[[A], Any] | None = None,
+    ) -> Dataset[Any]:
+        """Reduce all elements with equal keys to one result per key (tf.data ``group_by_reducer``).
+
+        The operator emits ``finalize(state)`` of each key at the end of its input, in the ascending order of the keys.
+        A resumed run reads the input again from its beginning.
+
+        Args:
+            key: Plain function that returns the key of an element. A tuple element is passed as separate arguments.
+            init: Function of the key that returns the first state. The state can be any object.
+            reduce: Function ``(state, element)`` that returns the next state. The element is passed as it is.
+            finalize: Function of the last state that returns the result; None to emit the state.
+
+        Raises:
+            PlanError: An argument is invalid.
+            StageBuildError: A function cannot be called with its arguments.
+
+        Raises (when iterated):
+            PlanError: A key is not hashable or has no order. A note on the error names the record.
+            MemoryBudgetError: The states of all keys do not fit into the memory limit.
+        """
+        from aiostream_data.plan.keyed import GroupByReducer
+
+        keyed_groups.check_reducer(key, init, reduce, finalize)
+        return self._then(GroupByReducer, "group_by_reducer", key=key, init=init, reduce=reduce, finalize=finalize)
 
     # -- order
 

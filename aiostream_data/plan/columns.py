@@ -93,7 +93,7 @@ class Rename(PickColumns):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Cast(ColumnOperator):
+class CastColumns(ColumnOperator):
     """Node that converts columns to other dtypes.
 
     Attributes:
@@ -103,6 +103,10 @@ class Cast(ColumnOperator):
 
     columns: Mapping[str, np.dtype[Any]]
     casting: Casting = "same_kind"
+
+    @property
+    def label(self) -> str:
+        return "cast"
 
     def detail(self) -> str:
         shown = ", ".join(f"{name!r}: {dtype}" for name, dtype in self.columns.items())
@@ -183,7 +187,7 @@ def _(node: PickColumns) -> Spec:
 
 
 @spec_of.register
-def _(node: Cast) -> Spec:
+def _(node: CastColumns) -> Spec:
     spec = _known_columns(node)
     if spec is None:
         return LEAF, (UNKNOWN_SPEC,)
@@ -196,7 +200,7 @@ def _(node: Cast) -> Spec:
     return joined((name, *column) for name, column in columns.items())
 
 
-def _cast_leaf(node: Cast, name: str, leaf: ArraySpec, present: Sequence[Any]) -> ArraySpec:
+def _cast_leaf(node: CastColumns, name: str, leaf: ArraySpec, present: Sequence[Any]) -> ArraySpec:
     if leaf.dtype is not None:
         node.check(name, leaf.dtype, present)
     return ArraySpec(leaf.shape, node.columns[name], leaf.ragged)

@@ -274,10 +274,16 @@ def test_an_element_is_passed_as_it_is() -> None:
     assert list(found) == [[(0, 0), (1, 1), (2, 2)]]
 
 
+def no_arrays(key: int) -> list[Any]:
+    return []
+
+
+def with_array(arrays: list[Any], number: int) -> list[Any]:
+    return [*arrays, np.zeros(1000)]
+
+
 def test_the_states_count_against_the_memory_limit() -> None:
-    grown: Dataset[Any] = Dataset.range(100_000).group_by_reducer(
-        lambda number: 0, lambda key: [], lambda state, number: state.append(np.zeros(1000)) or state
-    )
+    grown = Dataset.range(100_000).group_by_reducer(lambda number: 0, no_arrays, with_array)
     with (
         pytest.raises(MemoryBudgetError, match="cannot hold more states in group_by_reducer"),
         grown.open(memory_limit="4MB") as loader,

@@ -9,7 +9,7 @@ from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.position import State
-from aiostream_data.plan.columns import Cast, ColumnOperator, PickColumns, check_present, not_dicts
+from aiostream_data.plan.columns import CastColumns, ColumnOperator, PickColumns, check_present, not_dicts
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, concat
 from aiostream_data.transforms.column_changes import cast_columns, dicts_at_start, pick_columns
@@ -63,10 +63,10 @@ class PickColumnsStep(ColumnStep):
 
 @dataclass
 class CastStep(ColumnStep):
-    """Step of a ``Cast`` plan node: converts columns to other dtypes."""
+    """Step of a ``CastColumns`` plan node: converts columns to other dtypes."""
 
     def changed(self, chunk: Chunk) -> Chunk:
-        node: Cast = self.node
+        node: CastColumns = self.node
         for names in {tuple(element) for element in chunk.values} if not isinstance(chunk, Columns) else ():
             check_present(node.label, node.columns, names)
         if isinstance(chunk, Columns):
