@@ -431,7 +431,10 @@ class ChoiceError(DataError, IndexError):
 
 
 class CardinalityError(DataError):
-    """The numbers of input and output rows of an epoch are inconsistent, or a row number exceeds 2**63 - 1."""
+    """The number of elements is not the one that ``assert_cardinality`` or ``get_single_element`` expects.
+
+    Also raised if the numbers of input and output rows of an epoch are inconsistent, or a number exceeds 2**63 - 1.
+    """
 
 
 class DeviceLeafError(DataError, TypeError):

@@ -60,6 +60,8 @@ _STAGES: Final = {
     "Tensors": "sources.memory.MemorySource",
     "TensorSlices": "sources.memory.MemorySource",
     "Range": "sources.memory.MemorySource",
+    "Counter": "sources.endless.CounterSource",
+    "Random": "sources.endless.RandomSource",
     "Generator": "sources.python_source.PythonSource",
     "PythonIterable": "sources.python_source.PythonSource",
     "TableFile": "sources.table_file.TableFileSource",
@@ -89,6 +91,7 @@ _STAGES: Final = {
     "Prefetch": "stages.prefetch.PrefetchStage",
     "ToDevice": "stages.to_device.to_device.ToDeviceStage",
     "InSubprocess": "processes.subprocess_stage.SubprocessStage",
+    "PadToCardinality": "stages.equal.PadToCardinalityStage",
     "EqualRows": "stages.equal.EqualRowsStage",
     "Agree": "stages.equal.AgreeStage",
 }
@@ -96,11 +99,14 @@ STAGES: Final = Kinds[Stage](_STAGES)
 
 _STEPS: Final = {
     "Shuffle": "stages.shuffle.ShuffleStep",
+    "Scan": "stages.scan.ScanStep",
     "Batch": "stages.batch.BatchStep",
     "Select": "stages.columns.PickColumnsStep",
     "Drop": "stages.columns.PickColumnsStep",
     "Rename": "stages.columns.PickColumnsStep",
     "CastColumns": "stages.columns.CastStep",
+    "AssertCardinality": "stages.asserted.AssertCardinalityStep",
+    "Unique": "stages.unique.UniqueStep",
     "Unbatch": "stages.unbatch.UnbatchStep",
     "RankShard": "stages.ranks.RankShardStep",
     "MarkPadding": "stages.ranks.MarkPaddingStep",

@@ -72,6 +72,25 @@ def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequen
         ) from None
 
 
+def check_takes_state_and_element(name: str, function: Callable[..., Any]) -> None:
+    """Reject a function that cannot be called with a state and an element.
+
+    Raises:
+        StageBuildError: The function requires more arguments, or accepts fewer arguments.
+    """
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments
+    except (TypeError, ValueError):  # builtins without a signature
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        raise StageBuildError(
+            f"{name}() calls its function with a state and an element, but {function_name(function)} cannot be called "
+            f"with two arguments: {error}. Define two parameters; a tuple element is one argument."
+        ) from None
+
+
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
     """Apply the predicate ``kind`` to a function, or to the ``__call__`` method of a callable object."""
     return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - tests the method itself

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from aiostream_data.errors import ArgumentTypeError, PlanError
@@ -15,15 +16,17 @@ class Chain:
 
     Attributes:
         plan: Root node of the plan, a tree of immutable nodes.
+        carried_options: Arguments of ``open()`` that the dataset passes on; see ``Dataset.with_options``.
     """
 
-    def __init__(self, plan: Node) -> None:
+    def __init__(self, plan: Node, carried_options: Mapping[str, Any] = MappingProxyType({})) -> None:
         if not isinstance(plan, Node):
             raise ArgumentTypeError(
                 f"cannot make a Dataset from {type(plan).__name__}. "
                 "Use a constructor, such as Dataset.from_tensor_slices()."
             )
         self.plan = plan
+        self.carried_options = MappingProxyType(dict(carried_options))
 
     def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Any:
         """Return the dataset of the node that ``kind`` makes of this plan and of the arguments."""

@@ -17,8 +17,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, overload
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -27,15 +27,17 @@ from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbyt
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
 from aiostream_data.dataset import batches, functions, keyed_groups, mixtures, sources, windows
+from aiostream_data.dataset.carried_options import checked_options, completed_by_options, merged_options
 from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.column_operators import ColumnOperators
+from aiostream_data.dataset.counts import asserted_count, padded_count
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.method_suggestions import Hints
 from aiostream_data.dataset.open_sources import completed
 from aiostream_data.dataset.tensor_slices import tensor_slices
 from aiostream_data.errors import PlanError, UnknownLengthError
-from aiostream_data.failing.policies import OnError, Raise, log_path, policy_of
+from aiostream_data.failing.policies import OnError, Quarantine, Raise, Skip, log_path, policy_of
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import Feature
 from aiostream_data.formats.fixed_length import FixedLengthFormat
@@ -46,6 +48,7 @@ from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.formats.with_url import WithUrl
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
+from aiostream_data.plan.asserted import AssertCardinality, PadToCardinality
 from aiostream_data.plan.base import (
     AUTO,
     INFINITE,
@@ -59,10 +62,13 @@ from aiostream_data.plan.base import (
     spill_of,
 )
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.endless import Random
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
+from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.subprocess import in_subprocess
 from aiostream_data.plan.take_while import TakeWhile
+from aiostream_data.plan.unique import Unique
 from aiostream_data.plan.validate import check_extends, check_repeat, check_rereadable, check_transform
 from aiostream_data.rows.structure import flatten
 
@@ -105,17 +111,17 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         plan: Root node of the plan, a tree of immutable nodes.
     """
 
-    def __init__(self, plan: Node) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Node, carried_options: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__(plan, carried_options)
         self._iterations = itertools.count()
         self._iteration_seed: int | None = None  # drawn by the first iteration
         self._iterated_in: int | None = None  # process that drew the seed
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"plan": self.plan}
+        return {"plan": self.plan, "carried_options": dict(self.carried_options)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["plan"])  # type: ignore[misc]
+        self.__init__(**state)  # type: ignore[misc]
 
     @classmethod
     def _begin(cls, node: Node) -> Dataset[Any]:
@@ -123,7 +129,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
     def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]:
         check_extends(self.plan, name)
-        return Dataset(kind(input=self.plan, **arguments))
+        return Dataset(kind(input=self.plan, **arguments), self.carried_options)
 
     # -- data in memory
 
@@ -205,6 +211,51 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
         """Return a dataset of the integers in ``range(start, stop, step)`` (tf.data ``range``)."""
         return cls._begin(sources.numbers(start, stop, step, dtype))
+
+    @classmethod
+    def counter(cls, start: int = 0, step: int = 1) -> Dataset[int]:
+        """Return an infinite dataset of ``start``, ``start + step``, and so on, as int64 (tf.data ``counter``).
+
+        Raises:
+            PlanError: An argument is not an int64.
+
+        Raises (when iterated):
+            CardinalityError: The next number exceeds int64.
+        """
+        return cls._begin(sources.counter(start, step))
+
+    @classmethod
+    def random(cls, seed: int | None = None, *, rerandomize_each_iteration: bool = False) -> Dataset[int]:
+        """Return an infinite dataset of random int64 numbers from 0 to 2**32, exclusive (tf.data ``random``).
+
+        Each number depends only on the seed and on the number of its row. Any run can therefore start at any row. The
+        numbers differ from TensorFlow's.
+
+        Args:
+            seed: Seed of the numbers. None uses the seed of the loader.
+            rerandomize_each_iteration: If True, every epoch has new numbers. If False, all epochs have the same
+                numbers.
+        """
+        again = flag("rerandomize_each_iteration", rerandomize_each_iteration)
+        return cls._begin(Random(seed=seed_of(seed), rerandomize_each_iteration=again))
+
+    @classmethod
+    def from_list(cls, elements: Sequence[E]) -> Dataset[E]:
+        """Return a dataset of the elements in a list (tf.data ``experimental.from_list``).
+
+        The elements can have any structure::
+
+            dataset = Dataset.from_list([{"id": 1, "text": "one"}, {"id": 2, "text": "two"}])
+
+        The dataset stores a copy of the elements as one column per leaf, as :meth:`from_tensor_slices` does.
+        :meth:`shuffle` therefore needs no buffer. The elements have equal structures, and their leaves have equal types
+        and shapes; strings and bytes can have any length. For elements that differ, use :meth:`from_iterable`.
+
+        Raises:
+            PlanError: ``elements`` is not a non-empty list or tuple, or the elements differ in structure, type or
+                shape.
+        """
+        return cls._begin(sources.from_list(elements))
 
     # -- files
 
@@ -828,7 +879,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Raises:
             PlanError: The weights are invalid, or the element structures of the datasets differ.
         """
-        return cls._begin(mixtures.mix(datasets, weights, seed, stop, random, schedule_every))
+        mixture = mixtures.mix(datasets, weights, seed, stop, random, schedule_every)
+        return Dataset(mixture, merged_options(_values(datasets)))
 
     @classmethod
     def choose_from(cls, datasets: Several[E], choices: Dataset[Any], *, stop: Stop = "first") -> Dataset[E]:
@@ -845,7 +897,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             PlanError: The choices are not integers, or the element structures of the datasets differ.
             ChoiceError (when iterated): A choice is not the index of a dataset.
         """
-        return cls._begin(mixtures.choose(datasets, choices, stop))
+        chosen = mixtures.choose(datasets, choices, stop)
+        return Dataset(chosen, merged_options([*_values(datasets), choices]))
 
     # -- records
 
@@ -994,6 +1047,54 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         """
         call = functions.filter_call(predicate, executor, concurrency, seed, init, timeout, on_error)
         return self._then(op.Filter, "filter", **call)
+
+    def scan(self, function: Callable[[Any, T], tuple[Any, U]], initial: Any) -> Dataset[U]:
+        """Emit one output per element, computed from a state and the element (tf.data ``scan``).
+
+        The operator calls ``function(state, element)`` for one element at a time, in order. The function returns the
+        next state and the output. In contrast to :meth:`map`, a tuple element is one argument::
+
+            sums = Dataset.range(5).scan(lambda total, number: (total + number, total + number), 0)
+            print(list(sums))  # [0, 1, 3, 6, 10]
+
+        :meth:`Loader.state_dict` stores the state of the function, if it takes up to 16 KiB. The state can consist of
+        numbers, strings, None, NumPy arrays, and lists, tuples and dicts of these. A resumed run then calls the
+        function again for at most 256 elements before the saved position. With any other state, a resumed run
+        processes the input again from its beginning. Operators that hold back rows of ``scan``, such as
+        :meth:`shuffle`, also process the input again when a run resumes.
+
+        Args:
+            function: Function that returns the pair (next state, output). It must depend on its arguments only. It may
+                modify the state, but not an output that it returned before.
+            initial: State before the first element, of any type. Each pass over the data starts with a copy.
+
+        Raises:
+            PlanError: ``function`` is not callable, or is a coroutine function; or ``initial`` cannot be copied. When
+                iterated: the function did not return a pair.
+            StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
+        """
+        return self._then(Scan, "scan", **functions.scan_call(function, initial))
+
+    def unique(self, key: Callable[..., Any] | None = None) -> Dataset[T]:
+        """Keep the first element with each key, in order (tf.data ``unique``).
+
+        Keys are numbers, strings, bytes, None, or tuples of these. They are equal as in Python, so 1 and 1.0 are the
+        same key; all NaNs are the same key. Strings and bytes longer than 64 are compared by a 128-bit hash.
+
+        The operator keeps all keys in memory, about 100 to 200 bytes per key, and never on disk. The keys count against
+        the memory limit and may take half of it. A saved state contains up to 1,024 keys of up to 16 KiB together. With
+        more keys, a resumed run reads the input again from its beginning.
+
+        Args:
+            key: Function that returns the key of an element. A tuple element is passed as separate arguments. If None,
+                the element itself is the key.
+
+        Raises:
+            PlanError: ``key`` is not callable, or is a coroutine function. When iterated: a key has another type.
+            StageBuildError: ``key`` is a generator function, or cannot be called with an element.
+            MemoryBudgetError (when iterated): The keys take more than half of the memory limit.
+        """
+        return self._then(Unique, "unique", key=functions.checked_key(key))
 
     def take_while(self, predicate: Callable[..., bool]) -> Dataset[T]:
         """Emit elements until ``predicate`` returns False for an element (tf.data ``take_while``).
@@ -1575,6 +1676,62 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             raise PlanError(f"index must be below num_shards ({shards}), got {index}")
         return self._then(op.Shard, "shard", num_shards=shards, index=integer("index", index))
 
+    def assert_cardinality(self, count: int) -> Dataset[T]:
+        """Check that the dataset has ``count`` elements (tf.data ``assert_cardinality``).
+
+        The returned dataset has this number as its :meth:`cardinality`, so ``len()`` works after :meth:`filter` and
+        with files. The check is made when a loader reads the last element.
+
+        Args:
+            count: Number of elements, or :data:`INFINITE`.
+
+        Raises:
+            PlanError: ``count`` is invalid, or differs from a cardinality that is known without reading.
+
+        Raises (when iterated):
+            CardinalityError: The dataset has fewer or more elements. All elements before the error are delivered.
+        """
+        return self._then(AssertCardinality, "assert_cardinality", count=asserted_count(count, cardinality(self.plan)))
+
+    def pad_to_cardinality(self, count: int) -> Dataset[Any]:
+        """Extend the dataset to ``count`` elements, and mark the added elements (tf.data ``pad_to_cardinality``).
+
+        Elements that are dicts get the key ``"valid"``: True for data and False for padding. Any other element becomes
+        a pair (element, valid). Padding elements repeat the last element; in tf.data, they are zero::
+
+            padded = Dataset.from_list([{"x": 1}, {"x": 2}]).pad_to_cardinality(3)
+            print([(row["x"], row["valid"]) for row in padded])  # [(1, True), (2, True), (2, False)]
+
+        Args:
+            count: Number of elements, at least the number of elements of the dataset.
+
+        Raises:
+            PlanError: The dataset is empty or larger than ``count``, or its cardinality is unknown or infinite. Use
+                :meth:`assert_cardinality` for a dataset whose number of elements you know.
+
+        Raises (when iterated):
+            RankError: An element is a dict that already has the key ``"valid"``.
+        """
+        rows = cardinality(self.plan)
+        return self._then(PadToCardinality, "pad_to_cardinality", rows=padded_count(count, rows), own=rows)
+
+    def ignore_errors(self, *, log: str | os.PathLike[str] | None = None) -> Dataset[T]:
+        """Skip the elements for which an operator before this call fails (tf.data ``ignore_errors``).
+
+        The call sets ``on_error="skip"`` in all functions, parsers and file sources before it that have no ``on_error``
+        of their own. Other operators still raise their errors. :meth:`Loader.stats` counts the skipped elements. To
+        limit their number, pass ``on_error=Skip(max_count=...)`` to the operators. See docs/bad_data.md.
+
+        Args:
+            log: Path of a JSON-lines file for the skipped elements, as with :class:`Quarantine`. :meth:`replay`
+                processes them again.
+        """
+        from aiostream_data.plan.rewrite import with_policy_so_far
+
+        policy = Skip() if log is None else Quarantine(log)
+        check_extends(self.plan, "ignore_errors")
+        return Dataset(with_policy_so_far(self.plan, policy), self.carried_options)
+
     # -- several datasets
 
     def zip(*datasets: Any) -> Dataset[Any]:
@@ -1593,11 +1750,12 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         if not leaves:
             raise PlanError("zip() needs at least one dataset")
         nodes = tuple(_plan_in("zip", leaf) for leaf in leaves)
-        return Dataset(op.Zip(structure=structure, nodes=nodes))
+        return Dataset(op.Zip(structure=structure, nodes=nodes), merged_options(leaves))
 
     def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]:
         """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``)."""
-        return Dataset(op.Concatenate(nodes=tuple(_plan_in("concatenate", dataset) for dataset in datasets)))
+        nodes = tuple(_plan_in("concatenate", dataset) for dataset in datasets)
+        return Dataset(op.Concatenate(nodes=nodes), merged_options(datasets))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
         """Emit (number, element) pairs; the numbers start at ``start`` (tf.data ``enumerate``)."""
@@ -1741,7 +1899,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         """
         from aiostream_data.plan.explain import explain
 
-        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        limit = self._limit(memory_limit)
         return explain(self.plan, limit, str(self.memory_bound(memory_limit=limit, shard_cache=shard_cache)))
 
     def memory_bound(
@@ -1761,8 +1919,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.loading.memory_bound import memory_bound
         from aiostream_data.storage.cache.options import ShardCache
 
-        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
-        return memory_bound(self.plan, limit, ShardCache.of(shard_cache))
+        limit = self._limit(memory_limit)
+        cache = self.carried_options.get("shard_cache") if shard_cache is None else shard_cache
+        return memory_bound(self.plan, limit, ShardCache.of(cache))
 
     def shuffle_quality(self, *, max_rows: int | None = 100_000, **open_options: Any) -> ShuffleQuality:
         """Read the dataset and measure how well its rows are shuffled. ``str`` of the result is a readable report.
@@ -1777,8 +1936,49 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         with self.open(**open_options) as loader:
             return quality_of_elements((loader.last_ids for _ in loader), max_rows)
 
+    def fingerprint(self) -> str:
+        """Return a hash of the operators and their arguments, as 16 hex digits (tf.data ``fingerprint``). Does no I/O.
+
+        Two datasets with the same fingerprint emit the same rows in the same order, if their seeds and files are the
+        same. The hash includes data in memory and the source code of functions. It ignores the contents of files, the
+        options of :meth:`with_options`, and settings that only affect speed, such as :meth:`prefetch`. The fingerprint
+        is the same in every process, and can differ between versions of this package.
+        """
+        from aiostream_data.plan.fingerprint import describe_plan, digest
+
+        return digest(describe_plan(self.plan))
+
+    # -- options
+
+    def with_options(self, **options: Any) -> Dataset[T]:
+        """Return the same dataset with arguments for :meth:`open` (tf.data ``with_options``).
+
+        Operators pass the options on. A later call of ``with_options`` overrides single options of an earlier call, and
+        arguments of :meth:`open` override options. If an operator combines several datasets, options of later datasets
+        take precedence::
+
+            dataset = Dataset.range(9).with_options(memory_limit="1GB", deterministic=False).batch(3)
+            print(dataset.options())  # {'memory_limit': '1GB', 'deterministic': False}
+
+        Options of datasets that a function of :meth:`flat_map` or :meth:`interleave` returns have no effect.
+
+        Args:
+            options: ``deterministic``, ``memory_limit``, ``seed``, ``on_error``, ``dead_letters``, ``shard_cache``,
+                ``prices``, ``debug``, ``stall_after``, ``stage_timeout``, ``full_tracebacks`` or ``profile``, as for
+                :meth:`open`.
+
+        Raises:
+            PlanError: An option is unknown or invalid.
+        """
+        return Dataset(self.plan, {**self.carried_options, **checked_options(options, self._limit)})
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that :meth:`with_options` set (tf.data ``options``)."""
+        return dict(self.carried_options)
+
     # -- running
 
+    @completed_by_options
     def open(
         self,
         state: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
@@ -1926,6 +2126,88 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             loader.wait_ready()
         return loader
 
+    def reduce(
+        self, function: Callable[[U, T], U] | Callable[[U, T], Awaitable[U]], initial: U, **open_options: Any
+    ) -> U:
+        """Read all elements and combine them into one value (tf.data ``reduce``). Blocks until the end of the dataset.
+
+        The method calls ``function(state, element)`` for each element in order, on the caller's thread. The function
+        returns the next state, and the result is the last state. A tuple element is one argument::
+
+            total = Dataset.range(5).reduce(lambda total, number: total + number, 0)
+            print(total)  # 10
+
+        As with each iteration over a dataset, every call reads a new epoch. With several ranks, each rank combines its
+        own elements. A coroutine function runs in an event loop of its own. Inside a running event loop, use
+        :meth:`areduce`, which does not block the loop.
+
+        Args:
+            initial: State before the first element, and result for an empty dataset. The method uses a copy of it.
+            open_options: Arguments of :meth:`open`, such as ``seed``.
+
+        Raises:
+            PlanError: ``function`` is not callable, the dataset is infinite, or ``initial`` cannot be copied. Or
+                ``function`` is a coroutine function, and the caller runs in an event loop.
+            StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
+        """
+        from aiostream_data.loading.reducing import reduced
+
+        functions.check_reduction("reduce", function, cardinality(self.plan))
+        if not functions.is_coroutine_function(function):
+            state = functions.copied_state("reduce", initial)
+            return cast(U, reduced(function, self._open_next(open_options), state))
+        if _in_running_loop():
+            raise PlanError(
+                "reduce() cannot await a coroutine function inside a running event loop, because it would block the "
+                "loop. Use await dataset.areduce()."
+            )
+        import asyncio
+
+        return asyncio.run(self.areduce(function, initial, **open_options))
+
+    async def areduce(
+        self, function: Callable[[U, T], U] | Callable[[U, T], Awaitable[U]], initial: U, **open_options: Any
+    ) -> U:
+        """Do the same as :meth:`reduce`, without blocking the event loop.
+
+        The caller's event loop calls ``function``, and awaits the result of a coroutine function. A cancelled call
+        closes the loader.
+
+        Args:
+            initial, open_options: The same as for :meth:`reduce`.
+
+        Raises:
+            PlanError, StageBuildError: The same as for :meth:`reduce`.
+        """
+        from aiostream_data.loading.reducing import reduced_async
+
+        functions.check_reduction("areduce", function, cardinality(self.plan))
+        state = functions.copied_state("areduce", initial)
+        return cast(U, await reduced_async(function, self._open_next(open_options), state))
+
+    def get_single_element(self, **open_options: Any) -> T:
+        """Return the only element of the dataset (tf.data ``get_single_element``). Blocks until it is read.
+
+        Inside an event loop, :meth:`aget_single_element` does the same without blocking.
+
+        Args:
+            open_options: Arguments of :meth:`open`, such as ``seed``.
+
+        Raises:
+            CardinalityError: The dataset has no element, or more than one.
+        """
+        from aiostream_data.loading.single_element import check_single, single_element
+
+        check_single(cardinality(self.plan))
+        return cast(T, single_element(self._open_next(open_options)))
+
+    async def aget_single_element(self, **open_options: Any) -> T:
+        """Do the same as :meth:`get_single_element`, without blocking the event loop."""
+        from aiostream_data.loading.single_element import check_single, single_element_async
+
+        check_single(cardinality(self.plan))
+        return cast(T, await single_element_async(self._open_next(open_options)))
+
     def debug(self, state: Any = None, **open_options: Any) -> Loader[T]:
         """Open the dataset in debug mode: compute one element at a time, on the consumer's thread.
 
@@ -1953,7 +2235,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.loading.fetching import fetch_row
         from aiostream_data.rows.provenance import Origin
 
-        limit = default_limit() if memory_limit is None else parse_nbytes(memory_limit)
+        limit = self._limit(memory_limit)
         return fetch_row(completed(self.plan), Origin.of(origin), limit)
 
     def replay(self, log: str | os.PathLike[str]) -> Dataset[T]:
@@ -1973,19 +2255,33 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.failing.dead_letter_log import read_entries
         from aiostream_data.plan.replaying import replayed
 
-        return Dataset(replayed(self.plan, read_entries(log)))
+        return Dataset(replayed(self.plan, read_entries(log)), self.carried_options)
 
     def __iter__(self) -> Iterator[T]:
         """Open a loader, yield its elements and close the loader.
 
         Each iteration over this dataset is a new epoch, as in tf.data.
         """
-        with self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()) as loader:
+        with self._open_next() as loader:
             yield from loader
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Open a loader and return an async iterator over its elements. Deleting the iterator closes the loader."""
-        return _AsyncIteration(self.open(epoch=self._next_epoch(), seed=self._seed_of_iterations()))
+        return _AsyncIteration(self._open_next())
+
+    def _open_next(self, open_options: Mapping[str, Any] = MappingProxyType({})) -> Loader[T]:
+        """Open a loader of the next epoch. ``open_options`` override the epoch and the seed of iterations."""
+        if open_options.get("state") is not None:  # the state contains both
+            return self.open(**open_options)
+        chosen: dict[str, Any] = {"epoch": self._next_epoch()}
+        if self.carried_options.get("seed") is None:
+            chosen["seed"] = self._seed_of_iterations()
+        return self.open(**{**chosen, **open_options})
+
+    def _limit(self, memory_limit: int | str | None) -> int:
+        """Return a memory limit in bytes. None selects the option of the dataset, or the default."""
+        chosen = self.carried_options.get("memory_limit") if memory_limit is None else memory_limit
+        return default_limit() if chosen is None else parse_nbytes(chosen)
 
     def _seed_of_iterations(self) -> int | None:
         """Return the seed for all iterations over this dataset, or None if other processes must use the same seed."""
@@ -2034,6 +2330,10 @@ class _AsyncIteration(Generic[T]):
         except BaseException:
             await self._loader.aclose()
             raise
+
+
+def _values(datasets: Any) -> list[Any]:
+    return list(datasets.values() if isinstance(datasets, Mapping) else datasets)
 
 
 def _plan_in(operation: str, dataset: Any) -> Node:

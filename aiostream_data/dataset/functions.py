@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
 from aiostream_data.arguments import flag, seconds_or_none
-from aiostream_data.dataset.callables import check_gives_a_value, check_takes_an_element
+from aiostream_data.dataset.callables import (
+    check_gives_a_value,
+    check_takes_an_element,
+    check_takes_state_and_element,
+)
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import OnError, policy_of
-from aiostream_data.plan.base import Auto, Concurrency, ExecutorName, at_least, auto_or_at_least_one, seed_of
+from aiostream_data.plan.base import INFINITE, Auto, Concurrency, ExecutorName, at_least, auto_or_at_least_one, seed_of
 from aiostream_data.plan.operators import AUTO_CYCLE_LENGTH
 from aiostream_data.plan.validate import check_executor, check_reaches_interpreters, check_reaches_processes
 from aiostream_data.plan.written import function_name
@@ -49,7 +54,7 @@ def map_call(
             "map(): a function with a parameter rng cannot have batched=True, because random numbers are drawn per "
             "record. Use batched=False."
         )
-    if batched and _is_coroutine_function(function):
+    if batched and is_coroutine_function(function):
         raise PlanError(
             "map(): a coroutine function cannot have batched=True, because it is awaited for one element at a time. "
             "Use batched=False."
@@ -96,6 +101,66 @@ def checked_predicate(predicate: Any) -> Callable[..., bool]:
     return checked
 
 
+def scan_call(function: Any, initial: Any) -> dict[str, Any]:
+    """Return the fields of the plan node of ``scan``. The node keeps its own copy of ``initial``.
+
+    Raises:
+        StageBuildError: The function is a generator function, or cannot be called with a state and an element.
+        PlanError: The function is not callable, or is a coroutine function, or ``initial`` cannot be copied.
+    """
+    check_callable("scan", function)
+    refuse_coroutine("scan", function)
+    check_gives_a_value("scan", function)
+    check_takes_state_and_element("scan", function)
+    return {"function": function, "initial": copied_state("scan", initial)}
+
+
+def checked_key(key: Any) -> Callable[..., Any] | None:
+    """Validate and return the key function of ``unique``.
+
+    Raises:
+        StageBuildError: The function is a generator function, or cannot be called with an element.
+        PlanError: The key is neither None nor callable, or is a coroutine function.
+    """
+    if key is None:
+        return None
+    check_callable("unique", key)
+    refuse_coroutine("unique", key)
+    check_gives_a_value("unique", key)
+    check_takes_an_element("unique", key)
+    checked: Callable[..., Any] = key
+    return checked
+
+
+def check_reduction(name: str, function: Any, rows: int) -> None:
+    """Validate the function of ``reduce`` and ``areduce``, and the cardinality of the dataset.
+
+    Raises:
+        StageBuildError: The function is a generator function, or cannot be called with a state and an element.
+        PlanError: The function is not callable, or the dataset is infinite.
+    """
+    check_callable(name, function)
+    check_gives_a_value(name, function)
+    check_takes_state_and_element(name, function)
+    if rows == INFINITE:
+        raise PlanError(f"{name}() needs a finite dataset, but this dataset is infinite. Add take(count) before it.")
+
+
+def copied_state(name: str, initial: Any) -> Any:
+    """Return a deep copy of the initial state of the operator ``name``.
+
+    Raises:
+        PlanError: The state cannot be copied.
+    """
+    try:
+        return copy.deepcopy(initial)
+    except Exception as error:
+        raise PlanError(
+            f"{name}() copies initial for each pass, but {type(initial).__name__} cannot be copied: {error}. "
+            "Pass a value that copy.deepcopy() accepts."
+        ) from error
+
+
 def interleave_call(
     name: str,
     function: Any,
@@ -126,7 +191,8 @@ def interleave_call(
     }
 
 
-def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Return True for a coroutine function, or an object whose ``__call__`` is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
     )
@@ -134,7 +200,7 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
 
 def refuse_coroutine(name: str, function: Callable[..., Any]) -> None:
     """Raise :class:`PlanError` if ``function`` is a coroutine function."""
-    if _is_coroutine_function(function):
+    if is_coroutine_function(function):
         raise PlanError(f"{name}() needs a plain function, got a coroutine function. Await it in a preceding map().")
 
 
@@ -148,7 +214,7 @@ def check_callable(name: str, function: Any) -> None:
 def _check_init(init: Any, *, is_awaited: bool) -> None:
     if not callable(init):
         raise PlanError(f"init must be a function that returns the state of a worker, got {type(init).__name__}")
-    if _is_coroutine_function(init) and not is_awaited:
+    if is_coroutine_function(init) and not is_awaited:
         raise PlanError(
             f"init must be a plain function, got the coroutine function {function_name(init)}. "
             "A coroutine init= needs an operator whose function is also a coroutine function."
@@ -181,7 +247,7 @@ def _how(
     """
     where: ExecutorName = "auto" if isinstance(executor, Auto) else executor
     check_executor(where)
-    is_coroutine, wants_rng = _is_coroutine_function(function), takes(RNG, function)
+    is_coroutine, wants_rng = is_coroutine_function(function), takes(RNG, function)
     if is_coroutine and where not in ("auto", "thread"):
         raise PlanError(
             f"a coroutine function cannot have executor={executor!r}, because it runs on the event loop. "

@@ -57,7 +57,7 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(("from_feather", "from_ipc", "read_feather", "read_ipc", "scan_ipc"), "Dataset.from_arrow()"),
         **dict.fromkeys(("from_npz", "from_numpy_files", "read_npy", "load_npy"), "Dataset.from_npy()"),
         **dict.fromkeys(("from_pandas", "from_polars"), "Dataset.from_dataframe()"),
-        **dict.fromkeys(("from_list", "from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),
+        **dict.fromkeys(("from_dict", "from_numpy", "from_tensor"), "Dataset.from_tensor_slices()"),
         **dict.fromkeys(
             ("ImageFolder", "from_directory", "from_folder", "from_images", "image_dataset_from_directory"),
             "Dataset.from_image_folder('folder')",
@@ -67,13 +67,13 @@ NAMES: Final = MappingProxyType(
             ("as_numpy_iterator", "iter_batches", "to_numpy"), "the dataset itself: its elements are NumPy"
         ),
         **dict.fromkeys(("prefetch_to_device", "to", "cuda", "with_format", "set_format"), "to_device()"),
-        **dict.fromkeys(("with_options", "options"), "arguments of open(), such as deterministic="),
+        **dict.fromkeys(("distinct", "drop_duplicates", "deduplicate"), "unique()"),
+        **dict.fromkeys(("accumulate", "cumulate"), "scan()"),
         "FixedLengthRecordDataset": "Dataset.from_fixed_length()",
         "TFRecordDataset": "Dataset.from_tfrecord()",
         "collate": "batch(collate=)",
         "load_dataset": "Dataset.open_any()",
         "map_batches": "map(batched=True), or map() after batch()",
-        "reduce": "a loop over the dataset",
         "shape": "element_spec",
     }
 )

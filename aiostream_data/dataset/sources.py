@@ -9,10 +9,15 @@ import numpy as np
 
 from aiostream_data.arguments import MOST, integer, numpy_dtype, several
 from aiostream_data.dataset.callables import check_takes_arguments
+from aiostream_data.dataset.tensor_slices import read_only_column as read_only
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.plan import sources as src
+from aiostream_data.plan.endless import Counter
 from aiostream_data.plan.spec import ArraySpec
+from aiostream_data.rows.records import Items
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import flatten
+from aiostream_data.transforms.collate import collate
 
 _INT64 = np.dtype(np.int64)
 
@@ -66,6 +71,40 @@ def numbers(start: Any, stop: Any, step: Any, dtype: Any) -> src.Range:
     node = src.Range(start=first, stop=last, step=step, dtype=_numbers_dtype(dtype))
     _check_holds(node)
     return node
+
+
+def counter(start: Any, step: Any) -> Counter:
+    """Return the plan node of ``counter``.
+
+    Raises:
+        PlanError: An argument is not an int64.
+    """
+    first = integer("counter() start", start, -MOST - 1)
+    return Counter(start=first, step=integer("counter() step", step, -MOST - 1))
+
+
+def from_list(elements: Any) -> src.TensorSlices:
+    """Return the plan node of ``from_list``, which holds the elements as columns.
+
+    Raises:
+        PlanError: ``elements`` is not a non-empty list or tuple, or the elements have different structures, types or
+            shapes.
+    """
+    if not isinstance(elements, (list, tuple)):
+        raise PlanError(
+            f"from_list() needs a list of elements, got {type(elements).__name__}. For other iterables, use "
+            "from_iterable(); for arrays, use from_tensor_slices()."
+        )
+    if not elements:
+        raise PlanError("from_list() needs at least one element, got an empty list. Use range(0) for an empty dataset.")
+    chunk = collate(list(elements), RowIds.run(0, 0, len(elements)))
+    if isinstance(chunk, Items):
+        raise PlanError(
+            "from_list() needs elements with equal structures, and leaves with equal types and shapes. For other "
+            "elements, use from_iterable()."
+        )
+    leaves = tuple(read_only(leaf) for leaf in chunk.leaves)
+    return src.TensorSlices(structure=chunk.structure, leaves=leaves, rows=len(elements), name="from_list")
 
 
 def _numbers_dtype(dtype: Any) -> np.dtype[Any]:

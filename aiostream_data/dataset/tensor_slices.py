@@ -96,14 +96,15 @@ def _of_arrow(source: Any) -> tuple[Structure, list[Column]]:
         if has_marks:
             columns.append(np.concatenate([_marks(part.valid, len(part.column)) for part in parts]))
     kinds = [NULLABLE if has_marks else LEAF for has_marks in marks]
-    return graft(chunks.structure, kinds), [_read_only_column(column) for column in columns]
+    return graft(chunks.structure, kinds), [read_only_column(column) for column in columns]
 
 
 def _marks(valid: NDArray[np.bool_] | None, rows: int) -> NDArray[np.bool_]:
     return np.ones(rows, np.bool_) if valid is None else valid
 
 
-def _read_only_column(column: Column) -> Column:
+def read_only_column(column: Column) -> Column:
+    """Return a column whose array cannot be modified. A :class:`VarColumn` is returned unchanged."""
     return column if isinstance(column, VarColumn) else _read_only(column)
 
 

@@ -278,7 +278,8 @@ class Loader(Generic[T]):
 
         ``dataset.open(state=...)`` resumes after the last received element. The resumed loader emits exactly the
         remaining elements, in the same order. Elements that the loader has read ahead do not count as received. Saving
-        a state does not stop the loader. A state holds positions, seeds and the ids of buffered rows, never data.
+        a state does not stop the loader. A state holds positions, seeds and the ids of buffered rows. It holds no data,
+        except the state of a :meth:`~Dataset.scan` and the first keys of a :meth:`~Dataset.unique`.
         """
         self._check_process()
         return self._received.saved(self._left).as_dict()

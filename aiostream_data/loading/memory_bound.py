@@ -33,6 +33,7 @@ from aiostream_data.plan.element_nbytes import all_rows_nbytes, most_nbytes, unk
 from aiostream_data.plan.keyed import GroupByReducer, KeyedWindows
 from aiostream_data.plan.likely_nbytes import ASSUMED_NBYTES, is_assumed, likely_nbytes
 from aiostream_data.plan.rewrite import rewrite
+from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.sources import ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
 from aiostream_data.plan.validate import reaches_processes
@@ -290,7 +291,7 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
         yield f"a batch, result or group of rows larger than {large}: up to four copies of it may exceed the limit"
     if any(isinstance(node, ReadFiles) and largest_record_nbytes(node) is None for node in nodes):
         yield f"a record larger than {large}, because the format declares no maximum size"
-    if any(isinstance(node, (op.Call, op.Interleave)) for node in nodes):
+    if any(isinstance(node, (op.Call, op.Interleave, Scan)) for node in nodes):
         yield "memory that user functions keep, and modules that they import"
     if any(isinstance(node, op.Interleave) for node in nodes):
         yield "processes and files of datasets that user functions create"

@@ -9,6 +9,9 @@ from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, Operator
+from aiostream_data.plan.batch_rows import rows_of_each_batch
+from aiostream_data.plan.endless import Counter, Random
+from aiostream_data.plan.scan import Scan
 
 
 @singledispatch
@@ -40,6 +43,12 @@ def _(node: src.Range) -> int:
     return _times(len(node.numbers), node.times)
 
 
+@cardinality.register(Counter)
+@cardinality.register(Random)
+def _(node: Counter | Random) -> int:
+    return INFINITE
+
+
 @cardinality.register
 def _(node: src.PythonIterable) -> int:
     return len(node.iterable) if isinstance(node.iterable, Sized) else UNKNOWN
@@ -54,6 +63,7 @@ def _(node: op.Map | op.ParseExample | op.ParseRows) -> int:
 
 
 @cardinality.register(op.Shuffle)
+@cardinality.register(Scan)
 @cardinality.register(op.Enumerate)
 @cardinality.register(op.Cache)
 @cardinality.register(op.Prefetch)
@@ -72,6 +82,12 @@ def batches_of_rows(rows: int, size: int, *, drop_remainder: bool) -> int:
 @cardinality.register
 def _(node: op.Batch) -> int:
     return batches_of_rows(cardinality(node.input), node.batch_size, drop_remainder=node.drop_remainder)
+
+
+@cardinality.register
+def _(node: op.Unbatch) -> int:
+    rows = rows_of_each_batch(node.input)
+    return UNKNOWN if rows is None else _times(cardinality(node.input), rows)
 
 
 @cardinality.register

@@ -7,15 +7,18 @@ from functools import singledispatch
 from typing import Final
 
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.asserted import AssertCardinality
 from aiostream_data.plan.base import INFINITE, Node, SameElements, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.collated import CollatedBatch
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.mixing import Choose, Mix
+from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.take_while import TakeWhile
+from aiostream_data.plan.unique import Unique
 from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
@@ -75,6 +78,7 @@ FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
     *(ColumnOperator, CollatedBatch),
+    *(Scan, Unique, AssertCardinality),
 )
 """Types of nodes that emit at most as many elements as their input."""
 

@@ -6,14 +6,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.base import Node, Operator, SameElements
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.rank_nodes import MarkPadding
+from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.sources import Generator
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.written import function_name
 
-_KEEP_LEAVES: Final = (SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding, ColumnOperator)
+_KEEP_LEAVES: Final = (
+    *(SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding),
+    *(PadToCardinality, ColumnOperator),
+)
 
 
 def made_by(node: Node) -> str | None:
@@ -33,6 +38,6 @@ def made_by(node: Node) -> str | None:
 
 
 def _function_of(node: Node) -> Callable[..., Any] | None:
-    if isinstance(node, (op.Map, op.Interleave)):
+    if isinstance(node, (op.Map, op.Interleave, Scan)):
         return node.function
     return node.factory if isinstance(node, Generator) else None

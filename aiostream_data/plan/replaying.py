@@ -14,13 +14,14 @@ from typing import Any
 
 from aiostream_data.errors import DeadLetterError
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.asserted import AssertCardinality
 from aiostream_data.plan.base import UNKNOWN, Node, Operator, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.rewrite import with_inputs
 from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.take_while import TakeWhile
 
-COUNTS_ROWS = (op.Repeat, op.Take, TakeWhile, op.SkipFirst, op.Shard)
+COUNTS_ROWS = (op.Repeat, op.Take, TakeWhile, op.SkipFirst, op.Shard, AssertCardinality)
 """Operators that select rows by their position in the stream. A plan for replaying a log omits these operators."""
 
 

@@ -76,7 +76,25 @@ def unordered(node: Node) -> Node:
 
 def with_policy(node: Node, policy: OnError) -> Node:
     """Return a copy of the plan in which each stage without an error policy uses the given policy."""
-    node = with_inputs(node, lambda child: with_policy(child, policy))
+    return _with_own_policy(with_inputs(node, lambda child: with_policy(child, policy)), policy)
+
+
+def with_policy_so_far(plan: Node, policy: OnError) -> Node:
+    """Do the same as :func:`with_policy` for a plan to which operators are still added.
+
+    A node that is used in two places remains a single node.
+    """
+    done: dict[Node, Node] = {}
+
+    def visit(node: Node) -> Node:
+        if node not in done:
+            done[node] = _with_own_policy(with_inputs(node, visit), policy)
+        return done[node]
+
+    return visit(plan)
+
+
+def _with_own_policy(node: Node, policy: OnError) -> Node:
     if isinstance(node, (Call, Interleave, ParseExample)) and node.on_error is None:
         return replace(node, on_error=policy)
     if isinstance(node, ReadFiles) and node.on_error is None:

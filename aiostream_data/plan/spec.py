@@ -13,6 +13,7 @@ from aiostream_data.arguments import flag, integer, numpy_dtype, several
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node, Operator, SameElements
+from aiostream_data.plan.endless import Counter, Random
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.structure import LEAF, Structure, flatten, graft
@@ -103,6 +104,12 @@ def _(node: src.Tensors) -> Spec:
 @spec_of.register
 def _(node: src.Range) -> Spec:
     return LEAF, (ArraySpec((), node.dtype),)
+
+
+@spec_of.register(Counter)
+@spec_of.register(Random)
+def _(node: Counter | Random) -> Spec:
+    return LEAF, (ArraySpec((), np.dtype(np.int64)),)
 
 
 @spec_of.register

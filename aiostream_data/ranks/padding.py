@@ -22,6 +22,9 @@ from aiostream_data.rows.structure import LEAF, Structure
 VALID: Final = "valid"
 """Key of the padding flag in elements that are dicts."""
 
+TAIL: Final = "tail='pad'"
+"""Option of ``open()`` that adds the flag."""
+
 
 def as_padding(chunk: Chunk, first: int = 0) -> Chunk:
     """Mark row ``first`` and all later rows as padding, in their row ids.
@@ -94,17 +97,20 @@ def marked_structure(structure: Structure) -> Structure:
     return Structure("tuple", (), (structure, LEAF))
 
 
-def with_marks(chunk: Chunk) -> Chunk:
+def with_marks(chunk: Chunk, adder: str = TAIL) -> Chunk:
     """Add a flag to each row: True for data, False for padding.
+
+    Args:
+        adder: Name of the operator or option that adds the flag, for errors.
 
     Raises:
         RankError: The elements are dicts that already have the key "valid".
     """
     marks = ~padding_rows(chunk.ids)
     if isinstance(chunk, Items):
-        return _items_with(chunk, marks.tolist())
+        return _items_with(chunk, marks.tolist(), adder)
     if chunk.structure.kind == "dict" and VALID in chunk.structure.names:
-        raise _taken()
+        raise _taken(adder)
     return Columns(marked_structure(chunk.structure), (*chunk.leaves, marks), chunk.ids, chunk.lease, chunk.made_of)
 
 
@@ -122,18 +128,18 @@ def _flags(rows: MadeOf | None, is_padding: bool) -> NDArray[np.bool_]:
     return ~padding_rows(rows.ids if isinstance(rows, Lineage) else rows)
 
 
-def _items_with(chunk: Items, flags: Sequence[Any]) -> Items:
-    values = [_with_flag(value, flag) for value, flag in zip(chunk.values, flags, strict=True)]
+def _items_with(chunk: Items, flags: Sequence[Any], adder: str = TAIL) -> Items:
+    values = [_with_flag(value, flag, adder) for value, flag in zip(chunk.values, flags, strict=True)]
     return Items(values, chunk.ids, chunk.lease, chunk.made_of)
 
 
-def _with_flag(element: Any, flag: Any) -> Any:
+def _with_flag(element: Any, flag: Any, adder: str) -> Any:
     if not isinstance(element, Mapping):
         return element, flag
     if VALID in element:
-        raise _taken()
+        raise _taken(adder)
     return {**element, VALID: flag}
 
 
-def _taken() -> RankError:
-    return RankError(f"tail='pad' adds {VALID!r} to every element, and an element has {VALID!r} already")
+def _taken(adder: str) -> RankError:
+    return RankError(f"{adder} adds {VALID!r} to every element, and an element has {VALID!r} already")

@@ -1,9 +1,12 @@
-"""Size limit of a saved state: a fixed part, plus a part for the ids of rows that operators buffer."""
+"""Size limit of a saved state: a fixed part, and parts for ids of buffered rows and for values of user functions."""
 
 from __future__ import annotations
 
-from aiostream_data.plan.base import Node
+from aiostream_data._engine.resume.user_values import MAX_NBYTES
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Prefetch
+from aiostream_data.plan.scan import Scan
+from aiostream_data.plan.unique import Unique
 
 STATE_NBYTES = 4096
 """Maximum size in bytes of a state as JSON, excluding buffered rows."""
@@ -16,8 +19,12 @@ _HOLDING = ("buffer_size", "buffer_rows", "batch_size")
 
 
 def allowed_state_nbytes(plan: Node) -> int:
-    """Return the maximum state size of this plan: 4 KB plus 8 bytes for each row that its operators may buffer."""
-    return STATE_NBYTES + HELD_ROW_NBYTES * _held_rows(plan)[0]
+    """Return the maximum state size of this plan.
+
+    The size is 4 KB, plus 8 bytes for each row that operators may buffer, plus 16 KB for each ``scan`` and ``unique``.
+    """
+    values = MAX_NBYTES * sum(isinstance(node, (Scan, Unique)) for node in walk(plan))
+    return STATE_NBYTES + HELD_ROW_NBYTES * _held_rows(plan)[0] + values
 
 
 def _held_rows(node: Node) -> tuple[int, int]:

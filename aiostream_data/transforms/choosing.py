@@ -53,6 +53,10 @@ class ChooseOrder:
         inputs: Number of input streams to choose from.
         stop: "first" ends the order when a chosen input is exhausted (tf.data's ``stop_on_empty_dataset=True``). "all"
             skips choices of exhausted inputs, and ends the order when all inputs are exhausted.
+
+    Attributes:
+        wrong: Error of a choice that is not a valid input number. When the order requests more choices, it has followed
+            all choices before the wrong one; raise the error then.
     """
 
     def __init__(self, inputs: int, stop: Stop = "first") -> None:
@@ -65,6 +69,7 @@ class ChooseOrder:
         self._followed = 0
         self._loaded = 0
         self._no_more_choices = False
+        self.wrong: ChoiceError | None = None
 
     def load(self, slot: int, rows: int) -> None:
         """Set the number of rows in the next chunk of input ``slot``.
@@ -76,17 +81,17 @@ class ChooseOrder:
     def choose(self, choices: NDArray[np.int64]) -> None:
         """Set the choices (input numbers) of the next rows. All previous choices must have been used.
 
-        Raises:
-            ChoiceError: A choice is not a valid input number.
+        If a choice is not a valid input number, the order drops this choice and all later choices, and sets ``wrong``.
         """
         if self._followed < len(self._choices):
             raise ValueError(f"{len(self._choices) - self._followed} choices are left")
         wrong = np.flatnonzero((choices < 0) | (choices >= self.inputs))
         if len(wrong):
             number, found = self._loaded + int(wrong[0]), choices[wrong[0]]
-            raise ChoiceError(
+            self.wrong = ChoiceError(
                 f"choice {number} of choose_from() must be the index of a dataset, 0 to {self.inputs - 1}, got {found}"
             )
+            choices = choices[: wrong[0]]
         self._choices = choices.astype(np.int32)
         self._numbers = np.arange(self._loaded, self._loaded + len(choices))
         self._loaded += len(choices)
@@ -129,7 +134,7 @@ class ChooseOrder:
         elif self._followed < len(self._choices):
             waiting = NOTHING
         else:
-            over = self._no_more_choices or not self._alive.any()
+            over = (self._no_more_choices and self.wrong is None) or not self._alive.any()
             waiting = FINISHED if over else WaitingStream.rows(self.inputs)
         return ChooseStep(which, rows, waiting, place._replace(which=which, spent=spent))
 
@@ -178,3 +183,4 @@ class ChooseOrder:
         self._alive[state["dead"]] = False
         self._choices, self._numbers = np.empty(0, np.int32), np.empty(0, np.int64)
         self._followed, self._loaded, self._no_more_choices = 0, state["spent"], False
+        self.wrong = None

@@ -120,6 +120,17 @@ def test_a_choice_of_nothing_is_an_error(choice: Any, message: str) -> None:
     assert "stage: choose_from" in "".join(caught.value.__notes__)
 
 
+@pytest.mark.parametrize("before", [3, 300])
+def test_rows_of_the_choices_before_a_wrong_one_are_given(before: int) -> None:
+    choices = Dataset.from_tensor_slices(np.array([0] * before + [2, 0]))
+    given: list[int] = []
+    with Dataset.choose_from([Dataset.range(1000), B], choices).open() as loader:
+        given += [int(next(loader)) for _ in range(before)]
+        with pytest.raises(ChoiceError):
+            next(loader)
+    assert given == list(range(before))
+
+
 def test_stats_count_the_rows_of_every_data_set_by_name() -> None:
     with Dataset.sample_from(ENDLESS, {"a": 3, "b": 1}).take(400).open() as loader:
         list(loader)

@@ -91,6 +91,14 @@ def no_name_ends_in_2(name: bytes) -> bool:
     return not name.endswith(b"2")
 
 
+def running_sum(total: int, number: int) -> tuple[int, int]:
+    return total + int(number), total + int(number)
+
+
+def running_set(seen: set[int], number: int) -> tuple[set[int], int]:
+    return seen | {int(number) % 4}, len(seen)
+
+
 def ten_fold(number: int) -> list[int]:
     return list(range(10 * number, 10 * number + number % 4))
 
@@ -155,6 +163,10 @@ def with_number(numbers: list[int], row: dict[str, Any]) -> list[int]:
     return [*numbers, int(row["n"])]
 
 
+def own_remainder(number: int) -> int:
+    return int(number) * 5 % 7
+
+
 def some(number: int) -> np.ndarray[Any, Any]:
     return np.arange(int(number), int(number) + int(number) % 5)
 
@@ -205,6 +217,10 @@ CASES: dict[str, Case] = {
         lambda _: Dataset.from_dataframe(pa.table({"n": [1, None, 3, 4], "s": list("abcd")})).repeat(2).shuffle(3)
     ),
     "repeated slices": Case(lambda _: Dataset.from_tensor_slices((np.arange(5), np.arange(5.0))).repeat(3)),
+    "list": Case(lambda _: Dataset.from_list([{"n": n, "text": f"{n}"} for n in range(9)]).shuffle().repeat(2)),
+    "counter": Case(lambda _: Dataset.counter(5, -2).shuffle(4).take(12)),
+    "random": Case(lambda _: Dataset.random(rerandomize_each_iteration=True).take(6).repeat(2)),
+    "random, same numbers": Case(lambda _: Dataset.random(7).shuffle(4).take(6).repeat(2)),
     "tensors": Case(lambda _: Dataset.from_tensors({"x": np.arange(3)}).repeat(4)),
     "generator": Case(lambda _: Dataset.from_generator(count, args=(10,))),
     "async generator": Case(lambda _: Dataset.from_generator(count_async, args=(10,))),
@@ -241,6 +257,11 @@ CASES: dict[str, Case] = {
     "columns": Case(lambda _: draws().rename({"n": "m"}).with_column("odd", is_odd).cast({"m": "int32"}).drop("odd")),
     "columns of batches": Case(lambda _: draws().shuffle(4).batch(3).cast({"n": "int16"}).select("n").unbatch()),
     "filter": Case(lambda _: numbers(20).filter(is_kept)),
+    "scan": Case(lambda _: numbers(20).shuffle(6).scan(running_sum, 0)),
+    "scan, shuffled and repeated": Case(lambda _: numbers(6).scan(running_sum, 0).shuffle(3).repeat(2).batch(4)),
+    "scan with a state that is not stored": Case(lambda _: numbers(12).shuffle(5).scan(running_set, set()).repeat(2)),
+    "unique": Case(lambda _: numbers(20).shuffle(6).map(own_remainder).unique().repeat(2)),
+    "unique by a key": Case(lambda _: draws(20).unique(own_number).shuffle(3).batch(2)),
     "flat_map": Case(lambda _: numbers(8).flat_map(ten_fold)),
     "flat_map of data sets": Case(lambda _: numbers(8).flat_map(ten_fold_by_run)),
     "flat_map of flat_map": Case(lambda _: numbers(6).flat_map(ten_fold).flat_map(ten_fold_by_run)),
@@ -272,6 +293,9 @@ CASES: dict[str, Case] = {
     "skip": Case(lambda _: draws().skip(5)),
     "skip of shuffle": Case(lambda _: draws().shuffle(6).skip(5)),
     "shard": Case(lambda _: draws().shard(3, 1)),
+    "assert_cardinality": Case(lambda _: numbers(20).filter(is_kept).assert_cardinality(13).shuffle(4)),
+    "pad_to_cardinality": Case(lambda _: numbers(5).shuffle(3).pad_to_cardinality(9).repeat(2)),
+    "pad_to_cardinality, shuffled": Case(lambda _: numbers(5).pad_to_cardinality(9).shuffle(4).batch(2)),
     "enumerate": Case(lambda _: numbers().filter(is_kept).enumerate(5)),
     # several
     "zip": Case(lambda _: numbers().shuffle(5).zip(draws(9))),

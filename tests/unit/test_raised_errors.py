@@ -44,6 +44,7 @@ CONTRACTS = (
         "_engine/sources/memory_rows.py",
         "_engine/sources/shard_chunks.py",
         "_engine/resume/lineage_reader.py",
+        "_engine/resume/user_values.py",
         "formats/stream.py",
     ),
 )
@@ -64,7 +65,8 @@ SIGNALS = frozenset(
             "DeadlinePassed",
             "DecompressorTaken",
         ),
-        *("EndOfStream", "ForeignEntryError", "InputFailed", "NoNumpyFormError", "NotAListing", "PartlyDone"),
+        *("EndOfStream", "ForeignEntryError", "HeaderError", "InputFailed", "NoNumpyFormError", "NotAListing"),
+        *("NotStorableError", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
         *("OversizedBody", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
     }

@@ -105,7 +105,7 @@ def repetitions(times: int | None, first: int) -> Iterator[int]:
 
 def spans(node: TensorSlices | Range, start: int) -> Iterator[tuple[int, int]]:
     """Yield the row range (start, stop) of each chunk in one repetition, beginning at row ``start``."""
-    return _spans(rows_per_split(node), _row_nbytes(node), start)
+    return row_spans(rows_per_split(node), _row_nbytes(node), start)
 
 
 def _row_nbytes(node: TensorSlices | Range) -> float:
@@ -114,7 +114,7 @@ def _row_nbytes(node: TensorSlices | Range) -> float:
     return sum(leaf.nbytes for leaf in node.leaves) / max(1, node.rows)
 
 
-def _spans(rows: float, row_nbytes: float, start: int) -> Iterator[tuple[int, int]]:
+def row_spans(rows: float, row_nbytes: float, start: int) -> Iterator[tuple[int, int]]:
     full = max(1, min(HOP_ROWS, int(CHUNK_NBYTES / max(row_nbytes, 1))))
     size = min(FIRST_ROWS, full)
     while start < rows:
@@ -125,7 +125,7 @@ def _spans(rows: float, row_nbytes: float, start: int) -> Iterator[tuple[int, in
 
 def _short_repetitions(node: TensorSlices | Range, namespace: Namespace, rows: int, skip: int) -> Iterator[Chunk]:
     most = inf if node.times is None else rows * node.times
-    for start, stop in _spans(most, _row_nbytes(node), skip):
+    for start, stop in row_spans(most, _row_nbytes(node), skip):
         splits, ordinals = np.divmod(np.arange(start, stop, dtype=np.int64), rows)
         ids = RowIds.of_source(namespace.base + splits, ordinals)
         yield Columns(_structure(node), _taken(node, ordinals), ids)

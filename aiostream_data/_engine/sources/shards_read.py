@@ -12,19 +12,22 @@ from aiostream_data._engine.resume.lineage_reader import Book
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.sources.shard_turns import names_order, order_of, turns_left
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.asserted import AssertCardinality, PadToCardinality
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
+from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.unique import Unique
 from aiostream_data.plan.windows import Window
 
 Source = ListFiles | ReadFiles
 
 ROW_BY_ROW: Final = (
-    *(op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch),
-    *(ColumnOperator, InSubprocess, ReadFiles),
+    *(op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, Scan, Unique, InSubprocess, ReadFiles),
+    *(AssertCardinality, ColumnOperator),
 )
 """Operators whose first elements depend only on the first rows of their input."""
 
@@ -113,11 +116,19 @@ class ShardsRead:
             self.counting.append(Counting(node, "counts rows of a complete cache", "none"))
             for source, epochs in _sources_below(node.input, range(state["epoch"], state["epoch"] + 1)):
                 self.sources[source].held += [*epochs[:1], *epochs[-1:]]
-        elif isinstance(node, (EqualRows, Agree)) and (state["again"] or state["filled"]):
+        elif isinstance(node, (EqualRows, PadToCardinality, Agree)) and (state["again"] or state["filled"]):
             allows = "none" if state["filled"] else "later"
             self.counting.append(Counting(node, "counts rows that may fill up a rank", allows))
         elif isinstance(node, op.Unbatch) and state["skip"]:
             self.counting.append(Counting(node, "is inside an element that unbatch() was splitting", "later"))
+        elif (isinstance(node, Scan) and state["state"] is None) or (
+            isinstance(node, Unique) and state["keys"] is None
+        ):
+            self.counting.append(Counting(node, f"needs all rows before it again, for {node.label}()", "none"))
+            for source, epochs in _sources_below(node.input, range(place.epoch, place.epoch + 1)):
+                self.sources[source].held += [*epochs[:1], *epochs[-1:]]
+        elif isinstance(node, Scan) and state["skip"]:
+            self.counting.append(Counting(node, "counts rows since a stored state of scan()", "later"))
         elif isinstance(node, Window) and node.shift < node.span and state["given"]:
             self.counting.append(Counting(node, "is between windows that share rows", "replaced"))
 

@@ -18,8 +18,9 @@ from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data.errors import RankError
 from aiostream_data.executors.thread import ThreadExecutor
+from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
-from aiostream_data.ranks.padding import as_padding, marked, padding_rows, without_padding
+from aiostream_data.ranks.padding import as_padding, marked, padding_rows, with_marks, without_padding
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items, gather
 from aiostream_data.state_fields import MAX_COUNT
@@ -78,7 +79,11 @@ class FilledUp(Stage):
             )
         rows = self._order.fill(count, len(self._last))
         fillers = _copied([self._last], np.zeros(count, np.int32), rows)
-        await outlet.send(as_padding(fillers) if self.node.tail == "pad" else fillers)
+        await outlet.send(self._finished(as_padding(fillers) if self.node.tail == "pad" else fillers))
+
+    def _finished(self, rows: Chunk) -> Chunk:
+        """Return rows in the form in which the stage emits them."""
+        return rows
 
     def at(self, rows: int, book: BookWriter) -> State:
         before = self.inputs[0].at(self._order.input_rows(rows), book)
@@ -96,7 +101,7 @@ class FilledUp(Stage):
     @classmethod
     def schema(cls, place: Place) -> Iterator[Place]:
         fields = place.fields(cls.kind, "given", "again", "filled", "input")
-        most = place.node.rows if isinstance(place.node, EqualRows) else MAX_COUNT
+        most = place.node.rows if isinstance(place.node, (EqualRows, PadToCardinality)) else MAX_COUNT
         given = place.counted(fields["given"], most=most)
         fields["filled"].integer(0, given)
         fields["again"].integer(0, min(REPEATED, given))
@@ -126,7 +131,7 @@ class EqualRowsStage(FilledUp):
         async for chunk in self._rows(inlet):
             part = chunk.slice(0, min(len(chunk), node.rows - given))
             given += len(part)
-            await outlet.send(part)
+            await outlet.send(self._finished(part))
             if given == node.rows:
                 return
         check_had(given - self._order.filled, node.own, node.rows)
@@ -134,6 +139,19 @@ class EqualRowsStage(FilledUp):
             count = min(node.rows - given, FILL_ROWS)
             given += count
             await self._fill_up(count, outlet)
+
+
+@dataclass
+class PadToCardinalityStage(EqualRowsStage):
+    """Stage of a ``PadToCardinality`` plan node: emits a fixed number of rows, each with a flag."""
+
+    kind: ClassVar[str] = "pad_to_cardinality"
+
+    def _finished(self, rows: Chunk) -> Chunk:
+        return with_marks(rows, "pad_to_cardinality()")
+
+    async def recall(self, lineage: Lineage) -> Chunk:
+        return self._finished(await super().recall(lineage))
 
 
 @dataclass

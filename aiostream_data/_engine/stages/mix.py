@@ -337,6 +337,11 @@ class ChooseStage(TakesTurns):
         _distinct_inputs(fields["dead"], inputs)
         return [*given, fields["spent"].integer(sum(given))]
 
+    async def provide(self, waiting: WaitingStream) -> None:
+        if waiting.slot == self.order.inputs and self.order.wrong is not None:
+            raise self.order.wrong
+        await super().provide(waiting)
+
     def load(self, slot: int, chunk: Chunk) -> None:
         if slot == self.order.inputs:
             self.order.choose(_numbers(chunk))

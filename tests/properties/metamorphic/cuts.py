@@ -21,6 +21,7 @@ _IN_ROWS = (
     "BLOCK_ROWS",
     "CALLS_PER_HOP",
     "FIRST_PIECE_ROWS",
+    "LOGGED_ROWS",
     "ROWS_AT_ONCE",
     "FILL_ROWS",
     "MARK_ROWS",

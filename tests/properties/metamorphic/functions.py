@@ -192,6 +192,25 @@ def weights_of(row: int) -> list[int]:
     return [1 + row % 3, 2]
 
 
+def totalled(total: int, element: Any) -> tuple[int, int]:
+    """Return the sum of the numbers of all elements so far, as state and output."""
+    total = (total + fn.number_of(element)) % fn.MODULUS
+    return total, total
+
+
+def remembered(seen: list[int], element: Any) -> tuple[list[int], dict[str, Any]]:
+    """Change the state where it is, and return a number made of the last three elements."""
+    seen.append(fn.number_of(element))
+    del seen[:-3]
+    return seen, {"n": fn.number_of(seen), "x": np.full(2, len(seen), np.float32)}
+
+
+def gathered(seen: frozenset[int], element: Any) -> tuple[frozenset[int], int]:
+    """Return a state that no saved place contains, and a number made of it."""
+    seen = seen | {fn.number_of(element) % 5}
+    return seen, 10 * len(seen) + fn.number_of(element) % 10
+
+
 class Broken(Exception):
     """What the functions here fail with."""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from metamorphic.drawing import MOST, STACKABLE, Drawn, Kind, arguments, chance, one_of, seed_or_none, weighted
+from metamorphic.keys_and_columns import collated, columns, reduced_by_key, split_by_key, windows_by_key
 
 Operator = Callable[[Random, Drawn], Drawn]
 
@@ -44,27 +45,6 @@ def draw_numbers(random: Random, plan: Drawn) -> Drawn:
     function = one_of(random, "drawn", "drawn", "drawn_inside", "drawn_later")
     how = "**AWAITED" if function == "drawn_later" else "**HOW"
     return plan.drawing().then(f"map({', '.join(filter(None, (function, seed, how)))})", kind="row")
-
-
-_COLUMNS = (
-    "select('x', 'n')",
-    "drop('x')",
-    "rename({'n': 'x', 'x': 'n'})",
-    "cast({'n': 'int32', 'x': 'float64'})",
-    "with_column('more', number, **HOW)",
-    "with_column('n', text, **HOW)",
-    "with_column('x', sequence, **HOW).drop('x')",
-)
-
-
-def _columns(random: Random, plan: Drawn) -> Drawn:
-    """Append an operator on columns, of rows or of batches."""
-    plan = plan.then("map(named, **HOW)", kind="row")
-    if chance(random, 0.3):
-        size = random.randint(1, 4)
-        call = one_of(random, *_COLUMNS[:4])
-        return plan.then(f"batch({size})").then(call).then("unbatch()", named=False, grouped=True)
-    return plan.then(one_of(random, *_COLUMNS))
 
 
 def _await(random: Random, plan: Drawn) -> Drawn:
@@ -168,6 +148,38 @@ def _take_while(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"take_while({predicate})")
 
 
+def _scan(random: Random, plan: Drawn) -> Drawn:
+    scans: tuple[tuple[str, Kind], ...] = (
+        ("totalled, 0", "number"),
+        ("remembered, []", "row"),
+        ("gathered, frozenset()", "number"),
+    )
+    call, kind = one_of(random, *scans)
+    return plan.depending_on_order().then(f"scan({call})", kind=kind)
+
+
+def _asserted(random: Random, plan: Drawn) -> Drawn:
+    return plan.within("@0.apply(lambda d: d.assert_cardinality(d.cardinality()) if d.cardinality() >= 0 else d)")
+
+
+def _padded_rows(random: Random, plan: Drawn) -> Drawn:
+    more = random.randint(0, 3)
+    padded = f"d.pad_to_cardinality(d.cardinality() + {more})"
+    text = f"@0.apply(lambda d: {padded} if d.cardinality() > 0 else d.map(pair, **HOW))"
+    return plan.depending_on_order().within(text, kind="row", most=plan.most + more)
+
+
+def _ignoring(random: Random, plan: Drawn) -> Drawn:
+    return plan.then("map(fails_at_times, **HOW)", kind="number").then("ignore_errors()")
+
+
+def _unique(random: Random, plan: Drawn) -> Drawn:
+    key = one_of(random, "length", "number", "text")
+    if plan.kind == "number" and chance(random, 0.4):
+        key = ""
+    return plan.depending_on_order().then(f"unique({key})")
+
+
 def _skip(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"skip({random.randrange(12)})")
 
@@ -191,6 +203,10 @@ def _cache(random: Random, plan: Drawn) -> Drawn:
     return plan.then("cache()")
 
 
+def _with_options(random: Random, plan: Drawn) -> Drawn:
+    return plan.then(f"with_options({one_of(random, 'stage_timeout=900', 'memory_limit=' + repr('1GB'))})")
+
+
 def _prefetch(random: Random, plan: Drawn) -> Drawn:
     return plan.then(f"prefetch({random.randint(1, 4)})")
 
@@ -202,14 +218,6 @@ def _batch(random: Random, plan: Drawn) -> Drawn:
     size, drop = random.randint(1, 6), plan.ordered and chance(random, 0.4)
     plan = plan.depending_on_order() if drop else plan
     return _grouped(plan, f"batch({size}{', drop_remainder=True' if drop else ''}{_form(random, plan)})", size)
-
-
-def _collated(random: Random, plan: Drawn) -> Drawn:
-    size, drop = random.randint(1, 5), arguments(drop_remainder=chance(random, 0.3) or None)
-    function = one_of(random, "listed", "count_and_number")
-    plan = plan.depending_on_order()
-    call = f"batch({size}, collate={function}, {drop})"
-    return plan.then(call, kind="other", most=plan.most // size + 1, named=False, grouped=True)
 
 
 def _form(random: Random, plan: Drawn) -> str:
@@ -274,31 +282,6 @@ def _padded(random: Random, plan: Drawn) -> Drawn:
     return replace(padded, row_kind="other")
 
 
-def _windows_by_key(random: Random, plan: Drawn) -> Drawn:
-    size = one_of(random, random.randint(1, 5), "window_size_fn=size_of_key")
-    plan = replace(plan.depending_on_order(), named=False)
-    whole = plan.then(f"group_by_window(length, whole_window, {size})")
-    if chance(random, 0.4):
-        return whole
-    function = one_of(random, "numbered_window", "twice_window", "numbers_of_window")
-    return plan.then(f"group_by_window(length, {function}, {size})", kind="number")
-
-
-def _split_by_key(random: Random, plan: Drawn) -> Drawn:
-    branches = one_of(random, "{4: as_numbers, 1: as_numbers_twice}", "{1: as_numbers_twice}", "{0: as_numbers}")
-    size = one_of(random, None, 1, random.randint(2, 5))
-    plan = plan.depending_on_order()
-    call = f"split_by(length, {branches}, {size}, default=as_numbers)"
-    return plan.then(call, kind="number", most=2 * plan.most, named=False)
-
-
-def _reduced_by_key(random: Random, plan: Drawn) -> Drawn:
-    finalize = one_of(random, "", ", fails_never")
-    plan = plan.depending_on_order()
-    call = f"group_by_reducer(length, size_of_key, folded{finalize})"
-    return plan.then(call, kind="number", most=min(plan.most, 6), named=False)
-
-
 def _by_cost(random: Random, plan: Drawn) -> Drawn:
     rows, most = one_of(random, None, 3), random.randint(1, 16)
     more = arguments(rows, max_cost=most, on_too_large=one_of(random, "skip", "alone"))
@@ -323,29 +306,34 @@ def _whole_batch(random: Random, plan: Drawn) -> Drawn:
     return plan.then("map(doubled, **HOW)")
 
 
-_ANYWHERE: list[tuple[float, Operator]] = [(2, shuffle), (0.8, repeat), (0.6, _cache), (0.5, _prefetch)]
+_ANYWHERE: list[tuple[float, Operator]] = [
+    (2, shuffle),
+    (0.8, repeat),
+    (0.6, _cache),
+    (0.5, _prefetch),
+    (0.1, _with_options),
+]
 _OF_ROWS: list[tuple[float, Operator]] = [
-    (2, _map),
-    (0.5, _await),
-    (0.4, _with_state),
-    (0.6, _failing),
-    (1.2, _filter),
-    (0.8, _columns),
+    *((2, _map), (0.5, _await), (0.4, _with_state), (0.6, _failing), (0.3, _ignoring), (1.2, _filter)),
+    (0.8, columns),
 ]
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
+    (0.6, _scan),
+    (0.6, _unique),
+    (0.4, _asserted),
     (0.7, _skip),
     (0.5, _shard),
     (0.9, _enumerate),
     (0.5, _repeat_for_ever),
     (0.6, _padded),
-    (0.5, _collated),
+    (0.5, collated),
     (0.9, _buckets),
     (0.5, _by_cost),
-    (0.8, _windows_by_key),
-    (0.4, _reduced_by_key),
-    (0.5, _split_by_key),
+    (0.8, windows_by_key),
+    (0.4, reduced_by_key),
+    (0.5, split_by_key),
     (0.6, _pack),
 ]
 
@@ -362,6 +350,7 @@ def _applicable(plan: Drawn) -> list[tuple[float, Operator]]:
             found += [(1.5, draw_numbers)]
     if plan.kind == "number":
         found += [(0.6, _map_batched)]
+        found += [(0.6, _padded_rows)] if plan.ordered else []
     if plan.kind in STACKABLE:
         found += [(0.3, _of_views)]
     if plan.kind in STACKABLE:

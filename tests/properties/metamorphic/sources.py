@@ -45,6 +45,26 @@ def _frame(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.from_dataframe(frame({rows}){columns})"), "example" if rows else "other", rows)
 
 
+def _list(random: Random) -> Drawn:
+    rows = 1 + _rows(random)
+    elements: tuple[tuple[str, Kind], ...] = (
+        ("n", "number"),
+        ('{"n": n, "t": "text %d" % n}', "example"),
+        ("(n, np.full(2, n))", "row"),
+    )
+    element, kind = one_of(random, *elements)
+    return Drawn(Step(f"Dataset.from_list([{element} for n in range({rows})])"), kind, rows)
+
+
+def _endless(random: Random) -> Drawn:
+    again = chance(random, 0.5)
+    call = one_of(
+        random, f"counter({random.randrange(9)}, 3)", "random(5)", f"random(rerandomize_each_iteration={again})"
+    )
+    rows = _rows(random)
+    return Drawn(Step(f"Dataset.{call}"), "number", rows, free=False).then(f"take({rows})")
+
+
 def _tensors(random: Random) -> Drawn:
     times = random.randrange(9)
     return Drawn(Step(f"Dataset.from_tensors((1, np.arange(2))).repeat({times})"), "row", times)
@@ -216,6 +236,8 @@ _SOURCES = [
     (5, numbers),
     (0.5, _small_numbers),
     (1.5, _slices),
+    (0.5, _list),
+    (0.5, _endless),
     (0.5, _tensors),
     (0.5, _frame),
     (1, _generator),

@@ -218,3 +218,5 @@ def test_how_elements_compare_can_be_given() -> None:
 def test_a_state_may_hold_the_ids_of_rows_that_are_held_back() -> None:
     plan = Dataset.range(9).shuffle(100).batch(4).shuffle(10).prefetch(1000).plan
     assert allowed_state_nbytes(plan) == 4096 + 8 * (100 + 4 + 40)
+    scanned = Dataset.range(9).scan(lambda state, row: (state, row), 0).unique()
+    assert allowed_state_nbytes(scanned.plan) == 4096 + 2 * 16384

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data.errors import ChoiceError
 from aiostream_data.transforms.choosing import ChooseOrder, ChooseStep
 from aiostream_data.transforms.interleave import FINISHED, Need, WaitingStream
 from aiostream_data.weights import Stop
@@ -119,9 +118,14 @@ def test_a_choice_of_no_input_is_refused_by_its_number(wrong: int) -> None:
     order = ChooseOrder(2)
     order.load(0, 9)
     order.choose(np.array([0]))
+    order.load(1, 9)
     order.advance(1)
-    with pytest.raises(ChoiceError, match=f"must be the index of a dataset, 0 to 1, got {wrong}"):
-        order.choose(np.array([1, wrong]))
+    order.choose(np.array([1, 0, wrong, 0]))
+    order.ended(2)
+    step = order.advance(9)
+    assert (step.which.tolist(), step.waiting) == ([1, 0], WaitingStream.rows(2))
+    assert "choice 3 of choose_from() must be the index of a dataset, 0 to 1" in str(order.wrong)
+    assert str(order.wrong).endswith(f"got {wrong}")
 
 
 def test_choices_that_are_left_cannot_be_replaced() -> None:
