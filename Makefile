@@ -4,11 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STORE  ?= s3
 EXAMPLES ?= 10
+PLANS  ?= 1000
+FIRST  ?= $(shell date +%s)
 # Tests wait half of their time, so three of them run on two cores.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 3 * (os.cpu_count() or 1) // 2))')
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
-.PHONY: install demo check lint quick test test-long test-cupy sanitize bench bench-environments clean
+.PHONY: install demo check lint quick test test-long test-cupy sanitize differential bench bench-environments clean
 
 # Runs again only when the dependencies or the native core's sources have changed.
 install: $(VENV)/.installed
@@ -57,6 +59,11 @@ test-long: install
 sanitize: install
 	@echo "== the native core under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@$(BIN)/python .ci/sanitize.py
+
+# Random plans in tf.data and in this package. FIRST is the seed of the first plan.
+differential: install .venv-bench/.installed
+	@echo "== $(PLANS) new plans in tf.data and here, from seed $(FIRST)"
+	@TF_CPP_MIN_LOG_LEVEL=3 PYTHONPATH=.:tests/properties .venv-bench/bin/python -m differential --plans $(PLANS) --first $(FIRST)
 
 bench: install .venv-bench/.installed
 	@echo "== benchmarks against other loaders: every one in its own process, taking turns"

@@ -103,6 +103,13 @@ class StageBuildError(PlanError):
     """A stage cannot use the function, source or executor that was passed to it."""
 
 
+class HiddenStateWarning(AiostreamError, UserWarning):
+    """A user function has state that a resumed run cannot restore, such as a random generator in its closure.
+
+    Operators issue this warning; a filter of Python's module ``warnings`` can raise or ignore it.
+    """
+
+
 class StateMismatchError(AiostreamError, ValueError):
     """The saved state belongs to a different plan, seed or shard list than the current pipeline.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aiostream_data.arguments import word
+from aiostream_data.arguments import integer, several, word
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node, at_least
 from aiostream_data.rows.text_arrays import FORMS, Strings
@@ -92,3 +92,25 @@ def checked_cost(node: Node, cost: Any, padded: bool, shapes: Any, values: Any) 
         return the_only_length(node)
     check_length_of(node, "cost", cost)
     return cost  # type: ignore[no-any-return]
+
+
+def checked_row_shape(row_shape: Any) -> tuple[int | None, ...]:
+    """Return the axes of ``row_shape``, with None for a length that the rows of a batch determine.
+
+    Raises:
+        PlanError: The shape is invalid, or the installed SciPy has no sparse arrays with as many axes.
+        MissingExtraError: SciPy is not installed.
+    """
+    from aiostream_data.transforms.uneven_rows import scipy_sparse
+
+    given = several("row_shape", row_shape, "a sequence of lengths and None")
+    if not given:
+        raise PlanError("row_shape must have at least one axis. Use batch() for single numbers.")
+    axes = tuple(None if axis is None or axis == -1 else integer("an axis of row_shape", axis, 0) for axis in given)
+    sparse = scipy_sparse()
+    if len(axes) > 1:
+        try:
+            sparse.coo_array((1,) * (len(axes) + 1))
+        except ValueError as error:
+            raise PlanError("sparse_batch(): rows with several axes need SciPy 1.15. Install it.") from error
+    return axes

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter
 from typing import Any
 
-from aiostream_data.errors import StageBuildError
+from aiostream_data.errors import HiddenStateWarning, StageBuildError
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.hidden_state import (
+    HiddenState,
+    hidden_state,
+    hidden_state_of_arguments,
+    hidden_states_of_plan,
+)
 from aiostream_data.plan.written import function_name
 
+_PACKAGE = __name__.partition(".")[0]
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
@@ -89,6 +99,40 @@ def check_takes_state_and_element(name: str, function: Callable[..., Any]) -> No
             f"{name}() calls its function with a state and an element, but {function_name(function)} cannot be called "
             f"with two arguments: {error}. Define two parameters; a tuple element is one argument."
         ) from None
+
+
+def warn_of_hidden_state(
+    name: str, function: Callable[..., Any], given: Collection[str] = (), args: Sequence[Any] = ()
+) -> None:
+    """Issue a :class:`HiddenStateWarning` if a function has state that a resumed run cannot restore.
+
+    Args:
+        given: Names of the arguments that the operator passes by keyword.
+        args: Arguments that the operator passes in every epoch.
+    """
+    found: HiddenState | None = hidden_state(function, given)
+    if found is None and args:
+        found = hidden_state_of_arguments(args)
+    if found is not None:
+        warnings.warn(found.message(name, function), HiddenStateWarning, stacklevel=_depth_of_package())
+
+
+def refuse_hidden_state(plan: Node) -> None:
+    """Reject a plan whose functions have state that a resumed run cannot restore.
+
+    Raises:
+        StageBuildError: A function has hidden state.
+    """
+    for message in hidden_states_of_plan(plan):
+        raise StageBuildError(message)
+
+
+def _depth_of_package() -> int:
+    """Return the ``stacklevel`` of the user's line, for a warning of the caller."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:

@@ -25,8 +25,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
-from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several
+from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several, word
 from aiostream_data.dataset import batches, functions, keyed_groups, mixtures, sources, windows
+from aiostream_data.dataset.callables import refuse_hidden_state
 from aiostream_data.dataset.carried_options import checked_options, completed_by_options, merged_options
 from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.column_operators import ColumnOperators
@@ -65,7 +66,7 @@ from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.endless import Random
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
 from aiostream_data.plan.scan import Scan
-from aiostream_data.plan.spec import element_spec
+from aiostream_data.plan.spec import element_spec, spec_of
 from aiostream_data.plan.subprocess import in_subprocess
 from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.unique import Unique
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from aiostream_data.storage.cache.options import ShardCache
     from aiostream_data.transforms.shuffle_quality import ShuffleQuality
     from aiostream_data.weights import Stop, WeightPlan
+    from aiostream_data.weights import Weights as WeightsOf
 
 A = TypeVar("A")
 E = TypeVar("E")
@@ -116,6 +118,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         self._iterations = itertools.count()
         self._iteration_seed: int | None = None  # drawn by the first iteration
         self._iterated_in: int | None = None  # process that drew the seed
+        self._held_nbytes = 0  # size of its rows in bytes, if it is an element of another dataset
 
     def __getstate__(self) -> dict[str, Any]:
         return {"plan": self.plan, "carried_options": dict(self.carried_options)}
@@ -126,6 +129,13 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     @classmethod
     def _begin(cls, node: Node) -> Dataset[Any]:
         return cls(node)
+
+    @classmethod
+    def _of_rows(cls, source: Node, nbytes: int) -> Dataset[Any]:
+        """Return a dataset that is an element of another dataset and holds rows of ``nbytes`` bytes."""
+        made = cls(source)
+        made._held_nbytes = nbytes
+        return made
 
     def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Dataset[Any]:
         check_extends(self.plan, name)
@@ -850,7 +860,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def sample_from(
         cls,
         datasets: Several[E],
-        weights: WeightPlan | None = None,
+        weights: WeightPlan | Dataset[Any] | None = None,
         *,
         seed: int | None = None,
         stop: Stop = "first",
@@ -867,20 +877,39 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             datasets: Sequence of datasets, or a dict of datasets. Reports use the dict's keys as names.
             weights: One number per dataset; weights are equal by default. The weight 0 excludes a dataset. To change
                 the weights at given rows of the mixture, pass a list of (first row, weights), or a function of the row
-                number. To change the weights of a running loader, call :meth:`Loader.set_weights`.
+                number. A dataset of weight vectors gives the weights of each row, as in tf.data: the mixture ends when
+                the vectors end. To change the weights of a running loader, call :meth:`Loader.set_weights`.
             seed: Seed for ``random=True``.
             stop: "first" ends the mixture when the next row should come from an exhausted dataset (tf.data
                 ``stop_on_empty_dataset=True``). "all" continues with the remaining datasets until all datasets are
-                exhausted.
+                exhausted. With a dataset of weights, it skips vectors that select an exhausted dataset.
             random: If True, choose the dataset of every row randomly and independently, as tf.data does. The
                 proportions of the datasets are then correct only on average.
             schedule_every: Number of rows between two calls of a schedule function.
 
         Raises:
-            PlanError: The weights are invalid, or the element structures of the datasets differ.
+            PlanError: The weights are invalid, or the element structures of the datasets differ. For a dataset of
+                weights, the error is raised when iterated, and a note names the record.
         """
         mixture = mixtures.mix(datasets, weights, seed, stop, random, schedule_every)
         return Dataset(mixture, merged_options(_values(datasets)))
+
+    @classmethod
+    def weighted_flat_map(cls, datasets: Several[E], weights: WeightsOf | None = None) -> Dataset[E]:
+        """Emit the first elements of each dataset, in proportion to weights (tf.data ``weighted_flat_map``).
+
+        All elements of one dataset precede those of the next dataset. The result has as many elements as the lengths of
+        the datasets allow. For example, datasets of the numbers 0 to 9 and 10 to 19 with the weights 0.5 and 1 give the
+        numbers 0 to 4 and 10 to 19. Shuffle the result to mix the datasets.
+
+        Args:
+            datasets: Sequence of datasets, or a dict of datasets. Their lengths must be known before reading.
+            weights: One number per dataset, or a dict by name; weights are equal by default.
+
+        Raises:
+            PlanError: The weights are invalid, the element structures differ, or the length of a dataset is unknown.
+        """
+        return cls._begin(mixtures.in_proportion(datasets, weights))
 
     @classmethod
     def choose_from(cls, datasets: Several[E], choices: Dataset[Any], *, stop: Stop = "first") -> Dataset[E]:
@@ -1111,17 +1140,32 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return self._then(TakeWhile, "take_while", predicate=functions.checked_predicate(predicate))
 
     def flat_map(
-        self, function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]], *, on_error: OnError = None
+        self,
+        function: Callable[..., Dataset[U] | Iterable[U] | AsyncIterable[U]],
+        *,
+        executor: Literal["thread", "process", "inline"] = "thread",
+        concurrency: Concurrency = 1,
+        on_error: OnError = None,
     ) -> Dataset[U]:
         """Emit all elements of each dataset that ``function`` returns, in sequence (tf.data ``flat_map``).
 
         The function may also return any sync or async iterable, or be a generator function.
 
         Args:
+            executor: Kind of worker that calls ``function``: "thread", "process" or "inline" (one call at a time). The
+                returned datasets run in this process. If ``function`` returns an iterator, a worker process reads it to
+                its end, and sends all items at once.
+            concurrency: Number of concurrent calls; AUTO for the number of CPUs. The order of elements and saved states
+                do not depend on the executor or the concurrency.
             on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
+
+        Raises:
+            StageBuildError: The function cannot be pickled for a process.
+            PlanError: An argument is invalid.
         """
-        return self._then(op.Interleave, "flat_map", **functions.interleave_call("flat_map", function, on_error))
+        call = functions.interleave_call("flat_map", function, on_error, executor=executor, concurrency=concurrency)
+        return self._then(op.Interleave, "flat_map", **call)
 
     def interleave(
         self,
@@ -1130,6 +1174,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         cycle_length: int | Auto = AUTO,
         block_length: int = 1,
         ordered: bool = True,
+        executor: Literal["thread", "process", "inline"] = "thread",
+        concurrency: Concurrency = 1,
         on_error: OnError = None,
     ) -> Dataset[U]:
         """Interleave the elements of the datasets that ``function`` returns (tf.data ``interleave``).
@@ -1141,11 +1187,53 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             cycle_length: Number of datasets that are open at the same time.
             block_length: Number of consecutive elements from one dataset.
             ordered: If False, take elements from any dataset whose elements are ready.
+            executor, concurrency: As in :meth:`flat_map`.
             on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
+
+        Raises:
+            StageBuildError: The function cannot be pickled for a process.
+            PlanError: An argument is invalid.
         """
-        call = functions.interleave_call("interleave", function, on_error, cycle_length, block_length, ordered)
+        order = cycle_length, block_length, ordered
+        call = functions.interleave_call("interleave", function, on_error, *order, executor, concurrency)
         return self._then(op.Interleave, "interleave", **call)
+
+    def rejection_resample(
+        self,
+        class_fn: Callable[..., int],
+        target: Sequence[float] | NDArray[Any],
+        initial: Sequence[float] | NDArray[Any] | None = None,
+        *,
+        seed: int | None = None,
+    ) -> Dataset[tuple[int, T]]:
+        """Drop elements at random, so that classes have the distribution ``target`` (tf.data ``rejection_resample``).
+
+        The elements become pairs (class, element), as in tf.data; the class is an int64. The draw for an element
+        depends only on the seed, the epoch and the origin of the element. Elements keep their order.
+
+        An element of class c is kept with the probability ``target[c] / initial[c]``, divided by the largest of these
+        ratios. Unlike tf.data, the operator reads its input only once, so no element is emitted twice.
+
+        Args:
+            class_fn: Function that returns the class of an element: an integer from 0 to ``len(target) - 1``. The
+                function receives a tuple element as separate arguments.
+            target: Weight of each class in the output. The weights need not have the sum 1.
+            initial: Weight of each class in the input. By default, the operator counts the classes of all elements up
+                to the current one, plus 10 elements of each class.
+            seed: Seed of this operator; the loader's seed by default.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            PlanError: ``class_fn`` did not return a class. A note on the error names the record.
+        """
+        from aiostream_data.dataset.resampling import resample_call
+        from aiostream_data.plan.resampling import RejectionResample
+
+        call = resample_call(class_fn, target, initial, seed)
+        return self._then(RejectionResample, "rejection_resample", **call)
 
     # -- batches
 
@@ -1339,19 +1427,86 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             Rebatch, "rebatch", sizes=sizes, drop_remainder=flag("drop_remainder", drop_remainder)
         )
 
+    def ragged_batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset[Any]:
+        """Batch elements of different lengths without padding (tf.data ``ragged_batch``).
+
+        Arrays become a :class:`RaggedArray`, whose rows may differ in their first axis. The type does not depend on the
+        data: arrays of equal lengths also become a RaggedArray, unless :attr:`element_spec` contains their shape.
+        Numbers, bytes and text become arrays as in :meth:`batch`.
+
+        Args:
+            batch_size: Number of elements in a batch.
+            drop_remainder: If True, drop an incomplete last batch.
+
+        Raises (when iterated):
+            BatchShapeError: The rows of an array differ in dtype or number of axes, or in an axis after the first. The
+                error names the records and their shapes.
+        """
+        from aiostream_data.plan.uneven_batches import RaggedBatch, dense_leaves
+
+        return self._then(
+            RaggedBatch,
+            "ragged_batch",
+            batch_size=at_least("batch_size", batch_size, 1),
+            drop_remainder=flag("drop_remainder", drop_remainder),
+            dense=dense_leaves(spec_of(self.plan)),
+        )
+
+    def sparse_batch(
+        self, batch_size: int, row_shape: Sequence[int | None], *, drop_remainder: bool = False
+    ) -> Dataset[Any]:
+        """Batch arrays of different shapes as sparse arrays of SciPy (tf.data ``sparse_batch``).
+
+        Each element must be one array of numbers. A batch contains all values of its rows, zeros included, as in
+        tf.data. Rows with one axis become a ``scipy.sparse.csr_array``; rows with more axes become a ``coo_array`` with
+        as many axes plus one, which needs SciPy 1.15.
+
+        Args:
+            batch_size: Number of elements in a batch.
+            row_shape: Shape of a row of the batch, at least as large as each element. An axis of None or -1 has the
+                length of the longest row of the batch.
+            drop_remainder: If True, drop an incomplete last batch.
+
+        Raises:
+            PlanError: An argument is invalid.
+            MissingExtraError: SciPy is not installed (extra ``sparse``).
+
+        Raises (when iterated):
+            BatchShapeError: An element is not an array of numbers, has other axes than ``row_shape``, is larger, or has
+                another dtype. The error names the record.
+        """
+        from aiostream_data.plan.uneven_batches import SparseBatch
+
+        return self._then(
+            SparseBatch,
+            "sparse_batch",
+            batch_size=at_least("batch_size", batch_size, 1),
+            row_shape=batches.checked_row_shape(row_shape),
+            drop_remainder=flag("drop_remainder", drop_remainder),
+        )
+
     def window(
-        self, size: int, shift: int | None = None, stride: int = 1, *, drop_remainder: bool = False
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        *,
+        drop_remainder: bool = False,
+        as_datasets: bool = False,
     ) -> Dataset[Any]:
         """Stack windows of ``size`` elements (tf.data ``window``).
 
-        In tf.data, a window is a dataset. In this package, the elements of a window are stacked as in a batch. The
-        operator reads and discards elements between two windows, but still raises errors in these elements.
+        The elements of a window are stacked as in a batch. With ``as_datasets``, each leaf of a window is a dataset, as
+        in tf.data, so elements may differ in shape. The operator reads and discards elements between two windows, but
+        still raises errors in these elements.
 
         Args:
             size: Number of elements in a window.
             shift: Distance between the starts of two windows, in elements; ``size`` by default.
             stride: Distance between two consecutive elements of a window, counted in input elements.
             drop_remainder: If True, drop incomplete windows at the end.
+            as_datasets: If True, emit a dataset for each leaf of the elements. Use :meth:`flat_map` to process these
+                datasets, such as ``flat_map(lambda window: window.padded_batch(3))``.
 
         Raises (when iterated):
             BatchShapeError: The shapes or structures of two elements in a window differ. The error names the two
@@ -1367,6 +1522,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             shift=length if shift is None else at_least("shift", shift, 1),
             stride=at_least("stride", stride, 1),
             drop_remainder=flag("drop_remainder", drop_remainder),
+            as_datasets=flag("as_datasets", as_datasets),
+            dataset_class=Dataset if as_datasets else None,
         )
 
     def bucket_by_sequence_length(
@@ -2009,6 +2166,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         stage_timeout: float | None = None,
         full_tracebacks: bool = False,
         profile: bool = False,
+        hidden_state: Literal["warn", "raise"] = "warn",
     ) -> Loader[T]:
         """Start reading the dataset and return the running :class:`Loader`.
 
@@ -2065,6 +2223,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 your functions.
             profile: If True, measure the duration of every copy to the device, for ``stats().devices``. Profiling slows
                 the loader slightly.
+            hidden_state: Action for functions with state that a resumed run cannot restore, such as a random generator
+                in a closure. Operators issue a :class:`HiddenStateWarning` for such functions. "raise" also raises an
+                error here. See docs/functions.md.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: The loader cannot
@@ -2072,6 +2233,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             StateMismatchError: The plan, seed or shard list differs from the saved state. The error lists the
                 differences.
             RankError: The rows of this dataset cannot be shared among this number of ranks.
+            StageBuildError: A function has hidden state, and ``hidden_state`` is "raise".
         """
         # Imported lazily: these modules account for most of the package's import time.
         from aiostream_data._engine.run_options import Diagnosing, Failing, Resuming, RunOptions
@@ -2086,6 +2248,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.storage.cache.options import ShardCache
 
         warn_without_native_core()
+        if word("hidden_state", hidden_state, ("warn", "raise")) == "raise":
+            refuse_hidden_state(self.plan)
         plan = completed(self.plan)
         saved = Saved.of(state)
         steering = Exclusions.of(skip, block)

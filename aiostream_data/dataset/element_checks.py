@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from aiostream_data.arguments import shown
+from aiostream_data.dataset.callables import warn_of_hidden_state
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.spec import ArraySpec, spec_of
@@ -19,6 +20,9 @@ from aiostream_data.rows.structure import Structure
 
 if TYPE_CHECKING:
     from aiostream_data.transforms.padding import LeafPadding
+
+_OPERATORS: Final = {"cost": "batch", "element_length": "bucket_by_sequence_length"}
+"""Operators by the name of their argument that returns a length."""
 
 # Imports that only some operators need are local, to keep importing the package fast.
 
@@ -77,6 +81,8 @@ def check_length_of(node: Node, argument: str, given: Any) -> None:
         raise PlanError(f"{argument} must be a function or the name of a leaf, got {given!r}")
     elif iscoroutinefunction(given):
         raise PlanError(f"{argument} must be a plain function or the name of a leaf, got a coroutine function")
+    else:
+        warn_of_hidden_state(_OPERATORS.get(argument, argument), given)
 
 
 def the_only_length(node: Node) -> str | None:

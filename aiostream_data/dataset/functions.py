@@ -7,13 +7,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiostream_data.arguments import flag, seconds_or_none
+from aiostream_data.arguments import flag, seconds_or_none, word
 from aiostream_data.dataset.callables import (
     check_gives_a_value,
     check_takes_an_element,
     check_takes_state_and_element,
+    warn_of_hidden_state,
 )
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import PlanError, StageBuildError
 from aiostream_data.failing.policies import OnError, policy_of
 from aiostream_data.plan.base import INFINITE, Auto, Concurrency, ExecutorName, at_least, auto_or_at_least_one, seed_of
 from aiostream_data.plan.operators import AUTO_CYCLE_LENGTH
@@ -60,7 +61,9 @@ def map_call(
             "Use batched=False."
         )
     how = _how(function, executor, concurrency, seed, init, timeout, on_error)
-    check_takes_an_element(operator, function, {RNG, STATE} if init is not None else {RNG})
+    given = {RNG, STATE} if init is not None else {RNG}
+    check_takes_an_element(operator, function, given)
+    warn_of_hidden_state(operator, function, given)
     return {"function": function, "ordered": ordered, "batched": batched, **how}
 
 
@@ -82,7 +85,9 @@ def filter_call(
     check_callable("filter", predicate)
     check_gives_a_value("filter", predicate)
     how = _how(predicate, executor, concurrency, seed, init, timeout, on_error)
-    check_takes_an_element("filter", predicate, {RNG, STATE} if init is not None else {RNG})
+    given = {RNG, STATE} if init is not None else {RNG}
+    check_takes_an_element("filter", predicate, given)
+    warn_of_hidden_state("filter", predicate, given)
     return {"predicate": predicate, **how}
 
 
@@ -97,6 +102,7 @@ def checked_predicate(predicate: Any) -> Callable[..., bool]:
     refuse_coroutine("take_while", predicate)
     check_gives_a_value("take_while", predicate)
     check_takes_an_element("take_while", predicate)
+    warn_of_hidden_state("take_while", predicate)
     checked: Callable[..., bool] = predicate
     return checked
 
@@ -112,6 +118,7 @@ def scan_call(function: Any, initial: Any) -> dict[str, Any]:
     refuse_coroutine("scan", function)
     check_gives_a_value("scan", function)
     check_takes_state_and_element("scan", function)
+    warn_of_hidden_state("scan", function)
     return {"function": function, "initial": copied_state("scan", initial)}
 
 
@@ -128,6 +135,7 @@ def checked_key(key: Any) -> Callable[..., Any] | None:
     refuse_coroutine("unique", key)
     check_gives_a_value("unique", key)
     check_takes_an_element("unique", key)
+    warn_of_hidden_state("unique", key)
     checked: Callable[..., Any] = key
     return checked
 
@@ -168,11 +176,14 @@ def interleave_call(
     cycle_length: int | Auto = 1,
     block_length: int = 1,
     ordered: bool = True,
+    executor: Any = "thread",
+    concurrency: Concurrency = 1,
 ) -> dict[str, Any]:
     """Return the fields of the plan node of ``interleave`` and ``flat_map``.
 
     Raises:
         PlanError: An argument is invalid.
+        StageBuildError: The function cannot be pickled for a process.
     """
     cycle = AUTO_CYCLE_LENGTH if isinstance(cycle_length, Auto) else at_least("cycle_length", cycle_length, 1)
     block = at_least("block_length", block_length, 1)
@@ -180,7 +191,9 @@ def interleave_call(
     check_callable(name, function)
     refuse_coroutine(name, function)
     check_takes_an_element(name, function)
+    warn_of_hidden_state(name, function)
     policy_of(on_error)
+    _check_inner_executor(name, function, executor)
     return {
         "function": function,
         "cycle_length": cycle,
@@ -188,7 +201,22 @@ def interleave_call(
         "ordered": ordered,
         "name": name,
         "on_error": on_error,
+        "executor": executor,
+        "concurrency": auto_or_at_least_one("concurrency", concurrency),
     }
+
+
+def _check_inner_executor(name: str, function: Callable[..., Any], executor: Any) -> None:
+    word("executor", executor, ("thread", "process", "inline"))
+    if executor != "process":
+        return
+    check_executor(executor)
+    check_reaches_processes(function)
+    if inspect.isasyncgenfunction(function):
+        raise StageBuildError(
+            f"{name}(): {function_name(function)} is an async generator function, which cannot run in a process. "
+            "Use executor='thread', or a plain generator function."
+        )
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

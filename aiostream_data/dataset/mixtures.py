@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiostream_data.arguments import flag, word
-from aiostream_data.dataset.chain import plan_of
+from aiostream_data.dataset.callables import warn_of_hidden_state
+from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.errors import PlanError
-from aiostream_data.plan.base import Node, at_least, seed_of
+from aiostream_data.plan.base import INFINITE, Node, at_least, seed_of
 from aiostream_data.plan.spec import spec_of
 from aiostream_data.rows.structure import LEAF
 
@@ -28,7 +29,11 @@ def mix(datasets: Any, weights: Any, seed: Any, stop: Any, random: Any, schedule
     from aiostream_data.weights import schedule_of
 
     nodes, names = _inputs_of(datasets, "sample_from")
+    if isinstance(weights, Chain):
+        return _mixed_by(weights, nodes, names, seed, stop, random)
     every = at_least("schedule_every", schedule_every, 1)
+    if callable(weights):
+        warn_of_hidden_state("sample_from", weights)
     return Mix(
         nodes=nodes,
         schedule=schedule_of(weights, names, every),
@@ -36,6 +41,47 @@ def mix(datasets: Any, weights: Any, seed: Any, stop: Any, random: Any, schedule
         random=flag("random", random),
         seed=seed_of(seed),
     )
+
+
+def _mixed_by(
+    weights: Chain, nodes: tuple[Node, ...], names: tuple[str, ...], seed: Any, stop: Any, random: Any
+) -> Node:
+    """Return the plan node of ``sample_from`` with a dataset of weights."""
+    from aiostream_data.plan.mixing import check_shared
+    from aiostream_data.plan.weighted_choices import MixByWeights, WeightedChoices
+
+    vectors = plan_of(weights, "sample_from")
+    check_shared([vectors, *nodes], "sample_from")
+    choices = WeightedChoices(input=vectors, choices_of=names, random=flag("random", random), seed=seed_of(seed))
+    return MixByWeights(choices=choices, nodes=nodes, names=names, stop=_checked_stop(stop))
+
+
+def in_proportion(datasets: Any, weights: Any) -> Node:
+    """Return the plan node of ``weighted_flat_map``.
+
+    Raises:
+        PlanError: The weights are invalid, the element structures differ, or the length of a dataset is unknown.
+    """
+    from fractions import Fraction
+
+    from aiostream_data.plan.cardinality import cardinality
+    from aiostream_data.plan.operators import Concatenate, Take
+    from aiostream_data.weights import vector_of
+
+    nodes, names = _inputs_of(datasets, "weighted_flat_map")
+    vector = (1.0,) * len(nodes) if weights is None else vector_of(weights, names)
+    exact = [Fraction(repr(weight)) for weight in vector]
+    rows = [cardinality(node) for node in nodes]
+    for name, count, weight in zip(names, rows, exact, strict=True):
+        if weight and count < 0:
+            found = "infinite" if count == INFINITE else "of unknown length"
+            raise PlanError(
+                f"weighted_flat_map() needs datasets of known length, but dataset {name} is {found}. Use take(), or "
+                "sample_from()."
+            )
+    most = min(count / weight for count, weight in zip(rows, exact, strict=True) if weight)
+    counts = [int(weight * most) for weight in exact]
+    return Concatenate(nodes=tuple(Take(input=node, count=count) for node, count in zip(nodes, counts, strict=True)))
 
 
 def choose(datasets: Any, choices: Any, stop: Any) -> Node:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aiostream_data.arguments import MOST, integer, numpy_dtype, several
-from aiostream_data.dataset.callables import check_takes_arguments
+from aiostream_data.dataset.callables import check_takes_arguments, warn_of_hidden_state
 from aiostream_data.dataset.tensor_slices import read_only_column as read_only
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.plan import sources as src
@@ -38,6 +38,7 @@ def generator(factory: Callable[..., Any], args: Any, signature: Any) -> src.Gen
         raise PlanError(f"signature must be a structure of ArraySpec, got {signature!r}")
     given = several("args", args, "a tuple of arguments")
     check_takes_arguments("from_generator", factory, given)
+    warn_of_hidden_state("from_generator", factory, args=given)
     return src.Generator(factory=factory, args=given, signature=signature)
 
 

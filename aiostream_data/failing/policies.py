@@ -183,6 +183,9 @@ class Handling:
     max_rate: float | None = None
     path: str | None = None
 
+    def __hash__(self) -> int:  # without the value, which can be a list or an array
+        return hash((self.kind, self.retries, self.backoff_s, self.max_count, self.max_rate, self.path))
+
     @property
     def interferes(self) -> bool:
         """True if the policy can continue after a failed record; False if it raises at the first failure."""

@@ -215,15 +215,17 @@ def _beside_the_limit(rows: int, memory_limit: int) -> str:
     return " (the memory limit)" if rows == memory_limit else f" (the memory limit plus {as_size(rows - memory_limit)})"
 
 
-def _runs_elsewhere(plan: Node) -> Iterator[op.Call]:
+def _runs_elsewhere(plan: Node) -> Iterator[op.Call | op.Interleave]:
     """Yield one node for each executor that runs functions in another process or interpreter, or may switch to one."""
     fused = {lower for node in walk(plan) if isinstance(node, op.Call) for lower in fused_below(node)}
     for node in walk(plan):
-        if isinstance(node, op.Call) and node not in fused and _kind_of(node) is not None:
+        if isinstance(node, (op.Call, op.Interleave)) and node not in fused and _kind_of(node) is not None:
             yield node
 
 
-def _kind_of(node: op.Call) -> str | None:
+def _kind_of(node: op.Call | op.Interleave) -> str | None:
+    if isinstance(node, op.Interleave):
+        return "process" if node.executor == "process" else None
     if node.is_coroutine:
         return None
     if node.executor == "auto":
@@ -232,7 +234,7 @@ def _kind_of(node: op.Call) -> str | None:
     return node.executor if node.executor in ("process", "interpreter") else None
 
 
-def _workers_of(node: op.Call, plan: Node) -> tuple[str, int]:
+def _workers_of(node: op.Call | op.Interleave, plan: Node) -> tuple[str, int]:
     """Return the executor type of a node's function, and the total number of its workers across all processes."""
     hosts = sum(place.workers for place in places_of(plan) if any(lower is node for lower in walk(place)))
     concurrency = node.concurrency if isinstance(node.concurrency, int) and node.executor != "auto" else cpu_count()

@@ -14,11 +14,13 @@ from aiostream_data.plan.collated import CollatedBatch
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.mixing import Choose, Mix
+from aiostream_data.plan.resampling import RejectionResample
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import ArraySpec, spec_of
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.unique import Unique
+from aiostream_data.plan.weighted_choices import WeightedChoices
 from aiostream_data.plan.windows import Bucket, PaddedBatch, Rebatch, Window
 
 COPIES: Final = 4
@@ -79,6 +81,7 @@ FEWER: Final = (
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
     *(ColumnOperator, CollatedBatch),
     *(Scan, Unique, AssertCardinality),
+    *(RejectionResample, WeightedChoices),
 )
 """Types of nodes that emit at most as many elements as their input."""
 

@@ -10,14 +10,15 @@ from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.base import Node, Operator, SameElements
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.rank_nodes import MarkPadding
+from aiostream_data.plan.resampling import RejectionResample
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.sources import Generator
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.written import function_name
 
 _KEEP_LEAVES: Final = (
-    *(SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding),
-    *(PadToCardinality, ColumnOperator),
+    *(SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding, PadToCardinality),
+    *(RejectionResample, ColumnOperator),
 )
 
 

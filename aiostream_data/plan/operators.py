@@ -91,6 +91,9 @@ class Interleave(Operator):
     """Node that emits elements of the data sets or iterables that ``function`` returns.
 
     The node reads several data sets or iterables in turn.
+
+    Attributes:
+        executor, concurrency: Executor that calls the function, and number of concurrent calls.
     """
 
     function: Callable[..., Any]
@@ -99,6 +102,8 @@ class Interleave(Operator):
     ordered: bool = True
     name: str = "interleave"
     on_error: OnError = None
+    executor: Literal["thread", "process", "inline"] = "thread"
+    concurrency: Concurrency = 1
 
     @property
     def label(self) -> str:
@@ -109,6 +114,8 @@ class Interleave(Operator):
             self.function,
             cycle_length=(self.cycle_length, 1 if self.name == "flat_map" else AUTO_CYCLE_LENGTH),
             block_length=(self.block_length, 1),
+            executor=(self.executor, "thread"),
+            concurrency=(self.concurrency, 1),
             ordered=(self.ordered, True),
             on_error=(self.on_error, None),
         )

@@ -77,12 +77,18 @@ class Window(Operator):
     """Node that makes windows of ``size`` stacked elements. The distance between consecutive elements is ``stride``.
 
     A window starts at every ``shift``-th element.
+
+    Attributes:
+        as_datasets: If True, each leaf of a window is a data set of the values of its elements.
+        dataset_class: Class of these data sets; None if ``as_datasets`` is False.
     """
 
     size: int
     shift: int
     stride: int = 1
     drop_remainder: bool = False
+    as_datasets: bool = False
+    dataset_class: type[Any] | None = None
 
     def detail(self) -> str:
         return call_arguments(
@@ -90,6 +96,7 @@ class Window(Operator):
             shift=(self.shift, self.size),
             stride=(self.stride, 1),
             drop_remainder=(self.drop_remainder, False),
+            as_datasets=(self.as_datasets, False),
         )
 
     @property
@@ -253,6 +260,9 @@ def _(node: Rebatch) -> Spec:
 
 @spec_of.register
 def _(node: Window) -> Spec:
+    if node.as_datasets:
+        structure, leaves = spec_of(node.input)
+        return structure, (UNKNOWN_SPEC,) * len(leaves)
     return stacked_spec(node, node.size if node.drop_remainder else None)
 
 

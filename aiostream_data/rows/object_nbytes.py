@@ -45,7 +45,7 @@ def _parts_of(container: Any) -> Iterator[Any]:
 
 def _leaf_nbytes(value: Any) -> int:
     try:
-        nbytes = getattr(value, "nbytes", None)
+        nbytes = getattr(value, "_held_nbytes", None) or _sparse_nbytes(value) or getattr(value, "nbytes", None)
     except Exception:  # noqa: BLE001 - property of a user object that raised an error
         return ITEM_NBYTES_GUESS
     if isinstance(nbytes, int):
@@ -53,3 +53,11 @@ def _leaf_nbytes(value: Any) -> int:
     if isinstance(value, (bytes, bytearray, str)):
         return len(value)
     return image_nbytes(value) or ITEM_NBYTES_GUESS
+
+
+def _sparse_nbytes(value: Any) -> int:
+    """Return the size of a sparse array of SciPy in bytes, or 0 for any other object."""
+    if not type(value).__module__.startswith("scipy.sparse"):
+        return 0
+    parts = (part for held in vars(value).values() for part in (held if isinstance(held, tuple) else (held,)))
+    return sum(getattr(part, "nbytes", 0) for part in parts)

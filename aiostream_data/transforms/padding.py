@@ -167,7 +167,7 @@ def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int
 
 def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longest: int | None) -> Any:
     if not isinstance(column, VarColumn):
-        if column.dtype.hasobject and column.ndim == 1 and (words := _lists_of_text(column.tolist())):
+        if column.dtype.hasobject and column.ndim == 1 and (words := lists_of_text(column.tolist())):
             return _pad_values(words, leaf, describe, longest)
         target = _target(leaf, [column.shape[1:]], describe, longest)
         return column if target == column.shape[1:] else _filled(list(column), target, leaf)
@@ -180,11 +180,11 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
 
 
 def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, longest: int | None) -> Any:
-    values = _lists_of_text(values) or values
+    values = lists_of_text(values) or values
     found = as_arrays(leaf.path, values, describe)
     arrays = [array for array in found if array is not None and array.ndim]
     if len(arrays) == len(values):
-        arrays = _with_one_dtype(values, arrays)
+        arrays = with_one_dtype(values, arrays)
     if len(arrays) < len(values) or _facts(arrays) > 1:
         shapes = {() if array is None else array.shape for array in found}
         if len(shapes) == 1:
@@ -197,7 +197,7 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
     return _filled(arrays, target, leaf)
 
 
-def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
+def with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
     """Convert empty lists to arrays with the dtype of the other arrays."""
     dtype = next((array.dtype for value, array in zip(values, arrays, strict=True) if not _is_empty_list(value)), None)
     if dtype is None:
@@ -205,7 +205,7 @@ def _with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArr
     return [np.empty(0, dtype) if _is_empty_list(value) else array for value, array in zip(values, arrays, strict=True)]
 
 
-def _lists_of_text(values: Sequence[Any]) -> list[Any] | None:
+def lists_of_text(values: Sequence[Any]) -> list[Any] | None:
     """Convert rows that are lists of words to object arrays. Return None if the rows are not lists of words."""
     if not all(type(value) is list for value in values):
         return None

@@ -93,6 +93,7 @@ def test_the_policy_of_open_holds_for_stages_that_have_none(name: str) -> None:
         list(loader)
 
 
+@pytest.mark.filterwarnings("ignore::aiostream_data.HiddenStateWarning")
 @pytest.mark.parametrize("executor", ["thread", "coroutine", "flat_map"])
 def test_retry_tries_again_and_counts_the_attempts(executor: str) -> None:
     attempts: Counter[int] = Counter()

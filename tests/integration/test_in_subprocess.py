@@ -305,6 +305,7 @@ def test_without_cloudpickle_a_lambda_is_refused_where_the_chain_is_written(monk
         Dataset.range(4).map(lambda number: number).in_subprocess()
 
 
+@pytest.mark.filterwarnings("ignore::aiostream_data.HiddenStateWarning")
 def test_what_never_pickles_is_refused_where_the_chain_is_written() -> None:
     lock = threading.Lock()
     with pytest.raises(StageBuildError, match="'lock'"):

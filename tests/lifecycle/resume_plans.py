@@ -11,6 +11,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from key_functions import (
+    in_batches,
+    in_pairs,
+    in_reverse,
+    is_odd,
+    joined,
+    last_digit,
+    nothing,
+    one_more_than,
+    whole_branch,
+    whole_window,
+    with_number,
+)
 from pyarrow import parquet
 
 import aiostream_data as asd
@@ -87,6 +100,18 @@ def is_not_row_17(row: dict[str, Any]) -> bool:
     return is_not_17(row["n"])
 
 
+def dense(batch: Any) -> Any:
+    return batch.toarray()
+
+
+def padded_window(window: Dataset[Any]) -> Dataset[Any]:
+    return window.padded_batch(3)
+
+
+def class_of_row(row: dict[str, Any]) -> int:
+    return int(row["n"]) % 3 // 2
+
+
 def no_name_ends_in_2(name: bytes) -> bool:
     return not name.endswith(b"2")
 
@@ -117,50 +142,6 @@ def checksum(record: bytes) -> int:
 
 def own_number(row: dict[str, Any]) -> int:
     return int(row["n"]) * 5 % 60
-
-
-def is_odd(row: dict[str, Any]) -> bool:
-    return int(row["m"]) % 2 == 1
-
-
-def joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"rows": len(rows), "n": [row["n"] for row in rows]}
-
-
-def last_digit(row: dict[str, Any]) -> int:
-    return int(row["n"]) * 7 % 4
-
-
-def in_pairs(key: int, window: Dataset[Any]) -> Dataset[Any]:
-    return window.shuffle(2).batch(2)
-
-
-def whole_window(key: int, window: Dataset[Any]) -> Dataset[Any]:
-    return window
-
-
-def whole_branch(rows: Dataset[Any]) -> Dataset[Any]:
-    return rows
-
-
-def in_batches(rows: Dataset[Any]) -> Dataset[Any]:
-    return rows.batch(2)
-
-
-def in_reverse(rows: Dataset[Any]) -> Dataset[Any]:
-    return rows.shuffle(4, seed=1)
-
-
-def one_more_than(key: int) -> int:
-    return key + 1
-
-
-def nothing(key: int) -> list[int]:
-    return []
-
-
-def with_number(numbers: list[int], row: dict[str, Any]) -> list[int]:
-    return [*numbers, int(row["n"])]
 
 
 def own_remainder(number: int) -> int:
@@ -268,6 +249,11 @@ CASES: dict[str, Case] = {
     "interleave": Case(lambda _: numbers(9).interleave(ten_fold, cycle_length=3, block_length=2)),
     "interleave of data sets": Case(lambda _: numbers(9).interleave(ten_fold_by_run, cycle_length=3)),
     "interleave of files": Case(lambda f: Dataset.list_files(f"{f}/*.txt").interleave(lines_of, cycle_length=2)),
+    "flat_map, concurrent": Case(lambda _: numbers(8).flat_map(ten_fold_by_run, concurrency=3)),
+    "interleave, concurrent": Case(lambda _: numbers(9).interleave(ten_fold, cycle_length=3, concurrency=4)),
+    "interleave, in processes": Case(
+        lambda _: numbers(9).interleave(ten_fold, cycle_length=3, executor="process", concurrency=2), every=10
+    ),
     "interleave, unordered": Case(
         lambda _: numbers(9).interleave(ten_fold_by_run, cycle_length=3, ordered=False), ordered=False
     ),
@@ -296,6 +282,10 @@ CASES: dict[str, Case] = {
     "assert_cardinality": Case(lambda _: numbers(20).filter(is_kept).assert_cardinality(13).shuffle(4)),
     "pad_to_cardinality": Case(lambda _: numbers(5).shuffle(3).pad_to_cardinality(9).repeat(2)),
     "pad_to_cardinality, shuffled": Case(lambda _: numbers(5).pad_to_cardinality(9).shuffle(4).batch(2)),
+    "rejection_resample": Case(lambda _: draws(20).shuffle(6).rejection_resample(class_of_row, [1, 3], [2, 1])),
+    "rejection_resample of an unknown distribution": Case(
+        lambda _: draws(20).shuffle(6).rejection_resample(class_of_row, [1, 3]).repeat(2)
+    ),
     "enumerate": Case(lambda _: numbers().filter(is_kept).enumerate(5)),
     # several
     "zip": Case(lambda _: numbers().shuffle(5).zip(draws(9))),
@@ -318,6 +308,11 @@ CASES: dict[str, Case] = {
     "batch of unbatch": Case(lambda _: draws().batch(4).shuffle(2).unbatch().batch(3)),
     "batch by a function": Case(lambda _: draws().shuffle(4).batch(3, collate=joined).repeat(2)),
     "padded_batch": Case(lambda _: numbers().map(some).shuffle(5).padded_batch(3)),
+    "ragged_batch": Case(lambda _: numbers().map(some_named).shuffle(5).ragged_batch(3)),
+    "sparse_batch": Case(lambda _: numbers().map(some).shuffle(5).sparse_batch(3, [None]).map(dense)),
+    "windows of data sets": Case(
+        lambda _: numbers(12).map(some).shuffle(5).window(4, 3, as_datasets=True).flat_map(padded_window)
+    ),
     "rebatch": Case(lambda _: draws().batch(4).rebatch([3, 1])),
     "window": Case(lambda _: numbers().shuffle(5).window(4, shift=2)),
     "window with gaps": Case(lambda _: numbers().window(3, shift=5, stride=2)),
@@ -346,6 +341,17 @@ CASES: dict[str, Case] = {
     "sample_from with a schedule": Case(
         lambda _: Dataset.sample_from([numbers(), Dataset.range(50, 70)], [(0, [1, 0]), (6, [1, 2])])
     ),
+    "sample_from with a data set of weights": Case(
+        lambda _: Dataset.sample_from(
+            [draws(8), draws(20)], Dataset.from_iterable([[1, 2], [0, 1]]).repeat().shuffle(4)
+        )
+    ),
+    "sample_from with a data set of weights at random": Case(
+        lambda _: Dataset.sample_from(
+            [numbers(), numbers(5)], Dataset.from_tensor_slices(np.ones((12, 2))), stop="all", random=True
+        )
+    ),
+    "weighted_flat_map": Case(lambda _: Dataset.weighted_flat_map([numbers(), numbers()], [1, 2]).shuffle(4)),
     "choose_from": Case(
         lambda _: Dataset.choose_from([draws(8), draws(9)], Dataset.from_iterable([0, 1, 1]).repeat().shuffle(4))
     ),

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.calls.column_rows import with_column
+from aiostream_data._engine.calls.listed_rows import listed
 from aiostream_data._engine.calls.made_rows import Made
 from aiostream_data._engine.calls.return_check import finished
 from aiostream_data._engine.calls.user_code import (
@@ -38,13 +39,13 @@ from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import Failure, workable
 from aiostream_data.metrics.cpu_samples import NO_LOOK, CoreLooks
 from aiostream_data.metrics.machine import CoreTime, thread_switches
-from aiostream_data.rows.records import Chunk, Columns, concat
+from aiostream_data.rows.records import Chunk, Columns, Items, concat
 from aiostream_data.transforms.collate import collate, collate_results
 
 BLOCK_ROWS = 4096
 """Maximum number of rows that exist as Python objects at once, chosen to fit the CPU cache."""
 
-PartKind: TypeAlias = Literal["map", "batched", "filter", "parse", "column"]
+PartKind: TypeAlias = Literal["map", "batched", "filter", "parse", "inner", "listed", "column"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class HopPart:
     """Work of one operator in a hop (one call on a worker).
 
     Attributes:
+        kind: Work of the operator. "inner" and "listed" return the results unchanged; "listed" reads iterators first.
         stage: Text that names the stage; added as a note to errors of the stage.
         column: Name of the column that the results form, if ``kind`` is "column".
     """
@@ -88,6 +90,8 @@ class HopPart:
             return _whole(self.user, chunk, self.user.function)
         if self.kind == "column":
             return with_column(self.user, self.column, chunk, _mapped)
+        if self.kind in ("inner", "listed"):
+            return _unchanged(self.user, chunk, self.kind == "listed")
         return _mapped(self.user, chunk)
 
 
@@ -162,16 +166,8 @@ class Done:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the error as a ``Failure``, because some exceptions cannot be pickled."""
         told = None if self.failure is None else Failure(self.failure)
-        return _arrived, (
-            self.chunk,
-            self.nbytes,
-            self.kept,
-            self.tallies,
-            told,
-            self.rows,
-            self.preemptions,
-            self.core,
-        )
+        more = self.rows, self.preemptions, self.core
+        return _arrived, (self.chunk, self.nbytes, self.kept, self.tallies, told, *more)
 
     def up_to(self, row: int, failure: BaseException) -> Done:
         """Return a copy that ends before input row ``row``, which failed with ``failure``."""
@@ -281,6 +277,14 @@ def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
         return Made(chunk.slice(0, 0), kept, *more)
     mapped = collate_results(results.values, chunk.ids if kept is None else chunk.ids.take(kept))
     return _only_finished(user, Made(_of_the_same(chunk, kept, mapped), kept, *more))
+
+
+def _unchanged(user: UserFunction, chunk: Chunk, reads_iterators: bool) -> Made:
+    results = call_rows(user, chunk)
+    kept = results.kept()
+    values = list(map(listed, results.values)) if reads_iterators else results.values
+    made = Items(values, chunk.ids if kept is None else chunk.ids.take(kept))
+    return Made(_of_the_same(chunk, kept, made), kept, results.failed, results.retries, results.failure, results.rows)
 
 
 def _only_finished(user: UserFunction, made: Made) -> Made:

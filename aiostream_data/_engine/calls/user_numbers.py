@@ -45,6 +45,19 @@ def numbers_of(
     return numbers
 
 
+def class_of(value: Any, classes: int, user: UserFunction, chunk: Chunk, row: int) -> int | PlanError:
+    """Return the number of a class, or the error if ``value`` is not an integer from 0 to ``classes`` (exclusive)."""
+    number = _integer(value)
+    if number is not None and 0 <= number < classes:
+        return number
+    error = PlanError(
+        f"class_fn must return an integer from 0 to {classes - 1}, but {function_name(user.function)} returned "
+        f"{summary(value)}"
+    )
+    error.add_note(f"record: {user.describe(chunk.ids, row)}")
+    return error
+
+
 def _integer(value: Any) -> int | None:
     try:
         number = int(value.__index__())

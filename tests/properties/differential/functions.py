@@ -72,3 +72,10 @@ PREDICATES: dict[str, tuple[str, Callable[..., Any]]] = {
     "first is odd": (PAIR, lambda kit, x, y: x % 2 == 1),
     "some": (FLOAT, lambda kit, x: x > 0.6),
 }
+
+
+SCANS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "sum": lambda state, x: (state + x, state + x),
+    "last but one": lambda state, x: (x, state),
+}
+"""Functions of ``scan``: (state, element) -> (next state, result)."""

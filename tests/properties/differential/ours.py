@@ -10,7 +10,7 @@ import numpy as np
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from differential.functions import MAPS, PREDICATES, NumpyKit
+from differential.functions import MAPS, PREDICATES, SCANS, NumpyKit
 from differential.outcomes import INFINITE, MOST_ELEMENTS, REFUSED, UNKNOWN, Outcome, described
 from differential.plans import Plan
 
@@ -63,6 +63,7 @@ INNER: dict[str, Callable[[int], Any]] = {
 
 SOURCES: dict[str, Callable[..., Dataset[Any]]] = {
     "range": Dataset.range,
+    "counter": Dataset.counter,
     "slices": lambda values: Dataset.from_tensor_slices(np.array(values)),
     "slices of a pair": lambda a, b: Dataset.from_tensor_slices((np.array(a), np.array(b))),
     "slices of a dict": lambda a: Dataset.from_tensor_slices(
@@ -80,6 +81,8 @@ OPERATORS: dict[str, Callable[..., Dataset[Any]]] = {
     "prefetch": Dataset.prefetch,
     "unbatch": Dataset.unbatch,
     "enumerate": Dataset.enumerate,
+    "unique": Dataset.unique,
+    "scan": lambda dataset, name, initial: dataset.scan(SCANS[name], initial),
     "map": lambda dataset, name: dataset.map(_function(name)),
     "filter": lambda dataset, name: dataset.filter(_predicate(name)),
     "take_while": lambda dataset, name: dataset.take_while(_predicate(name)),

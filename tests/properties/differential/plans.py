@@ -12,7 +12,7 @@ Plan: TypeAlias = list[list[Any]]
 """A source, then operators; each is a name and its arguments, which can be plans."""
 
 Kind: TypeAlias = str
-"""Kind of elements; see :mod:`.functions`. ``[kind]`` is a batch of elements of a kind, and few operators take OTHER."""
+"""Kind of elements; see :mod:`.functions`. ``[kind]`` is a batch of elements of a kind; few operators take OTHER."""
 
 OTHER = "other"
 _DRAWS_OF_A_PLAN = (1, 7)
@@ -36,6 +36,8 @@ def _source(random: Random, kind: Kind | None = None) -> tuple[Plan, Kind]:
     kind = kind or random.choice([INT, INT, INT, INT, PAIR, DICT, VECTOR, BYTES, FLOAT])
     count = random.choice([0, 1, 2, 3, 5, 8, 13])
     numbers = [random.randint(-4, 9) for _ in range(count or 1)]
+    if kind == INT and random.random() < 0.05:
+        return [["counter", random.randint(-3, 3), random.choice([1, 2, -1])], ["take", random.randint(0, 9)]], INT
     if kind == INT and random.random() < 0.7:
         start, step = random.randint(-3, 3), random.choice([1, 1, 1, 2, 3, -1])
         return [["range", start, start + count * step + random.choice([0, 0, 1, -1]), step]], INT
@@ -63,6 +65,8 @@ def _operator(random: Random, kind: Kind) -> tuple[list[Any], Kind]:
         choices += [_map, _map, _map]
     if kind in {takes for takes, _ in PREDICATES.values()}:
         choices.append(_filter)
+    if kind in (INT, BYTES):
+        choices.append(lambda random, kind: (["unique"], kind))
     if kind == INT:
         choices += [_of_numbers, _of_numbers, _of_numbers]
     if not _is_batch(kind) and kind != OTHER:
@@ -115,22 +119,22 @@ def _joined(random: Random, kind: Kind) -> tuple[list[Any], Kind]:
 def _of_numbers(random: Random, kind: Kind) -> tuple[list[Any], Kind]:
     size = random.randint(1, 4)
     window = [size, random.choice([None, 1, 2, size + 1]), random.randint(1, 2), random.random() < 0.5]
-    return random.choice(
-        [
-            (["enumerate", random.choice([0, 5])], PAIR),
-            (["window", *window], f"[{INT}]"),
-            (["flat_map", random.choice(["range", "slices", "repeat"])], INT),
-            (
-                [
-                    "interleave",
-                    random.choice(["range", "slices", "repeat"]),
-                    random.randint(1, 4),
-                    random.randint(1, 3),
-                ],
-                INT,
-            ),
-        ]
-    )
+    choices: list[tuple[list[Any], Kind]] = [
+        (["scan", random.choice(["sum", "last but one"]), random.choice([0, 5])], INT),
+        (["enumerate", random.choice([0, 5])], PAIR),
+        (["window", *window], f"[{INT}]"),
+        (["flat_map", random.choice(["range", "slices", "repeat"])], INT),
+        (
+            [
+                "interleave",
+                random.choice(["range", "slices", "repeat"]),
+                random.randint(1, 4),
+                random.randint(1, 3),
+            ],
+            INT,
+        ),
+    ]
+    return random.choice(choices)
 
 
 def _batch(random: Random, kind: Kind) -> tuple[list[Any], Kind]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from differential.functions import MAPS, PREDICATES
+from differential.functions import MAPS, PREDICATES, SCANS
 from differential.outcomes import MOST_ELEMENTS, REFUSED, Outcome, described
 from differential.plans import Plan
 
@@ -95,6 +95,7 @@ INNER: dict[str, Callable[[Any], Any]] = {
 
 SOURCES: dict[str, Callable[..., Any]] = {
     "range": Data.range,
+    "counter": Data.counter,
     "slices": _slices,
     "slices of a pair": lambda a, b: Data.from_tensor_slices((tf.constant(a, tf.int64), tf.constant(b, tf.int64))),
     "slices of a dict": _slices_of_a_dict,
@@ -110,6 +111,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "prefetch": Data.prefetch,
     "unbatch": Data.unbatch,
     "enumerate": Data.enumerate,
+    "unique": Data.unique,
+    "scan": lambda dataset, name, initial: dataset.scan(tf.constant(initial, tf.int64), SCANS[name]),
     "map": lambda dataset, name: dataset.map(_function(name)),
     "filter": lambda dataset, name: dataset.filter(_predicate(name)),
     "take_while": lambda dataset, name: dataset.take_while(_predicate(name)),

@@ -49,6 +49,21 @@ def cost(*element: Any) -> int:
     return 1 + fn.number(*element) % 4
 
 
+def dense(batch: Any) -> Any:
+    """Return a sparse batch as an array."""
+    return batch.toarray()
+
+
+def rows_of_window(window: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return a window that is a data set."""
+    return window
+
+
+def class_of(*element: Any) -> int:
+    """Return a class from 0 to 2, by the content of an element."""
+    return fn.number(*element) % 3
+
+
 def fails_at_times(*element: Any) -> int:
     """Return the number of an element, or raise for every fifth number."""
     number = fn.number(*element)

@@ -65,6 +65,26 @@ def _choose(random: Random, inputs: list[Drawn]) -> Drawn:
     return replace(_joined(text, inputs, "number", len(inputs) * count), free=False)
 
 
+def _sample_by_vectors(random: Random, inputs: list[Drawn]) -> Drawn:
+    count, stop = random.randint(0, 14), one_of(random, "first", "all")
+    vectors = [[random.randint(0, 3) for _ in inputs[1:]] + [random.randint(1, 3)] for _ in range(random.randint(1, 4))]
+    weights = f"Dataset.from_iterable({vectors}).repeat({count}).shuffle({random.randint(1, 4)})"
+    more = arguments(stop=stop)
+    if chance(random, 0.4):
+        more += ", " + arguments(random=True, seed=seed_or_none(random))
+    names = ", ".join(f"@{number}" for number in range(len(inputs)))
+    text = f"Dataset.sample_from([{names}], {weights}, {more})"
+    return replace(_joined(text, inputs, "number", len(vectors) * count), free=False)
+
+
+def _in_proportion(random: Random, inputs: list[Drawn]) -> Drawn:
+    """Append to the first input rows of data sets whose lengths are known."""
+    rows, weights = random.randint(0, 12), [random.randint(1, 3), random.randint(1, 3)]
+    known = f"[Dataset.range({rows}).map(number, **HOW), Dataset.range(500, 510).shuffle(3, **SPILL)]"
+    first = _joined(f"Dataset.weighted_flat_map({known}, {weights}).concatenate(@0)", inputs[:1], "number", 0)
+    return replace(first, most=inputs[0].most + 22, free=False)
+
+
 def _joined(text: str, inputs: list[Drawn], kind: Kind, most: int) -> Drawn:
     return Drawn(
         Step(text, tuple(plan.step for plan in inputs)),
@@ -78,7 +98,8 @@ def _joined(text: str, inputs: list[Drawn], kind: Kind, most: int) -> Drawn:
 
 
 _OF_NUMBERS: list[tuple[float, Join]] = [(1.2, _concatenate), (1.2, _sample_all), (1.0, _sample_first), (1.0, _choose)]
-_NEED_ORDER: tuple[Join, ...] = (_zip, _sample_first, _choose)
+_OF_NUMBERS += [(0.6, _sample_by_vectors), (0.4, _in_proportion)]
+_NEED_ORDER: tuple[Join, ...] = (_zip, _sample_first, _choose, _sample_by_vectors, _in_proportion)
 
 
 def join(random: Random, inputs: list[Drawn]) -> Drawn:

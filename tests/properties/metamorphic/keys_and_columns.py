@@ -63,3 +63,12 @@ def reduced_by_key(random: Random, plan: Drawn) -> Drawn:
     plan = plan.depending_on_order()
     call = f"group_by_reducer(length, size_of_key, folded{finalize})"
     return plan.then(call, kind="number", most=min(plan.most, 6), named=False)
+
+
+def pack(random: Random, plan: Drawn) -> Drawn:
+    """Append rows of a fixed length."""
+    more = arguments(
+        random.randint(3, 9), open_bins=random.randint(1, 3), too_long=one_of(random, "split", "truncate", "drop")
+    )
+    plan = plan.depending_on_order().then("map(sequences, **HOW)", kind="sequences")
+    return plan.then(f"pack({more})", kind="row", most=2 * plan.most, named=False, grouped=True)

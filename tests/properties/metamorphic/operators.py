@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from metamorphic.drawing import MOST, STACKABLE, Drawn, Kind, arguments, chance, one_of, seed_or_none, weighted
-from metamorphic.keys_and_columns import collated, columns, reduced_by_key, split_by_key, windows_by_key
+from metamorphic.keys_and_columns import collated, columns, pack, reduced_by_key, split_by_key, windows_by_key
 
 Operator = Callable[[Random, Drawn], Drawn]
 
@@ -107,6 +107,7 @@ def _interleave(random: Random, plan: Drawn) -> Drawn:
 def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
     if chance(random, 0.12):
         return plan.then(f'{call}(few_or_failing{more}, on_error="skip")', kind="number", most=4 * plan.most)
+    more += one_of(random, "", "", ", concurrency=3")
     name = one_of(random, *(name for name in _EXPANDING if plan.may_draw or name not in _DRAWING))
     plan = plan.drawing() if name in _DRAWING else plan
     if call == "interleave" and name not in _BY_ORDER and chance(random, 0.08):
@@ -114,6 +115,13 @@ def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
     if name in _BY_ORDER:
         plan = replace(plan, free=False)
     return plan.then(f"{call}({name}{more})", kind=_EXPANDING[name], most=4 * plan.most)
+
+
+def _resample(random: Random, plan: Drawn) -> Drawn:
+    initial = one_of(random, None, None, "[2, 1, 1]")
+    plan = plan.drawing() if initial else plan.drawing().depending_on_order()
+    more = arguments("class_of", "[1, 1, 2]", *filter(None, [initial]), seed=seed_or_none(random))
+    return as_number(plan.then(f"rejection_resample({more})"))
 
 
 # -- order and number
@@ -282,6 +290,27 @@ def _padded(random: Random, plan: Drawn) -> Drawn:
     return replace(padded, row_kind="other")
 
 
+def _ragged(random: Random, plan: Drawn) -> Drawn:
+    size, drop = random.randint(1, 5), chance(random, 0.3)
+    plan = plan.depending_on_order().then("map(sequence, **HOW)", kind="sequence")
+    return replace(_grouped(plan, f"ragged_batch({size}, drop_remainder={drop})", size), row_kind="other")
+
+
+def _sparse(random: Random, plan: Drawn) -> Drawn:
+    size, shape = random.randint(1, 5), one_of(random, "[None]", "[7]")
+    plan = plan.depending_on_order().then("map(sequence, **HOW)", kind="sequence")
+    batches = _grouped(plan, f"sparse_batch({size}, {shape})", size)
+    return replace(batches.then("map(dense, **HOW)"), row_kind="other")
+
+
+def _window_apart(random: Random, plan: Drawn) -> Drawn:
+    size, shift = random.randint(1, 4), random.randint(1, 5)
+    plan = plan.depending_on_order().then("map(sequence, **HOW)", kind="sequence")
+    windows = plan.then(f"window({size}, {shift}, as_datasets=True)", named=False, grouped=True)
+    rows = windows.then("flat_map(rows_of_window)", kind="sequence", most=plan.most * size)
+    return as_number(rows)
+
+
 def _by_cost(random: Random, plan: Drawn) -> Drawn:
     rows, most = one_of(random, None, 3), random.randint(1, 16)
     more = arguments(rows, max_cost=most, on_too_large=one_of(random, "skip", "alone"))
@@ -291,14 +320,6 @@ def _by_cost(random: Random, plan: Drawn) -> Drawn:
         return _grouped(plan, f"batch({more}, cost=cost, padded=False)", most)
     plan = plan.then("map(sequence, **HOW)", kind="sequence")
     return replace(_grouped(plan, f"batch({more})", most), row_kind="other")
-
-
-def _pack(random: Random, plan: Drawn) -> Drawn:
-    more = arguments(
-        random.randint(3, 9), open_bins=random.randint(1, 3), too_long=one_of(random, "split", "truncate", "drop")
-    )
-    plan = plan.depending_on_order().then("map(sequences, **HOW)", kind="sequences")
-    return plan.then(f"pack({more})", kind="row", most=2 * plan.most, named=False, grouped=True)
 
 
 def _whole_batch(random: Random, plan: Drawn) -> Drawn:
@@ -334,7 +355,11 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.8, windows_by_key),
     (0.4, reduced_by_key),
     (0.5, split_by_key),
-    (0.6, _pack),
+    (0.6, pack),
+    (0.5, _resample),
+    (0.4, _ragged),
+    (0.3, _sparse),
+    (0.4, _window_apart),
 ]
 
 

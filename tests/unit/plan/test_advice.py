@@ -23,6 +23,8 @@ from aiostream_data.plan.ranks import for_rank
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.ranks import Ranks, Sharing
 
+pytestmark = pytest.mark.filterwarnings("ignore::aiostream_data.HiddenStateWarning")  # a lock makes functions slow
+
 NUMBERS = Dataset.range(1_000)
 GIB = 1 << 30
 

@@ -14,14 +14,17 @@ from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.stages.grouping.group_step import GroupStep
+from aiostream_data.plan.sources import PythonIterable
 from aiostream_data.plan.windows import PaddedBatch, Window
 from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import DescribeRow
 from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.padding import PaddingRule, pad_rows
+from aiostream_data.transforms.uneven_rows import leaves_apart
 from aiostream_data.transforms.windows import CycleOrder, WindowOrder
 
 Numbers = NDArray[np.int64]
@@ -51,7 +54,14 @@ class WindowStep(GroupStep):
 
     def make(self, rows: Chunk, describe: DescribeRow) -> Any:
         """Build the element from the rows of one window."""
+        node: Window = self.node
+        if isinstance(node, Window) and node.as_datasets:
+            return leaves_apart(rows, self._dataset, describe)
         return stack_rows(rows, describe)
+
+    def _dataset(self, values: list[Any]) -> Any:
+        source = PythonIterable(iterable=values, one_shot=False, written_at=self.node.written_at)
+        return self.node.dataset_class._of_rows(source, object_nbytes(values))
 
     def push(self, chunk: Chunk) -> Chunk | None:
         self._rows.push(chunk)

@@ -84,6 +84,11 @@ def with_outer(chunk: Chunk, outer: Lineage, rows: NDArray[np.int64]) -> Chunk:
     return chunk.with_ids(ids).with_made_of(made_of)
 
 
+def of_one(chunk: Chunk, outer: Lineage) -> Chunk:
+    """Append the ids of one outer row to the ids of every row of a chunk."""
+    return with_outer(chunk, outer, np.array([len(chunk)]))
+
+
 _Kind: TypeAlias = tuple[Any, ...]
 _LISTS: Final = (list,)
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.calls.user_code import CallResults
 from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone, as_raisable
 from aiostream_data._engine.flow.channel import ReceiverClosed, Sender, open_channel
 from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
@@ -31,7 +32,8 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
-from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, small_rows, with_outer
+from aiostream_data._engine.stages.interleaving.inner_calls import CallsAhead, InnerCalls
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one, small_rows
 from aiostream_data.errors import ShardGoneError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
@@ -64,6 +66,16 @@ class MakesInner(Protocol):
 
     async def hop(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call ``work(*args)`` on a worker thread."""
+
+    @property
+    def calls(self) -> InnerCalls:
+        """The calls of the user's function."""
+
+    async def results_of(self, rows: Chunk) -> CallResults:
+        """Call the user's function for every row."""
+
+    async def inners_from(self, rows: Chunk, results: CallResults) -> Sequence[Inner]:
+        """Return the inner datasets, given the results of the user's function."""
 
     async def inners_of(self, rows: Chunk) -> Sequence[Inner]:
         """Call the user's function for every row and return the inner datasets."""
@@ -101,6 +113,12 @@ class InnerStreams:
     _given: int = 0
     _at_end: bool = False
     _failure: Exception | None = None  # raised after the inner datasets made so far
+    _ahead: CallsAhead | None = None  # if each hop calls the function for a single element
+
+    def __post_init__(self) -> None:
+        calls = self.stage.calls
+        if calls.is_apart:
+            self._ahead = CallsAhead(self.stage, self.inlet, self.group, calls.at_once)
 
     @property
     def is_ready(self) -> bool:
@@ -143,8 +161,10 @@ class InnerStreams:
     async def _open_ahead(self) -> None:
         node: Interleave = self.stage.node
         while self._given + len(self._opened) <= node.cycle_length:
-            if not self._made.left and not await self._has_made_more():
-                return
+            if not self._made.left:
+                would_wait = self._ahead is not None and self._opened and not self._ahead.is_next_done
+                if would_wait or not await self._has_made_more():
+                    return
             small, rows, outer = self._made.take_small()
             if small:
                 self._opened.append(await self._join(small, rows, outer))
@@ -169,6 +189,9 @@ class InnerStreams:
         return self._made.left > 0
 
     async def _make_more(self) -> None:
+        if self._ahead is not None:
+            await self._make_next(self._ahead)
+            return
         if self._chunk is None or self._row == len(self._chunk):
             self._chunk = None if self._at_end else await self.inlet.receive()
             self._row = 0
@@ -187,6 +210,18 @@ class InnerStreams:
             self._failure = as_raisable(partly.error)
             return
         self._calls = self._next_calls(perf_counter() - began)
+
+    async def _make_next(self, ahead: CallsAhead) -> None:
+        """Make the inner dataset of the next element, whose call may have finished already."""
+        found = await ahead.next()
+        if found is None:
+            return
+        row, results = found
+        try:
+            self._made = _Made(await self.stage.inners_from(row, results), lineage_of(row))
+        except PartlyDone as partly:
+            self._made = _Made(partly.done, lineage_of(row))
+            self._failure = as_raisable(partly.error)
 
     def _next_calls(self, took_s: float) -> int:
         """Return the number of elements of the next call on a worker thread, after a call that took ``took_s``."""
@@ -316,11 +351,6 @@ class _Made:
     def _take(self, stop: int) -> tuple[Sequence[Inner], NDArray[np.int64], Lineage]:
         start, self._next = self._next, stop
         return self._inners[start:stop], self.rows[start:stop], self._outer.slice(start, stop)
-
-
-def of_one(chunk: Chunk, outer: Lineage) -> Chunk:
-    """Append the ids of one outer row to the ids of every row of a chunk."""
-    return with_outer(chunk, outer, np.array([len(chunk)]))
 
 
 def _could_skip(inner: Node, error: BaseException) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from aiostream_data._engine.calls.user_code import CallResults, UserFunction, call_rows
+from aiostream_data._engine.calls.user_code import CallResults, UserFunction
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import summary
 from aiostream_data._engine.flow.context import RunContext
@@ -26,8 +27,9 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.resume.row_keys import expression
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.sources.memory_rows import rows_of
-from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_sequence, is_small
-from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams, of_one
+from aiostream_data._engine.stages.interleaving.inner_calls import InnerCalls
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_sequence, is_small, of_one
+from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import Handling, handling_of
 from aiostream_data.plan.base import Node, keys_of, walk
@@ -60,6 +62,11 @@ class InterleaveStage(Stage):
     _state: State = None
     _namespaces: dict[str, Namespace] = field(default_factory=dict)
 
+    @cached_property
+    def calls(self) -> InnerCalls:
+        """The calls of the user's function."""
+        return InnerCalls(self)
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Interleave = self.node
         self.counters.waits_for = "user"
@@ -73,14 +80,21 @@ class InterleaveStage(Stage):
             await merge.run(outlet)
 
     async def inners_of(self, rows: Chunk) -> list[Inner]:
-        """Call the user's function for every row and return the inner datasets. A skipped row gets an empty one.
+        """Call the user's function for every row and return the inner datasets; see :meth:`inners_from`."""
+        return await self.inners_from(rows, await self.results_of(rows))
+
+    async def results_of(self, rows: Chunk) -> CallResults:
+        """Call the user's function for every row, with the error policy of the operator."""
+        return await self._results(rows, handling_of(self.node.on_error))
+
+    async def inners_from(self, rows: Chunk, results: CallResults) -> list[Inner]:
+        """Return the inner datasets, given the results of the user's function. A skipped row gets an empty one.
 
         Raises:
             PartlyDone: The user's function failed, or failed on more rows than allowed. The ``done`` attribute contains
                 the datasets of all rows before the failure.
         """
         node: Interleave = self.node
-        results = await self._results(rows, handling_of(node.on_error))
         self.counters.skipped += len(results.lost)
         self.counters.replaced += len(results.failed) - len(results.lost)
         self.counters.retries += results.retries
@@ -121,8 +135,7 @@ class InterleaveStage(Stage):
             pause=services.pause,
             takes_batches=gives_batches(self.node.input),
         )
-        results: CallResults = await self.hop(call_rows, user, rows)
-        return results
+        return await self.calls.call(user, rows)
 
     def _inner_made_for(self, rows: Chunk, row: int, result: Any) -> Inner:
         if is_sequence(result):
