@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from aiostream_data.safe_url import safe_quotes, safe_url
 
 _SHOWN_DIFFERENCES = 20
+_SHOWN_COLUMNS = 50
 
 
 class AiostreamError(Exception):
@@ -60,6 +61,30 @@ class ArgumentTypeError(PlanError, TypeError):
 
 class UnknownNameError(PlanError, AttributeError):
     """The package or a data set has no attribute of this name. The error message suggests a replacement."""
+
+
+class ColumnError(PlanError):
+    """A column operator does not fit the columns of the elements.
+
+    The error is raised when the operator is called if the structure of the elements is known, else at the first element
+    that does not fit.
+
+    Attributes:
+        operator: Name of the operator, such as "select".
+        column: Name of the column; None if the elements have no columns.
+        present: Names of the columns that the elements have.
+    """
+
+    def __init__(self, operator: str, column: str | None, present: Iterable[Any], cause: str) -> None:
+        self.operator = operator
+        self.column = column
+        self.present = tuple(present)
+        if column is None:
+            super().__init__(f"cannot run {operator}(): {cause}")
+            return
+        listed = ", ".join(map(repr, self.present[:_SHOWN_COLUMNS]))
+        more = ", ..." if len(self.present) > _SHOWN_COLUMNS else ""
+        super().__init__(f"cannot run {operator}() on column {column!r}: {cause} The columns are {listed}{more}.")
 
 
 class UnknownLengthError(AiostreamError, TypeError):
@@ -387,6 +412,25 @@ class BatchCostError(DataError, ValueError):
 
 class SignatureError(DataError, TypeError):
     """An item of a generator does not match its declared signature."""
+
+
+class CastError(DataError, OverflowError):
+    """A value does not fit into the dtype that ``cast()`` converts its column to.
+
+    Attributes:
+        column: Name of the column.
+        value: The value.
+        dtype: Name of the dtype.
+    """
+
+    def __init__(self, column: str, value: Any, dtype: str) -> None:
+        super().__init__(
+            f"cannot cast column {column!r}: the value {value!r} does not fit into {dtype}. Use a larger dtype, or "
+            "pass casting='unsafe' to let NumPy change the value."
+        )
+        self.column = column
+        self.value = value
+        self.dtype = dtype
 
 
 class ChoiceError(DataError, IndexError):

@@ -16,6 +16,7 @@ from aiostream_data.errors import ArgumentTypeError, NoMatchError, ObjectNotFoun
 from aiostream_data.formats import recognition
 from aiostream_data.formats.recognition import FileFormat, by_name, by_start, folder_layout, formats_of
 from aiostream_data.safe_url import safe_url
+from aiostream_data.storage.braces import as_one_pattern, patterns_of
 from aiostream_data.storage.patterns import escaped
 from aiostream_data.storage.urls import has_magic, is_http, split_url
 
@@ -92,12 +93,13 @@ def find_format(url: str | os.PathLike[str], storage_options: Mapping[str, Any] 
 
 
 async def _found(url: str, stores: StoreSet) -> FoundFormat:
-    root, shards = await _listed(url, stores)
+    patterns = patterns_of(url)
+    root, shards = await _listed(patterns[0], stores) if len(patterns) == 1 else (None, await stores.glob(patterns))
     by_url = {shard.url: shard for shard in shards}
     if root is not None and (layout := folder_layout(_below(root, list(by_url)))) is not None:
         sizes = tuple(shard.nbytes for shard in shards if recognition.is_data(shard.url))
         return FoundFormat(layout, root, sizes, "recognized by the files in the folder")
-    groups = formats_of(by_url) if root is not None or has_magic(url) else {by_name(url): list(by_url)}
+    groups = formats_of(by_url) if root is not None or _names_several(patterns) else {by_name(url): list(by_url)}
     if not groups:
         raise NoMatchError(safe_url(url), "the folder contains no data")
     named: Groups = {format: urls for format, urls in groups.items() if format is not None} or groups
@@ -106,8 +108,12 @@ async def _found(url: str, stores: StoreSet) -> FoundFormat:
     ((suggested, urls),) = named.items()
     start = await _start(by_url[urls[0]], stores)
     format, reason = _decided(urls[0], suggested, start)
-    files = url if root is None and len(urls) == len(by_url) else urls
+    files = url if root is None and len(urls) == len(by_url) else list(map(as_one_pattern, urls))
     return FoundFormat(format, files, tuple(by_url[each].nbytes for each in urls), reason, detect(start[:4]))
+
+
+def _names_several(patterns: Sequence[str]) -> bool:
+    return len(patterns) > 1 or has_magic(patterns[0])
 
 
 async def _listed(url: str, stores: StoreSet) -> tuple[str | None, Sequence[ShardRef]]:

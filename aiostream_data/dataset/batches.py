@@ -35,6 +35,27 @@ def checked_rows(rows: int | None, for_costs: Iterable[Any], on_too_large: Any) 
     return rows
 
 
+def check_collate(collate: Any, others: Iterable[Any]) -> None:
+    """Check the argument ``collate`` of ``batch``.
+
+    Args:
+        others: Arguments that are not valid with ``collate``. All of these arguments must be None.
+
+    Raises:
+        PlanError: ``collate`` is not a plain function, or another argument is not valid with ``collate``.
+        StageBuildError: ``collate`` is a generator function, or takes no positional argument.
+    """
+    from aiostream_data.dataset import functions
+    from aiostream_data.dataset.callables import check_gives_a_value, check_takes_an_element
+
+    functions.check_callable("batch", collate)
+    functions.refuse_coroutine("batch", collate)
+    check_gives_a_value("batch", collate)
+    check_takes_an_element("batch", collate)
+    if any(given is not None for given in others):
+        raise PlanError("batch(): collate makes the whole batch, so max_cost and strings are not valid with it.")
+
+
 def checked_strings(strings: Any, max_cost: Any) -> Strings | None:
     """Return the form of bytes and text in batches, or None for object arrays.
 

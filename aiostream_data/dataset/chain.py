@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,10 @@ class Chain:
             )
         self.plan = plan
         self.carried_options = MappingProxyType(dict(carried_options))
+
+    def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Any:
+        """Return the dataset of the node that ``kind`` makes of this plan and of the arguments."""
+        raise NotImplementedError
 
 
 def plan_of(dataset: Any, operation: str) -> Node:

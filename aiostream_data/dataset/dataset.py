@@ -26,10 +26,11 @@ from numpy.typing import DTypeLike, NDArray
 from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several, word
-from aiostream_data.dataset import batches, functions, mixtures, sources, windows
+from aiostream_data.dataset import batches, functions, keyed_groups, mixtures, sources, windows
 from aiostream_data.dataset.callables import refuse_hidden_state
 from aiostream_data.dataset.carried_options import checked_options, completed_by_options, merged_options
 from aiostream_data.dataset.chain import Chain, plan_of
+from aiostream_data.dataset.column_operators import ColumnOperators
 from aiostream_data.dataset.counts import asserted_count, padded_count
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
@@ -101,7 +102,7 @@ Several: TypeAlias = "Sequence[Dataset[E]] | Mapping[str, Dataset[E]]"
 """Several datasets: a sequence, or a mapping from names to datasets."""
 
 
-class Dataset(Chain, Generic[T], Hints):
+class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     """Lazy description of a sequence of elements of type ``T``.
 
     Every operator returns a new dataset. Building a dataset does no I/O and needs no event loop. A method that receives
@@ -159,6 +160,28 @@ class Dataset(Chain, Generic[T], Hints):
             PlanError: An array has no first axis, or the lengths of the first axes differ.
         """
         return cls._begin(tensor_slices(tensors))
+
+    @classmethod
+    def from_dataframe(cls, frame: Any, columns: Sequence[str] | None = None) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of a data frame, as dicts from column name to value.
+
+        ``frame`` is a pandas DataFrame, or any table with the Arrow PyCapsule interface, such as a Polars DataFrame, a
+        PyArrow Table or a DuckDB relation. Numbers, and text in Arrow's layout, are not copied if the column has one
+        chunk. Do not modify the data frame while the dataset is in use. A missing value is None, except NaN and NaT in
+        NumPy columns of pandas. The index of a pandas DataFrame is left out: call its ``reset_index()`` to keep it.
+
+        Args:
+            frame: The data frame. The docs page on Arrow lists the types of columns.
+            columns: Names of the columns to read, in the order of the keys; None for all columns.
+
+        Raises:
+            ColumnError: The data frame has no such column.
+            PlanError: An argument is invalid, or the data frame has no columns, or columns without unique str names.
+            ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
+        """
+        from aiostream_data.dataset.data_frames import frame_slices
+
+        return cls._begin(frame_slices(frame, columns))
 
     @classmethod
     def from_generator(
@@ -1244,6 +1267,8 @@ class Dataset(Chain, Generic[T], Hints):
     @overload
     def batch(self, batch_size: int, *, strings: Strings, drop_remainder: bool = ...) -> Dataset[Any]: ...
     @overload
+    def batch(self, batch_size: int, *, collate: Callable[[list[T]], U], drop_remainder: bool = ...) -> Dataset[U]: ...
+    @overload
     def batch(
         self,
         batch_size: int | None = ...,
@@ -1268,6 +1293,7 @@ class Dataset(Chain, Generic[T], Hints):
         on_too_large: TooLarge = "raise",
         drop_remainder: bool = False,
         strings: Strings = "objects",
+        collate: Callable[[list[T]], Any] | None = None,
     ) -> Dataset[Any]:
         """Stack ``batch_size`` consecutive elements (tf.data ``batch``), or as many elements as ``max_cost`` allows.
 
@@ -1299,9 +1325,13 @@ class Dataset(Chain, Generic[T], Hints):
                 which Arrow, Polars and DuckDB read without a copy. "string_dtype": text as ``numpy.dtypes.StringDType``
                 (NumPy 2), bytes as objects. "ragged": a :class:`RaggedArray` of uint8. "padded": a uint8 array of shape
                 (rows, longest row), with 0 after the end of shorter rows. Text becomes UTF-8.
+            collate: Plain function that makes the batch, in place of stacking. The function receives the list of the
+                elements of the batch, and its result becomes the element. The function may keep and modify their
+                arrays. Not with ``max_cost`` or ``strings``; PyTorch's ``collate_fn`` is such a function.
 
         Raises:
             PlanError: An argument is invalid, or the cost of an element is undefined.
+            StageBuildError: ``collate`` is a generator function, or does not accept a list.
 
         Raises (when iterated):
             BatchShapeError: The shapes or structures of two elements differ, or a value is missing. The error names the
@@ -1313,6 +1343,12 @@ class Dataset(Chain, Generic[T], Hints):
             flag(name, value)
         rows = None if batch_size is None else at_least("batch_size", batch_size, 1)
         form = batches.checked_strings(strings, max_cost)
+        if collate is not None:
+            from aiostream_data.plan.collated import CollatedBatch
+
+            batches.check_collate(collate, (max_cost, form))
+            rows = batches.checked_rows(rows, (cost, padded_shapes, padding_values), on_too_large)
+            return self._then(CollatedBatch, "batch", batch_size=rows, collate=collate, drop_remainder=drop_remainder)
         if max_cost is None:
             rows = batches.checked_rows(rows, (cost, padded_shapes, padding_values), on_too_large)
             return self._then(op.Batch, "batch", batch_size=rows, drop_remainder=drop_remainder, strings=form)
@@ -1605,6 +1641,120 @@ class Dataset(Chain, Generic[T], Hints):
             too_long=too_long,
             padding_values=padding_values,
         )
+
+    # -- groups of equal keys
+
+    def group_by_window(
+        self,
+        key: Callable[..., Any],
+        reduce: Callable[[Any, Dataset[T]], Dataset[U] | Iterable[U] | AsyncIterable[U]],
+        window_size: int | None = None,
+        *,
+        window_size_fn: Callable[[Any], int] | None = None,
+    ) -> Dataset[U]:
+        """Collect windows of elements with equal keys, and emit what a function makes of them (tf.data
+        ``group_by_window``).
+
+        When a key has ``window_size`` elements, the operator calls ``reduce(key, window)`` and emits all elements of
+        the result. At the end, the operator does this for all incomplete windows, in the ascending order of their keys.
+        A key is not limited to int64, in contrast to tf.data::
+
+            dataset.group_by_window(lambda row: row["length"] // 8, lambda key, window: window.batch(32), 32)
+
+        Args:
+            key: Plain function that returns the key of an element. A tuple element is passed as separate arguments.
+            reduce: Plain function of the key and of a dataset of the window's elements. It returns a dataset or any
+                iterable. Arrays of the window are read-only.
+            window_size: Number of elements in a window. Pass either ``window_size`` or ``window_size_fn``.
+            window_size_fn: Function that returns the window size of a key. The loader calls it once for each key.
+
+        Raises:
+            PlanError: An argument is invalid.
+            StageBuildError: A function cannot be called with its arguments.
+
+        Raises (when iterated):
+            PlanError: A key is not hashable or has no order, or ``window_size_fn`` did not return an integer of at
+                least 1. A note on the error names the record.
+            MemoryBudgetError: The elements of incomplete windows do not fit into the memory limit.
+        """
+        from aiostream_data.plan.keyed import KeyedWindows, ReduceWindows
+
+        sizes = keyed_groups.window_sizes(key, window_size, window_size_fn)
+        call = functions.interleave_call("group_by_window", reduce, None)
+        windows = self._then(KeyedWindows, "group_by_window", key=key, dataset=Dataset, **sizes)
+        return windows._then(ReduceWindows, "group_by_window", function=call["function"])
+
+    def split_by(
+        self,
+        key: Callable[..., Any],
+        branches: Mapping[Any, Callable[[Dataset[T]], Dataset[Any]]],
+        window_size: int | None = None,
+        *,
+        default: Callable[[Dataset[T]], Dataset[Any]] | None = None,
+    ) -> Dataset[Any]:
+        """Send each element to the branch of its key, and emit the results of all branches. tf.data has no such
+        operator.
+
+        A branch is a chain of operators. The operator applies the chain to each window of ``window_size`` elements of
+        the branch, as :meth:`group_by_window` does. Operators such as ``batch`` and ``shuffle`` therefore begin again
+        with each window. Results are emitted when the window of a branch is full; at the end, the incomplete windows
+        follow in the order of ``branches``::
+
+            chains = {"image": lambda rows: rows.map(crop), "text": lambda rows: rows.map(tokenize).batch(8)}
+            dataset.split_by(lambda row: row["kind"], chains, window_size=64)
+
+        Args:
+            key: Plain function that returns the key of an element. A tuple element is passed as separate arguments.
+            branches: Chain of each key: a function from dataset to dataset.
+            window_size: Number of elements in a window. With None, a window contains all elements of the branch: the
+                results are emitted at the end, branch by branch, and all elements must fit into the memory limit. With
+                1, the results are in the order of the input, but each element costs a call of its chain.
+            default: Chain for the elements with all other keys, as the last branch. None raises an error for them.
+
+        Raises:
+            PlanError: An argument is invalid.
+            StageBuildError: A function cannot be called with its arguments.
+
+        Raises (when iterated):
+            PlanError: An element has a key without a branch. A note on the error names the record.
+            MemoryBudgetError: The elements of incomplete windows do not fit into the memory limit.
+        """
+        from aiostream_data.plan.keyed import ReduceWindows, SplitWindows
+
+        split = keyed_groups.split(key, branches, window_size, default)
+        windows = self._then(SplitWindows, "split_by", dataset=Dataset, **split.arguments)
+        return windows._then(ReduceWindows, "split_by", function=split.function, name="split_by")
+
+    def group_by_reducer(
+        self,
+        key: Callable[..., Any],
+        init: Callable[[Any], A],
+        reduce: Callable[[A, T], A],
+        finalize: Callable[[A], Any] | None = None,
+    ) -> Dataset[Any]:
+        """Reduce all elements with equal keys to one result per key (tf.data ``group_by_reducer``).
+
+        The operator emits ``finalize(state)`` of each key at the end of its input, in the ascending order of the keys.
+        A resumed run reads the input again from its beginning.
+
+        Args:
+            key: Plain function that returns the key of an element. A tuple element is passed as separate arguments.
+            init: Function of the key that returns the first state. The state can be any object.
+            reduce: Function ``(state, element)`` that returns the next state. The element is passed as it is.
+            finalize: Function of the last state that returns the result; None to emit the state.
+
+        Raises:
+            PlanError: An argument is invalid.
+            StageBuildError: A function cannot be called with its arguments.
+
+        Raises (when iterated):
+            PlanError: A key is not hashable or has no order. A note on the error names the record.
+            MemoryBudgetError: The states of all keys do not fit into the memory limit.
+        """
+        from aiostream_data.plan.keyed import GroupByReducer
+
+        keyed_groups.check_reducer(key, init, reduce, finalize)
+        return self._then(GroupByReducer, "group_by_reducer", key=key, init=init, reduce=reduce, finalize=finalize)
 
     # -- order
 

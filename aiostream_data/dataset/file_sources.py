@@ -15,7 +15,7 @@ from aiostream_data.failing.policies import OnError, source_policy_of
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
 from aiostream_data.safe_url import safe_url
-from aiostream_data.storage.braces import expanded
+from aiostream_data.storage.braces import patterns_of
 from aiostream_data.storage.urls import has_magic, split_url
 
 Url: TypeAlias = "str | os.PathLike[str]"
@@ -150,4 +150,4 @@ def _patterns(files: Any, index: str | None) -> tuple[str, ...]:
         if not os.fspath(one):
             raise PlanError(f"{_FILES}, got an empty string")
         split_url(one)  # raises if the text is not a valid URL
-    return tuple(name for one in listed for name in expanded(os.fspath(one)))
+    return tuple(name for one in listed for name in patterns_of(os.fspath(one)))

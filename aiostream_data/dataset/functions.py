@@ -38,15 +38,16 @@ def map_call(
     init: Callable[[], Any] | None,
     timeout: float | None,
     on_error: OnError,
+    operator: str = "map",
 ) -> dict[str, Any]:
-    """Return the fields of the plan node of ``map``.
+    """Return the fields of the plan node of ``map``, or of another operator that calls a function of the element.
 
     Raises:
         StageBuildError: The function cannot be pickled for a process, or is a generator function.
         PlanError: An argument is invalid.
     """
-    check_callable("map", function)
-    check_gives_a_value("map", function)
+    check_callable(operator, function)
+    check_gives_a_value(operator, function)
     for name, value in (("ordered", ordered), ("batched", batched)):
         flag(name, value)
     if batched and takes(RNG, function):
@@ -61,8 +62,8 @@ def map_call(
         )
     how = _how(function, executor, concurrency, seed, init, timeout, on_error)
     given = {RNG, STATE} if init is not None else {RNG}
-    check_takes_an_element("map", function, given)
-    warn_of_hidden_state("map", function, given)
+    check_takes_an_element(operator, function, given)
+    warn_of_hidden_state(operator, function, given)
     return {"function": function, "ordered": ordered, "batched": batched, **how}
 
 

@@ -13,6 +13,7 @@ from aiostream_data.formats.whole_object import write_object
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.storage.braces import patterns_of
 from aiostream_data.storage.index_file import IndexedShard, format_index
 from aiostream_data.storage.retry import take_retry_options
 from aiostream_data.storage.stores import options_of
@@ -89,7 +90,8 @@ def _listed_by(files: Any, storage_options: Mapping[str, Any] | None) -> tuple[l
     plan = getattr(files, "plan", None)
     if not isinstance(plan, Node):
         listed = [files] if isinstance(files, (str, os.PathLike)) else several("files", files, "URLs or paths")
-        return [local_path("files", one, "URLs or paths") for one in listed], storage_options or {}
+        named = [local_path("files", one, "URLs or paths") for one in listed]
+        return [pattern for one in named for pattern in patterns_of(one)], storage_options or {}
     sources = [node for node in walk(plan) if isinstance(node, (ListFiles, ReadFiles)) and node.patterns]
     if len(sources) != 1:
         raise PlanError(

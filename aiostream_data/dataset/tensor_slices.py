@@ -26,7 +26,7 @@ def tensor_slices(tensors: Any) -> TensorSlices:
     outer, leaves = flatten(tensors)
     if not leaves:
         raise PlanError("from_tensor_slices() needs at least one array")
-    parts = [_sliced(leaf, path, leaves) for path, leaf in zip(outer.paths(), leaves, strict=True)]
+    parts = [sliced_leaf(leaf, path, leaves) for path, leaf in zip(outer.paths(), leaves, strict=True)]
     structure = graft(outer, [part for part, _ in parts])
     columns = tuple(column for _, of_leaf in parts for column in of_leaf)
     if not columns:
@@ -35,8 +35,13 @@ def tensor_slices(tensors: Any) -> TensorSlices:
     return TensorSlices(structure=structure, leaves=columns, rows=len(columns[0]))
 
 
-def _sliced(leaf: Any, path: str, leaves: list[Any]) -> tuple[Structure, list[Column]]:
-    """Return the structure of a row of a leaf, and its columns."""
+def sliced_leaf(leaf: Any, path: str, leaves: Sequence[Any] = ()) -> tuple[Structure, list[Column]]:
+    """Return the structure of a row of a leaf, and its columns.
+
+    Args:
+        path: Name of the leaf, for error messages.
+        leaves: All leaves, to suggest a remedy.
+    """
     if isinstance(leaf, (BytesArray, TextArray)):
         column = leaf.column()
         return (LEAF, [column]) if leaf.valid is None else (NULLABLE, [column, leaf.valid])
@@ -113,7 +118,7 @@ def _check_lengths(structure: Structure, columns: tuple[Column, ...]) -> None:
             )
 
 
-def _cure(leaves: list[Any]) -> str:
+def _cure(leaves: Sequence[Any]) -> str:
     is_lazy = any(isinstance(leaf, Iterator) for leaf in leaves)
     return ". Use from_iterable() or from_generator()." if is_lazy else ". Use from_tensors() for a single element."
 

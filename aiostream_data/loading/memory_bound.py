@@ -30,6 +30,7 @@ from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.element_nbytes import all_rows_nbytes, most_nbytes, unknown_of
+from aiostream_data.plan.keyed import GroupByReducer, KeyedWindows
 from aiostream_data.plan.likely_nbytes import ASSUMED_NBYTES, is_assumed, likely_nbytes
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.scan import Scan
@@ -168,7 +169,7 @@ def _may_fill(node: Node, memory_limit: int) -> bool:
     if isinstance(node, op.Shuffle):
         row = most_nbytes(node)
         return not node.spill and (row is None or 2 * row * node.buffer_rows > memory_limit)
-    return isinstance(node, (op.Cache, Bucket, Pack))
+    return isinstance(node, (op.Cache, Bucket, Pack, KeyedWindows, GroupByReducer))
 
 
 def _large_nbytes(plan: Node, memory_limit: int) -> int:
@@ -296,7 +297,7 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
         yield "memory that user functions keep, and modules that they import"
     if any(isinstance(node, op.Interleave) for node in nodes):
         yield "processes and files of datasets that user functions create"
-    if any(isinstance(node, (op.Shuffle, Bucket, Pack)) for node in nodes):
+    if any(isinstance(node, (op.Shuffle, Bucket, Pack, KeyedWindows)) for node in nodes):
         yield "resuming from a state: up to three additional copies of the buffered rows, until the first element"
     if isinstance(plan, op.ToDevice) and plan.device != "cpu":
         yield "memory that CUDA itself allocates"

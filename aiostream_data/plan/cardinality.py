@@ -72,12 +72,16 @@ def _(node: Operator) -> int:
     return cardinality(node.input)
 
 
-@cardinality.register
-def _(node: op.Batch) -> int:
-    rows = cardinality(node.input)
+def batches_of_rows(rows: int, size: int, *, drop_remainder: bool) -> int:
+    """Return the number of batches of ``size`` rows each; the last batch can be smaller."""
     if rows < 0:
         return rows
-    return rows // node.batch_size if node.drop_remainder else -(-rows // node.batch_size)
+    return rows // size if drop_remainder else -(-rows // size)
+
+
+@cardinality.register
+def _(node: op.Batch) -> int:
+    return batches_of_rows(cardinality(node.input), node.batch_size, drop_remainder=node.drop_remainder)
 
 
 @cardinality.register

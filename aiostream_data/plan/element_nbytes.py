@@ -10,6 +10,8 @@ from aiostream_data.plan import operators as op
 from aiostream_data.plan.asserted import AssertCardinality
 from aiostream_data.plan.base import INFINITE, Node, SameElements, walk
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.collated import CollatedBatch
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.resampling import RejectionResample
@@ -51,7 +53,7 @@ def _(node: op.Batch | PaddedBatch | Window | Rebatch | Bucket) -> int | None:
 def rows_stacked(node: Node) -> int | None:
     """Return the maximum number of input rows in one stacked element; None if the node does not stack rows or has no
     limit."""
-    if isinstance(node, (op.Batch, PaddedBatch)):
+    if isinstance(node, (op.Batch, PaddedBatch, CollatedBatch)):
         return node.batch_size
     if isinstance(node, Window):
         return node.size
@@ -77,6 +79,7 @@ def leaf_nbytes(leaf: ArraySpec) -> int | None:
 FEWER: Final = (
     *(op.Filter, op.Map, op.ParseExample, op.ParseRows, op.SkipFirst, op.Shard, op.Shuffle, op.Enumerate, op.Cache),
     *(op.Prefetch, op.ToDevice, op.Batch, PaddedBatch, CostBatch, Rebatch, Window, Bucket, InSubprocess, TakeWhile),
+    *(ColumnOperator, CollatedBatch),
     *(Scan, Unique, AssertCardinality),
     *(RejectionResample, WeightedChoices),
 )

@@ -8,6 +8,7 @@ from typing import Any, Final
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.base import Node, Operator, SameElements
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.rank_nodes import MarkPadding
 from aiostream_data.plan.resampling import RejectionResample
 from aiostream_data.plan.scan import Scan
@@ -17,7 +18,7 @@ from aiostream_data.plan.written import function_name
 
 _KEEP_LEAVES: Final = (
     *(SameElements, op.Enumerate, op.Unbatch, InSubprocess, MarkPadding, PadToCardinality),
-    RejectionResample,
+    *(RejectionResample, ColumnOperator),
 )
 
 

@@ -25,13 +25,15 @@ from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import windows as win
 from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.collated import CollatedBatch
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.subprocess import InSubprocess
 
 SIZED_BY_ROWS: Final = (win.Bucket, CostBatch)
 """Operators whose batch sizes depend on the contents of the rows."""
 
-BATCHES: Final = (op.Batch, win.PaddedBatch, *SIZED_BY_ROWS)
+BATCHES: Final = (op.Batch, CollatedBatch, win.PaddedBatch, *SIZED_BY_ROWS)
 """Operators that put each row into exactly one batch."""
 
 HERE: Final = (op.Prefetch, op.ToDevice)
@@ -40,11 +42,11 @@ HERE: Final = (op.Prefetch, op.ToDevice)
 LAST: Final = (*HERE, InSubprocess)
 """Operators that do not change elements."""
 
-ON_STEPS: Final = (*LAST, op.Map, op.Repeat, op.Take, op.SkipFirst)
+ON_STEPS: Final = (*LAST, op.Map, ColumnOperator, op.Repeat, op.Take, op.SkipFirst)
 """Operators that may follow the batching if ranks share batches. Each rank applies operators after the batching to its
 own batches."""
 
-ON_ROWS: Final = (op.Map, op.ParseExample, op.Prefetch, InSubprocess)
+ON_ROWS: Final = (op.Map, ColumnOperator, op.ParseExample, op.Prefetch, InSubprocess)
 """Operators that emit one row per input row, even if they receive only some of the rows. The operator enumerate() is
 excluded, because its indices count the rows of all ranks."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiostream_data.failing.policies import may_drop
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.operators import Map, ParseExample, ParseRows, Prefetch, ToDevice
 
 
@@ -12,7 +13,7 @@ def keeps_rows(node: Node) -> bool:
 
     Return False for enumerate(), because its indices depend on all earlier rows.
     """
-    if isinstance(node, (Prefetch, ToDevice)):
+    if isinstance(node, (Prefetch, ToDevice, ColumnOperator)):
         return True
     return (
         isinstance(node, (Map, ParseExample, ParseRows))

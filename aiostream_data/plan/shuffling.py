@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from aiostream_data.plan.base import Node, Operator
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.operators import Filter, Map, ParseExample, ParseRows, Prefetch, Shuffle
 from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess
@@ -18,7 +19,7 @@ from aiostream_data.plan.subprocess import InSubprocess
 SPREAD_CYCLE: Final = 32
 """Minimum number of files that are read concurrently for ``shuffle()`` without a buffer size."""
 
-EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, ParseRows, Prefetch, Filter, InSubprocess)
+EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, ParseRows, Prefetch, Filter, InSubprocess, ColumnOperator)
 
 
 def chosen_shuffle(node: Shuffle) -> Node:

@@ -10,7 +10,7 @@ import numpy as np
 
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
-from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.cardinality import batches_of_rows, cardinality
 from aiostream_data.plan.operators import OPEN_BINS
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.written import call_arguments
@@ -290,15 +290,9 @@ def _packed_leaf(leaf: ArraySpec, width: int) -> ArraySpec:
 # -- cardinality
 
 
-def _batches(rows: int, size: int, drop_remainder: bool) -> int:
-    if rows < 0:
-        return rows
-    return rows // size if drop_remainder else -(-rows // size)
-
-
 @cardinality.register
 def _(node: PaddedBatch) -> int:
-    return _batches(cardinality(node.input), node.batch_size, node.drop_remainder)
+    return batches_of_rows(cardinality(node.input), node.batch_size, drop_remainder=node.drop_remainder)
 
 
 @cardinality.register

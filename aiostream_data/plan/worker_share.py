@@ -19,6 +19,7 @@ from dataclasses import replace
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import handling_of, may_drop
 from aiostream_data.plan.base import Node, Operator, walk
+from aiostream_data.plan.collated import CollatedBatch
 from aiostream_data.plan.operators import Batch, Map, ParseExample, ParseRows
 from aiostream_data.plan.rank_nodes import MarkPadding
 from aiostream_data.plan.rows import keeps_rows
@@ -112,7 +113,7 @@ def _shared(
         for decoder in node.decoders:
             plain = ParseExample(input=plain, decoder=decoder, features=())
         return plain
-    if isinstance(node, (Batch, PaddedBatch)):
+    if isinstance(node, (Batch, PaddedBatch, CollatedBatch)):
         return replace(node, input=_shared(node.input, share, block * node.batch_size, crosses))
     if isinstance(node, Operator) and crosses(node):
         return replace(node, input=_shared(node.input, share, block, crosses))

@@ -6,6 +6,8 @@ import re
 from typing import Final
 
 from aiostream_data.errors import PlanError
+from aiostream_data.storage.patterns import escaped
+from aiostream_data.storage.urls import has_magic
 
 MOST_NAMES: Final = 1_000_000
 """Maximum number of names that one pattern expands to."""
@@ -13,7 +15,32 @@ MOST_NAMES: Final = 1_000_000
 MOST_LEVELS: Final = 16
 """Maximum number of brace lists inside each other."""
 
+_ONE_BRACE: Final = re.compile(r"\[([{}])\]")
+"""Character set of one brace, which stands for the brace itself in a name."""
+
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)")
+
+
+def patterns_of(pattern: str) -> list[str]:
+    """Return the names and glob patterns that a user's pattern stands for, in order.
+
+    A name without other wildcards is returned with ``{`` in place of ``[{]``, so that reading it needs no listing.
+
+    Raises:
+        PlanError: As for :func:`expanded`.
+    """
+    return [_without_escapes(name) for name in expanded(pattern)]
+
+
+def as_one_pattern(url: str) -> str:
+    """Return a pattern that stands for this URL alone, even if it contains wildcards or braces."""
+    name = escaped(url) if has_magic(url) else url
+    return name if patterns_of(name) == [name] else name.replace("{", "[{]")
+
+
+def _without_escapes(name: str) -> str:
+    plain = _ONE_BRACE.sub(r"\1", name)
+    return name if has_magic(plain) else plain
 
 
 def expanded(pattern: str) -> list[str]:

@@ -54,7 +54,7 @@ def collate_results(results: list[Any], ids: RowIds) -> Columns | Items:
     Large results are thus copied only once, when the batch is assembled. A user function must not modify an array after
     returning it.
     """
-    return _items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
+    return read_back_items(results, ids) if results and _is_large(results[0]) else collate(results, ids)
 
 
 def _is_large(element: Any) -> bool:
@@ -78,19 +78,19 @@ def collate(elements: list[Any], ids: RowIds) -> Columns | Items:
     try:
         leaves = [elements] if structure.is_leaf else structure.columns(elements)
     except StructureError:
-        return _items(elements, ids)
+        return read_back_items(elements, ids)
     if structure.has_classes and not all(map(structure.gives_back, elements)):
-        return _items(elements, ids)
+        return read_back_items(elements, ids)
     columns = []
     for values in leaves:
         column = column_of(values)
         if column is None:
-            return _items(elements, ids)
+            return read_back_items(elements, ids)
         columns.append(column)
-    return Columns(structure, tuple(columns), ids) if columns else _items(elements, ids)
+    return Columns(structure, tuple(columns), ids) if columns else read_back_items(elements, ids)
 
 
-def _items(elements: list[Any], ids: RowIds) -> Items:
+def read_back_items(elements: list[Any], ids: RowIds) -> Items:
     """Return ``elements`` as Items, with values converted to the types that columns would return.
 
     The types of function results thus do not depend on how results are grouped into chunks.
@@ -104,7 +104,7 @@ def _as_read_back(value: Any) -> Any:
     if kind in _READ_BACK_AS_THEY_ARE:
         return value
     if kind is np.ndarray or issubclass(kind, np.generic):
-        return _array_as_read_back(value)
+        return array_as_read_back(value)
     if kind is not dict and issubclass(kind, Mapping):
         return {key: _as_read_back(part) for key, part in value.items()}
     structure = structure_of(value)
@@ -119,7 +119,8 @@ def _same(before: list[Any], after: list[Any]) -> bool:
     return all(one is other for one, other in zip(before, after, strict=True))
 
 
-def _array_as_read_back(array: Any) -> Any:
+def array_as_read_back(array: Any) -> Any:
+    """Return an array or NumPy scalar as a column returns it: in native byte order, int64 as int, and so on."""
     dtype = array.dtype
     if dtype.kind not in _ARRAY_KINDS or dtype.hasobject:
         return array

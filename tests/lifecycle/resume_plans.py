@@ -11,6 +11,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from key_functions import (
+    in_batches,
+    in_pairs,
+    in_reverse,
+    is_odd,
+    joined,
+    last_digit,
+    nothing,
+    one_more_than,
+    whole_branch,
+    whole_window,
+    with_number,
+)
 from pyarrow import parquet
 
 import aiostream_data as asd
@@ -181,6 +194,9 @@ CASES: dict[str, Case] = {
     "range": Case(lambda _: numbers()),
     "empty range": Case(lambda _: numbers(0)),
     "slices": Case(lambda _: Dataset.from_tensor_slices({"n": np.arange(9), "x": np.eye(9, dtype=np.float32)})),
+    "data frame": Case(
+        lambda _: Dataset.from_dataframe(pa.table({"n": [1, None, 3, 4], "s": list("abcd")})).repeat(2).shuffle(3)
+    ),
     "repeated slices": Case(lambda _: Dataset.from_tensor_slices((np.arange(5), np.arange(5.0))).repeat(3)),
     "list": Case(lambda _: Dataset.from_list([{"n": n, "text": f"{n}"} for n in range(9)]).shuffle().repeat(2)),
     "counter": Case(lambda _: Dataset.counter(5, -2).shuffle(4).take(12)),
@@ -219,6 +235,8 @@ CASES: dict[str, Case] = {
     "map, in processes": Case(lambda _: draws().map(dict, executor="process", concurrency=2), every=10),
     "map, unordered": Case(lambda _: draws().map(dict, concurrency=3, ordered=False), ordered=False),
     "map, coroutine, unordered": Case(lambda _: numbers().map(plus_one_later, concurrency=4, ordered=False), False),
+    "columns": Case(lambda _: draws().rename({"n": "m"}).with_column("odd", is_odd).cast({"m": "int32"}).drop("odd")),
+    "columns of batches": Case(lambda _: draws().shuffle(4).batch(3).cast({"n": "int16"}).select("n").unbatch()),
     "filter": Case(lambda _: numbers(20).filter(is_kept)),
     "scan": Case(lambda _: numbers(20).shuffle(6).scan(running_sum, 0)),
     "scan, shuffled and repeated": Case(lambda _: numbers(6).scan(running_sum, 0).shuffle(3).repeat(2).batch(4)),
@@ -288,6 +306,7 @@ CASES: dict[str, Case] = {
     ),
     "unbatch of shuffled batches": Case(lambda _: draws().batch(3).shuffle(3).unbatch()),
     "batch of unbatch": Case(lambda _: draws().batch(4).shuffle(2).unbatch().batch(3)),
+    "batch by a function": Case(lambda _: draws().shuffle(4).batch(3, collate=joined).repeat(2)),
     "padded_batch": Case(lambda _: numbers().map(some).shuffle(5).padded_batch(3)),
     "ragged_batch": Case(lambda _: numbers().map(some_named).shuffle(5).ragged_batch(3)),
     "sparse_batch": Case(lambda _: numbers().map(some).shuffle(5).sparse_batch(3, [None]).map(dense)),
@@ -298,6 +317,17 @@ CASES: dict[str, Case] = {
     "window": Case(lambda _: numbers().shuffle(5).window(4, shift=2)),
     "window with gaps": Case(lambda _: numbers().window(3, shift=5, stride=2)),
     "buckets": Case(lambda _: numbers(20).map(some).bucket_by_sequence_length(len, [2, 4], [3, 2, 4])),
+    "group_by_window": Case(lambda _: draws(20).shuffle(5).group_by_window(last_digit, in_pairs, 3)),
+    "group_by_window, by key": Case(
+        lambda _: numbers(20).map(some).group_by_window(len, whole_window, window_size_fn=one_more_than).shuffle(3)
+    ),
+    "split_by": Case(
+        lambda _: draws(20).split_by(last_digit, {3: whole_branch, 1: in_batches}, 3, default=whole_branch).shuffle(2)
+    ),
+    "split_by, whole branches": Case(
+        lambda _: numbers(15).map(some).split_by(len, {1: whole_branch}, default=in_reverse).repeat(2)
+    ),
+    "group_by_reducer": Case(lambda _: draws(20).group_by_reducer(last_digit, nothing, with_number).repeat(2)),
     "batches by cost": Case(lambda _: numbers(20).shuffle(6).map(some).batch(4, max_cost=9)),
     "batches by cost, some left out": Case(
         lambda _: draws(20).batch(max_cost=40, cost=own_number, padded=False, on_too_large="skip", drop_remainder=True)

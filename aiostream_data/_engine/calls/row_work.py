@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter, thread_time
 from typing import Any, Final, Literal, TypeAlias
@@ -18,7 +18,9 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.calls.column_rows import with_column
 from aiostream_data._engine.calls.listed_rows import listed
+from aiostream_data._engine.calls.made_rows import Made
 from aiostream_data._engine.calls.return_check import finished
 from aiostream_data._engine.calls.user_code import (
     UserFunction,
@@ -43,7 +45,7 @@ from aiostream_data.transforms.collate import collate, collate_results
 BLOCK_ROWS = 4096
 """Maximum number of rows that exist as Python objects at once, chosen to fit the CPU cache."""
 
-PartKind: TypeAlias = Literal["map", "batched", "filter", "parse", "inner", "listed"]
+PartKind: TypeAlias = Literal["map", "batched", "filter", "parse", "inner", "listed", "column"]
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,13 @@ class HopPart:
     Attributes:
         kind: Work of the operator. "inner" and "listed" return the results unchanged; "listed" reads iterators first.
         stage: Text that names the stage; added as a note to errors of the stage.
+        column: Name of the column that the results form, if ``kind`` is "column".
     """
 
     kind: PartKind
     user: UserFunction
     stage: str
+    column: str = ""
 
     def with_stable(self, stable: Stable) -> HopPart:
         """Return a copy that gets row names from ``stable``, for a worker process that cannot look up row names."""
@@ -84,30 +88,11 @@ class HopPart:
             return _whole(self.user, chunk, partial(map_batched, self.user))
         if self.kind == "parse":
             return _whole(self.user, chunk, self.user.function)
+        if self.kind == "column":
+            return with_column(self.user, self.column, chunk, _mapped)
         if self.kind in ("inner", "listed"):
             return _unchanged(self.user, chunk, self.kind == "listed")
         return _mapped(self.user, chunk)
-
-
-@dataclass(slots=True)
-class Made:
-    """Result of running one operator (part) on one chunk.
-
-    Attributes:
-        chunk: Output rows.
-        kept: For each output row, its index in the input chunk; None if all input rows were kept.
-        failed: Skipped and replaced rows, in ascending order.
-        retries: Number of retries.
-        failure: Error that ended the work at input row number ``rows``; None on success.
-        rows: Number of input rows processed before ``failure``; valid only if ``failure`` is set.
-    """
-
-    chunk: Chunk
-    kept: NDArray[np.int64] | None = None
-    failed: list[Failed] = field(default_factory=list)
-    retries: int = 0
-    failure: BaseException | None = None
-    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

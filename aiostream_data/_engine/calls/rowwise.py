@@ -34,6 +34,7 @@ from aiostream_data.metrics.counters import (
     TRANSFER,
 )
 from aiostream_data.plan.batched import gives_batches
+from aiostream_data.plan.columns import WithColumn
 from aiostream_data.plan.operators import Call, Filter, Map, ParseRows
 from aiostream_data.plan.validate import reaches_processes
 from aiostream_data.rows.lineage import Lineage
@@ -249,6 +250,8 @@ def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -
         return HopPart("parse", replace(user, function=decode), node.noted)
     if isinstance(node, Filter):
         return HopPart("filter", user, node.noted)
+    if isinstance(node, WithColumn):
+        return HopPart("column", user, node.noted, node.column)
     return HopPart("batched" if isinstance(node, Map) and node.batched else "map", user, node.noted)
 
 

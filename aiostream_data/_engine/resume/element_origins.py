@@ -9,7 +9,9 @@ import numpy as np
 from aiostream_data._engine.resume.lineage_writer import BookWriter, Spaces
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.collated import CollatedBatch
 from aiostream_data.plan.costs import CostBatch
+from aiostream_data.plan.keyed import WINDOW
 from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.windows import Bucket, Pack, PaddedBatch, Rebatch, Window
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf
@@ -17,7 +19,7 @@ from aiostream_data.rows.provenance import Origin
 from aiostream_data.rows.row_ids import SPLIT_BITS, SPLIT_MASK, RowIds
 from aiostream_data.transforms.pieces import without_pieces
 
-_PUTS_TOGETHER = (Batch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
+_PUTS_TOGETHER = (Batch, CollatedBatch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)
 """Operators that combine several rows into one element."""
 
 
@@ -54,7 +56,7 @@ def element_origin(own: RowIds, made_of: MadeOf | None, origins: Origins, seed: 
 
 
 def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
-    split, index = origins.telling(row.ids.pairs_of(0))
+    split, index = origins.telling(_in_window(row, origins).pairs_of(0))
     space = origins.namespace(split >> SPLIT_BITS)
     hint = origins.offset_of(split, index)
     book = BookWriter(Spaces(origins))
@@ -67,6 +69,19 @@ def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
         seed=seed,
         row={**book.contents(), "batches": depth},
     )
+
+
+def _in_window(row: Lineage, origins: Origins) -> RowIds:
+    """Return the ids of the row from which a row of ``group_by_window`` was made, or the ids of the row itself."""
+    entry = row.of(0)
+    window = entry.of(1) if isinstance(entry, Beside) else None
+    if not isinstance(entry, Beside) or window is None or isinstance(entry.of(0), Beside):
+        return row.ids
+    split, number = row.ids.pairs_of(0)[0]
+    if origins.namespace(split >> SPLIT_BITS).url_of(split & SPLIT_MASK) != WINDOW or number >= len(window):
+        return row.ids
+    rows = window if isinstance(window, Lineage) else Lineage(window)
+    return _in_window(rows.slice(number, number + 1), origins)
 
 
 def node_of_rows(plan: Node, batches: int) -> Node:

@@ -14,6 +14,7 @@ from aiostream_data._engine.sources.shard_turns import names_order, order_of, tu
 from aiostream_data.plan import operators as op
 from aiostream_data.plan.asserted import AssertCardinality, PadToCardinality
 from aiostream_data.plan.base import Node, walk
+from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
 from aiostream_data.plan.scan import Scan
@@ -26,7 +27,7 @@ Source = ListFiles | ReadFiles
 
 ROW_BY_ROW: Final = (
     *(op.Map, op.Filter, op.ParseExample, op.ParseRows, op.Prefetch, op.Batch, Scan, Unique, InSubprocess, ReadFiles),
-    AssertCardinality,
+    *(AssertCardinality, ColumnOperator),
 )
 """Operators whose first elements depend only on the first rows of their input."""
 

@@ -31,6 +31,10 @@ def break_somewhere(random: Random, plan: Drawn) -> str:
         f"interleave(BreaksInside({breaks}), cycle_length=3, block_length=2)",
         f"map(Breaks({breaks}, as_lengths=True), **HOW).batch({random.randint(1, 4)})",
         f"map(Breaks({breaks}, as_lengths=True), **HOW).window({random.randint(1, 4)}, {random.randint(1, 3)})",
+        f"map(number).group_by_window(Breaks({breaks}), whole_window, {random.randint(1, 3)})",
+        f"map(number).group_by_reducer(length, size_of_key, Breaks({breaks}))",
+        f"batch({random.randint(1, 4)}, collate=Breaks({breaks}))",
+        f"map(named).with_column('n', Breaks({breaks}), **HOW)",
         f"map(number).bucket_by_sequence_length(Breaks({breaks}), [3, 9, 30], [2, 3, 1, 2], no_padding=True)",
     )
     return _replaced(plan.step, chosen, Step(f"@0.{call}", (chosen,))).code

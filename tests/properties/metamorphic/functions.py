@@ -23,6 +23,22 @@ JSON_SCHEMA = {"n": np.int32, "more": {"x": np.float64, "values": asd.VarLen(np.
 SEQUENCE_FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {"t": asd.FixedLen((), np.int64)}
 
 
+def frame(rows: int) -> Any:
+    """Return a data frame of pandas, or a table of PyArrow, by its number of rows."""
+    columns = {
+        "n": np.arange(rows),
+        "name": [f"row {row}" if row % 4 else None for row in range(rows)],
+        "x": np.arange(rows, dtype=np.float32) / 2,
+    }
+    if rows % 2:
+        import pandas as pd
+
+        return pd.DataFrame(columns)
+    import pyarrow as pa
+
+    return pa.table(columns)
+
+
 def length(*element: Any) -> int:
     """Return a length from 0 to 5, by the content of an element."""
     return fn.number(*element) % 6
@@ -80,6 +96,61 @@ def drawn_inside(*element: Any, rng: np.random.Generator) -> dict[str, Any]:
 async def is_kept_later(*element: Any) -> bool:
     """Return whether to keep an element, from a coroutine."""
     return fn.is_kept(await fn.later(*element))
+
+
+def size_of_key(key: int) -> int:
+    """Return a number from 1 to 4, by the key of a group."""
+    return 1 + int(key) * 3 % 4
+
+
+def whole_window(key: int, window: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return a window as it is."""
+    return window
+
+
+def numbered_window(key: int, window: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of the elements of a window, in another order."""
+    return window.map(fn.number).shuffle(3, seed=1).batch(2).unbatch()
+
+
+def twice_window(key: int, window: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of the elements of a window twice."""
+    return window.map(fn.number).repeat(2)
+
+
+def numbers_of_window(key: int, window: asd.Dataset[Any]) -> list[int]:
+    """Return the key of a window as an iterable."""
+    return [key, key]
+
+
+def as_numbers(rows: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of elements."""
+    return rows.map(fn.number)
+
+
+def as_numbers_twice(rows: asd.Dataset[Any]) -> asd.Dataset[Any]:
+    """Return the numbers of elements twice, in another order."""
+    return rows.map(fn.number).shuffle(2, seed=3).repeat(2)
+
+
+def folded(state: int, element: Any) -> int:
+    """Return a number that depends on all elements so far."""
+    return (31 * state + fn.number(element)) % fn.MODULUS
+
+
+def fails_never(state: int) -> int:
+    """Return the negative of a number."""
+    return -state
+
+
+def listed(elements: list[Any]) -> list[Any]:
+    """Return the elements of a batch as they are."""
+    return elements
+
+
+def count_and_number(elements: list[Any]) -> dict[str, int]:
+    """Return the number of elements of a batch, and a number that depends on all of them."""
+    return {"rows": len(elements), "n": fn.number(elements)}
 
 
 def is_usual(*element: Any) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from metamorphic.drawing import MOST, STACKABLE, Drawn, Kind, arguments, chance, one_of, seed_or_none, weighted
+from metamorphic.keys_and_columns import collated, columns, pack, reduced_by_key, split_by_key, windows_by_key
 
 Operator = Callable[[Random, Drawn], Drawn]
 
@@ -321,14 +322,6 @@ def _by_cost(random: Random, plan: Drawn) -> Drawn:
     return replace(_grouped(plan, f"batch({more})", most), row_kind="other")
 
 
-def _pack(random: Random, plan: Drawn) -> Drawn:
-    more = arguments(
-        random.randint(3, 9), open_bins=random.randint(1, 3), too_long=one_of(random, "split", "truncate", "drop")
-    )
-    plan = plan.depending_on_order().then("map(sequences, **HOW)", kind="sequences")
-    return plan.then(f"pack({more})", kind="row", most=2 * plan.most, named=False, grouped=True)
-
-
 def _whole_batch(random: Random, plan: Drawn) -> Drawn:
     """Append a function of whole batches that does the same to each of their rows."""
     return plan.then("map(doubled, **HOW)")
@@ -343,6 +336,7 @@ _ANYWHERE: list[tuple[float, Operator]] = [
 ]
 _OF_ROWS: list[tuple[float, Operator]] = [
     *((2, _map), (0.5, _await), (0.4, _with_state), (0.6, _failing), (0.3, _ignoring), (1.2, _filter)),
+    (0.8, columns),
 ]
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
@@ -355,9 +349,13 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.9, _enumerate),
     (0.5, _repeat_for_ever),
     (0.6, _padded),
+    (0.5, collated),
     (0.9, _buckets),
     (0.5, _by_cost),
-    (0.6, _pack),
+    (0.8, windows_by_key),
+    (0.4, reduced_by_key),
+    (0.5, split_by_key),
+    (0.6, pack),
     (0.5, _resample),
     (0.4, _ragged),
     (0.3, _sparse),

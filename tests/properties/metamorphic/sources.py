@@ -39,6 +39,12 @@ def _slices(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.from_tensor_slices({text.format(rows)})"), kind, rows)
 
 
+def _frame(random: Random) -> Drawn:
+    columns = one_of(random, "", ", ['name', 'n']")
+    rows = _rows(random)
+    return Drawn(Step(f"Dataset.from_dataframe(frame({rows}){columns})"), "example" if rows else "other", rows)
+
+
 def _list(random: Random) -> Drawn:
     rows = 1 + _rows(random)
     elements: tuple[tuple[str, Kind], ...] = (
@@ -233,6 +239,7 @@ _SOURCES = [
     (0.5, _list),
     (0.5, _endless),
     (0.5, _tensors),
+    (0.5, _frame),
     (1, _generator),
     (0.7, _iterable),
     (0.7, _names),

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aiostream_data import Dataset, PlanError
+from aiostream_data import Dataset, PlanError, write_index
 from aiostream_data.storage import braces
-from aiostream_data.storage.braces import expanded
+from aiostream_data.storage.braces import as_one_pattern, expanded, patterns_of
+from aiostream_data.storage.patterns import compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,58 @@ def test_every_source_expands_brace_lists(tmp_path: Path) -> None:
     assert list(Dataset.list_files(f"{tmp_path}/part-0{{1,3}}.txt", seed=None)) != []
     with pytest.raises(FileNotFoundError):
         list(dataset)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("a[{]1,2}.txt", ["a{1,2}.txt"]),
+        ("a[{]1,2[}].txt", ["a{1,2}.txt"]),
+        ("{x,y}[{]1..2}", ["x{1..2}", "y{1..2}"]),
+        ("https://host/a[{]1,2}.tar", ["https://host/a{1,2}.tar"]),
+        ("a[{]1,2}*.txt", ["a[{]1,2}*.txt"]),
+        ("[[]{1,2}", ["[[]1", "[[]2"]),
+    ],
+)
+def test_a_brace_in_a_set_is_the_brace_itself(pattern: str, names: list[str]) -> None:
+    assert patterns_of(pattern) == names
+
+
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a{1,2}.txt", "a{b}.txt", "a*{1..3}.txt", "[x]{a,b}", "https://h/a{1,2}?q=*"]
+)
+def test_any_url_has_a_pattern_of_its_own(name: str) -> None:
+    (pattern,) = patterns_of(as_one_pattern(name))
+    assert pattern == name or compile_pattern(pattern).fullmatch(name)
+
+
+def test_a_file_with_a_brace_list_in_its_name_can_be_read(tmp_path: Path) -> None:
+    for name in ("x{1,2}.txt", "x1.txt", "x2.txt"):
+        (tmp_path / name).write_text(f"{name}\n")
+    assert list(Dataset.from_text(f"{tmp_path}/x[{{]1,2}}.txt")) == ["x{1,2}.txt"]
+    assert list(Dataset.from_text(f"{tmp_path}/x{{1,2}}.txt")) == ["x1.txt", "x2.txt"]
+    assert list(Dataset.from_text(f"{tmp_path}/*[{{]*.txt")) == ["x{1,2}.txt"]
+    assert list(Dataset.from_text(Dataset.list_files(f"{tmp_path}/*"))) == ["x1.txt", "x2.txt", "x{1,2}.txt"]
+    assert sorted(Dataset.open_any(str(tmp_path))) == ["x1.txt", "x2.txt", "x{1,2}.txt"]
+    assert list(Dataset.open_any(f"{tmp_path}/x[{{]1,2}}.txt")) == ["x{1,2}.txt"]
+
+
+def test_every_function_that_takes_patterns_expands_brace_lists(tmp_path: Path) -> None:
+    for folder in ("a", "b/deep", "c"):
+        (tmp_path / folder).mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / folder / f"{number}.txt").write_text(f"{folder} {number}\n")
+    pattern = f"{tmp_path}/{{a,b}}/**/{{0..1}}.txt"
+    lines = ["a 0", "a 1", "b/deep 0", "b/deep 1"]
+    assert list(Dataset.from_text(pattern)) == lines
+    assert [Path(url).name for url in Dataset.list_files(pattern)] == ["0.txt", "1.txt"] * 2
+    assert list(Dataset.open_any(pattern)) == lines
+    index = tmp_path / "index.jsonl"
+    assert write_index(pattern, index) == 4
+    assert list(Dataset.from_text(index=index)) == lines
+    assert list(Dataset.from_text(f"{tmp_path}/{{a,c}}/0.txt", index=write_all(tmp_path))) == ["a 0", "c 0"]
+
+
+def write_all(folder: Path) -> Path:
+    write_index(f"{folder}/**/*.txt", folder / "all.jsonl")
+    return folder / "all.jsonl"

@@ -48,7 +48,12 @@ class GroupStep(Step):
     def keep(self, numbers: Numbers) -> None:
         """Release all buffered rows except the rows with the given numbers. The numbers must be ascending."""
         self._rows.keep(numbers)
-        self._held.resize(self._rows.nbytes)
+        self._held.resize(self.held_nbytes)
+
+    @property
+    def held_nbytes(self) -> int:
+        """Size in bytes of the buffered rows, and of all other data that grows with the stream."""
+        return self._rows.nbytes
 
     def lend(self, chunk: Chunk) -> None:
         """Buffer the rows of a chunk until the next call of :meth:`keep`."""
@@ -62,9 +67,9 @@ class GroupStep(Step):
             MemoryBudgetError: The buffered rows need more memory than the limit allows.
         """
         limit = self.context.services.budget.limit
-        if self._rows.nbytes > limit + self._passes_nbytes:
+        if self.held_nbytes > limit + self._passes_nbytes:
             raise MemoryBudgetError(
-                f"cannot hold more rows in {self.node.label}: {len(self._rows)} rows already take {self._rows.nbytes} "
+                f"cannot hold more rows in {self.node.label}: {len(self._rows)} rows already take {self.held_nbytes} "
                 f"bytes, more than the memory limit of {limit} bytes. Reduce the number of held rows, shrink the rows "
                 "before this operator, or open the dataset with a larger memory_limit."
             )

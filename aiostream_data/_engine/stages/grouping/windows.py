@@ -65,13 +65,20 @@ class WindowStep(GroupStep):
 
     def push(self, chunk: Chunk) -> Chunk | None:
         self._rows.push(chunk)
-        windows = self._order.push(len(chunk))
-        try:
-            made: Chunk | None = self._elements(self._rows, windows)
-        except Exception:  # noqa: BLE001 - raised behind the windows before
-            made = self.one_by_one(lambda window: self._elements(self._rows, [window]), windows)
+        made = self.made(self._order.push(len(chunk)))
         self.keep(np.arange(self._order.first_needed(), self._order.pushed))
         return made
+
+    def made(self, windows: Sequence[Numbers]) -> Chunk | None:
+        """Return the elements of complete windows.
+
+        Raises:
+            PartlyDone: An element cannot be built. The ``done`` attribute contains the elements before it.
+        """
+        try:
+            return self._elements(self._rows, windows)
+        except Exception:  # noqa: BLE001 - raised behind the windows before
+            return self.one_by_one(lambda window: self._elements(self._rows, [window]), windows)
 
     def finish(self) -> Iterator[Chunk]:
         for window in self._order.finish():
@@ -157,13 +164,8 @@ class WindowStep(GroupStep):
 
 
 @dataclass
-class PaddedBatchStep(WindowStep):
-    """Step of a ``PaddedBatch`` plan node: stacks and pads rows."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        node: PaddedBatch = self.node
-        self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
+class BatchStepBase(WindowStep):
+    """Base class of steps that put each row into one batch of ``batch_size`` rows."""
 
     @classmethod
     def order_of(cls, node: Any) -> WindowOrder:
@@ -178,11 +180,21 @@ class PaddedBatchStep(WindowStep):
     def rows_of_input(cls, rows: Rows) -> Rows:
         return rows.of_all_ranks
 
-    def make(self, rows: Chunk, describe: DescribeRow) -> Any:
-        return pad_rows(rows, self._rule, describe)
-
     def _is_disjoint(self) -> bool:
         return True
+
+
+@dataclass
+class PaddedBatchStep(BatchStepBase):
+    """Step of a ``PaddedBatch`` plan node: stacks and pads rows."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        node: PaddedBatch = self.node
+        self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
+
+    def make(self, rows: Chunk, describe: DescribeRow) -> Any:
+        return pad_rows(rows, self._rule, describe)
 
 
 @dataclass
