@@ -81,6 +81,9 @@ OPERATORS: dict[str, Callable[..., Dataset[Any]]] = {
     "unbatch": Dataset.unbatch,
     "enumerate": Dataset.enumerate,
     "unique": Dataset.unique,
+    "groups": lambda dataset, window, size: dataset.group_by_window(
+        lambda x: x % 3, lambda key, group: group.batch(size), window
+    ),
     "scan": lambda dataset, name, initial: dataset.scan(SCANS[name], initial),
     "map": lambda dataset, name: dataset.map(_function(name)),
     "filter": lambda dataset, name: dataset.filter(_predicate(name)),

@@ -119,6 +119,7 @@ def _of_numbers(random: Random, kind: Kind) -> tuple[list[Any], Kind]:
     window = [size, random.choice([None, 1, 2, size + 1]), random.randint(1, 2), random.random() < 0.5]
     choices: list[tuple[list[Any], Kind]] = [
         (["scan", random.choice(["sum", "last but one"]), random.choice([0, 5])], INT),
+        (["groups", random.randint(1, 4), random.randint(1, 3)], f"[{INT}]"),
         (["enumerate", random.choice([0, 5])], PAIR),
         (["window", *window], f"[{INT}]"),
         (["flat_map", random.choice(["range", "slices", "repeat"])], INT),

@@ -111,6 +111,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "unbatch": Data.unbatch,
     "enumerate": Data.enumerate,
     "unique": Data.unique,
+    "groups": lambda dataset, window, size: dataset.group_by_window(
+        lambda x: x % 3, lambda key, group: group.batch(size), window
+    ),
     "scan": lambda dataset, name, initial: dataset.scan(tf.constant(initial, tf.int64), SCANS[name]),
     "map": lambda dataset, name: dataset.map(_function(name)),
     "filter": lambda dataset, name: dataset.filter(_predicate(name)),
