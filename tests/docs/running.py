@@ -24,6 +24,9 @@ TORCHRUN: Final = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_AD
 LIMIT_S: Final = 60
 """For one program."""
 
+MODULES = {"compression": "compressed"}
+"""Other names for the programs of pages that have the name of a module, which the program would replace."""
+
 Servers = Callable[[str], ObjectServer]
 """The server of a scheme, started when it is first asked for."""
 
@@ -35,7 +38,8 @@ def missing(program: Program) -> list[str]:
 
 def run(program: Program, folder: Path, servers: Servers) -> subprocess.CompletedProcess[str]:
     """Run a program as a script in ``folder``, with warnings as errors."""
-    script = folder / f"page_{Path(program.page).stem}.py"  # a page may have the name of a module
+    stem = Path(program.page).stem
+    script = folder / f"{MODULES.get(stem, stem)}.py"
     script.write_text(program.source)
     command = [sys.executable, "-W", "error", script.name]
     places = _environment(program, folder, servers)
