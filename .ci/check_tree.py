@@ -20,6 +20,7 @@ RULES: Final = (
     rf"(\.ci|aiostream_data|tests|benchmarks|examples)/{MODULE}",
     rf"aiostream_data/_native/{NAME}\.(pyx|pxd|pyi|h)",
     r"aiostream_data/py\.typed|aiostream_data/device/gpu_verified\.json",
+    r"tests/data/tfdata_outcomes\.jsonl\.xz",
     rf"tests/data/csv/{NAME}\.(csv|tsv|json)",
     rf"tests/data/mds/(expected\.json|{NAME}/(index\.json|shard\.[0-9]{{5}}\.mds(\.gz|\.zstd)?))",
     rf"tests/data/jsonl/{NAME}\.(jsonl(\.gz)?|json)",

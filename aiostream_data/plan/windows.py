@@ -10,6 +10,7 @@ import numpy as np
 
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
+from aiostream_data.plan.batch_rows import only_one, rows_of_each_batch
 from aiostream_data.plan.cardinality import batches_of_rows, cardinality
 from aiostream_data.plan.operators import OPEN_BINS
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
@@ -308,6 +309,16 @@ def _(node: Rebatch) -> int:
         left -= size
         count += 1
     return count
+
+
+@rows_of_each_batch.register
+def _(node: PaddedBatch) -> int | None:
+    return node.batch_size if node.drop_remainder else None
+
+
+@rows_of_each_batch.register
+def _(node: Rebatch) -> int | None:
+    return only_one(node.sizes) if node.drop_remainder else None
 
 
 @cardinality.register

@@ -13,7 +13,7 @@ from differential.outcomes import Outcome, Plan, difference
 from differential.recorded import read
 
 OUTCOMES = Path(__file__).parents[1] / "data" / "tfdata_outcomes.jsonl.xz"
-PARTS = 8
+PARTS = 6
 PLAN: Plan = [["range", 1]]
 
 

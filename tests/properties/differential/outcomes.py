@@ -62,7 +62,7 @@ def difference(plan: Plan, ours: Outcome, theirs: Outcome) -> str:
             return f"element {number} is {own} here, {other} there"
     if len(ours.elements) != len(theirs.elements) or ours.failed != theirs.failed:
         return "" if _is_known(plan, ours, theirs) else f"{_ending(ours)} here, {_ending(theirs)} there"
-    if ours.cardinality != theirs.cardinality and not _is_right(ours.cardinality, theirs):
+    if ours.cardinality != theirs.cardinality and not _is_right(plan, ours.cardinality, theirs):
         return f"cardinality is {ours.cardinality} here, {theirs.cardinality} there"
     return ""
 
@@ -78,10 +78,13 @@ def _is_known(plan: Plan, ours: Outcome, theirs: Outcome) -> bool:
     return any(name == "batch" and arguments[1] for name, *arguments in plan)
 
 
-def _is_right(cardinality: int, theirs: Outcome) -> bool:
-    """Return True for the cardinality of a stream whose cardinality TensorFlow does not know, or gets wrong."""
-    if theirs.failed or len(theirs.elements) == MOST_ELEMENTS:
-        return theirs.cardinality == UNKNOWN
+def _is_right(plan: Plan, cardinality: int, theirs: Outcome) -> bool:
+    """Return True for the cardinality of a stream whose cardinality TensorFlow does not know, or gets wrong.
+
+    Both libraries call ``repeat()`` infinite where they do not know that its input is empty.
+    """
+    if theirs.failed or len(theirs.elements) == MOST_ELEMENTS or ["repeat", None] in plan:
+        return theirs.cardinality in (UNKNOWN, INFINITE) or cardinality == len(theirs.elements)
     return cardinality in (UNKNOWN, len(theirs.elements)) and theirs.cardinality != len(theirs.elements)
 
 
