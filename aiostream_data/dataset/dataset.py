@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from aiostream_data.codecs.sample_fields import Decode
     from aiostream_data.device.handover import FrameworkName, HandOff
     from aiostream_data.device.image_cast import ImageCast
+    from aiostream_data.formats.base import Format
     from aiostream_data.loading.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
     from aiostream_data.plan.costs import TooLarge
@@ -545,6 +546,44 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
         )
         return cls._begin(read.node(files, format, storage_options, index))
+
+    @classmethod
+    def from_format(
+        cls,
+        files: Files | None,
+        format: Format,
+        *,
+        compression: str = "auto",
+        verify: bool = False,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[Any]:
+        """Return a dataset of the records of files in a format of your own. See docs/own_formats.md.
+
+        Elements are the records of the format's framer, ``bytes`` or ``str``. ``verify`` is the same as for
+        :meth:`from_text`; all other arguments are the same as for :meth:`from_tfrecord`.
+
+        Args:
+            format: Object that implements ``aiostream_data.testing.formats.Format``, usually a frozen dataclass. A
+                class that other processes cannot import works only in this process.
+
+        Raises:
+            ArgumentTypeError: ``format`` is not a format object.
+            PlanError: ``format`` has an invalid name, or cannot be hashed.
+        """
+        from aiostream_data.dataset.own_formats import checked_format
+
+        read = Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
+        return cls._begin(read.node(files, checked_format(format), storage_options, index))
 
     @classmethod
     def from_webdataset(
