@@ -737,6 +737,25 @@ class WriterFailedError(WriterClosedError, OSError):
     """
 
 
+class FormatPluginError(AiostreamError, ImportError):
+    """An installed distribution offers a file format that cannot be loaded.
+
+    Attributes:
+        distribution: Name of the distribution.
+        entry_point: Name of the entry point in the group ``aiostream_data.formats``.
+        reason: Description of the problem.
+    """
+
+    def __init__(self, distribution: str, entry_point: str, reason: str) -> None:
+        super().__init__(
+            f"cannot load the format {entry_point!r} of the distribution {distribution}: {reason}. "
+            "Update or uninstall this distribution, or call a constructor instead of open_any()."
+        )
+        self.distribution = distribution
+        self.entry_point = entry_point
+        self.reason = reason
+
+
 class MissingExtraError(AiostreamError, ImportError):
     """An optional Python package is not installed. The error message names the aiostream-data extra to install."""
 

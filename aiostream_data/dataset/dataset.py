@@ -281,9 +281,10 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[Any]:
         """Return a dataset of a file, of all files in a folder, or of all files that match a pattern, in any format.
 
-        The names and the first bytes of the files tell the format. The logger ``aiostream_data`` reports it with the
-        constructor that reads it, level ``INFO``. Call this constructor in programs: it has more arguments. Lists the
-        files and reads the start of one of them, so this call blocks. See docs/formats.md.
+        The names and the first bytes of the files tell the format. Formats of installed distributions are recognized too
+        (docs/own_formats.md). The logger ``aiostream_data`` reports the format with the constructor that reads it, level
+        ``INFO``. Call this constructor in programs: it has more arguments. Lists the files and reads the start of one of
+        them, so this call blocks. See docs/formats.md.
 
         Args:
             url: URL or path of a file or folder, or a pattern.
@@ -291,6 +292,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             storage_options: Options of the store, as in fsspec.
 
         Raises:
+            FormatPluginError: An installed distribution offers a format that cannot be loaded.
             NoMatchError: There is no such file.
             PlanError: The format is unknown, or the files have several formats.
             StorageError: The store did not answer.
@@ -571,14 +573,14 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         :meth:`from_text`; all other arguments are the same as for :meth:`from_tfrecord`.
 
         Args:
-            format: Object that implements ``aiostream_data.testing.formats.Format``, usually a frozen dataclass. A
+            format: Object that implements ``aiostream_data.formats.extending.Format``, usually a frozen dataclass. A
                 class that other processes cannot import works only in this process.
 
         Raises:
             ArgumentTypeError: ``format`` is not a format object.
             PlanError: ``format`` has an invalid name, or cannot be hashed.
         """
-        from aiostream_data.dataset.own_formats import checked_format
+        from aiostream_data.formats.own_format import checked_format
 
         read = Reading(
             compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify

@@ -2,6 +2,7 @@
 
 from aiostream_data.formats.base import Format, Framer, Loss, Recovers, Recovery
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
+from aiostream_data.formats.plugins import FormatPlugin
 from aiostream_data.rows.columns import VarColumn
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "Cut",
     "CuttingFramer",
     "Format",
+    "FormatPlugin",
     "Framer",
     "Loss",
     "Recovers",

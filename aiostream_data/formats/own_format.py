@@ -1,4 +1,4 @@
-"""Checks of record formats that users write: ``Dataset.from_format()``."""
+"""Check the formats that users write."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, PlanError
-from aiostream_data.plan.sources import FormatLike
+from aiostream_data.formats.base import Format
 
 _GUIDE = "See docs/own_formats.md."
 
 
-def checked_format(format: Any) -> FormatLike:
+def checked_format(format: Any) -> Format:
     """Return ``format`` unchanged if it implements the interface of formats.
 
     Raises:
