@@ -19,7 +19,7 @@ MAX_KEY: Final = 1_000
 _Row: TypeAlias = "tuple[Any, ...]"
 
 
-class Page(NamedTuple):
+class SqlPage(NamedTuple):
     """Consecutive rows.
 
     Attributes:
@@ -50,7 +50,7 @@ class SqlReader:
         self._connection: Any = None
         self._statements: Statements | None = None
 
-    def page(self, rows: int) -> Page:
+    def page(self, rows: int) -> SqlPage:
         """Read the next ``rows`` rows, and look at the key of the row after them.
 
         Raises:
@@ -95,7 +95,7 @@ class SqlReader:
         if found:
             raise SqlKeyError(self._node.key, "is NULL in a row. Leave such rows out, as with WHERE ... IS NOT NULL")
 
-    def _checked(self, names: list[str], found: list[_Row], rows: int) -> Page:
+    def _checked(self, names: list[str], found: list[_Row], rows: int) -> SqlPage:
         place = names.index(self._node.key)
         keys: list[Key] = []
         failure = self._changed(found[0][place] if found else None)
@@ -109,7 +109,7 @@ class SqlReader:
             before = key
         self._next = found[rows][place] if len(found) > rows else None
         given = [dict(zip(names, row, strict=True)) for row in found[: len(keys)]]
-        return Page(given, keys, failure, len(found) <= rows)
+        return SqlPage(given, keys, failure, len(found) <= rows)
 
     def _changed(self, first: Any) -> SqlKeyError | None:
         """Return an error if a page does not begin with the row that the page before has looked at."""

@@ -20,7 +20,7 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
-from aiostream_data._engine.sources.sql_reader import MAX_KEY, Key, Page, SqlReader
+from aiostream_data._engine.sources.sql_reader import MAX_KEY, Key, SqlPage, SqlReader
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
@@ -59,7 +59,7 @@ class SqlSource(NumberedRows):
             try:
                 while not ended:
                     room = await outlet.admit(nbytes)
-                    page: Page = await hop(self.counters, thread.submit(reader.page, self._limited(count)))
+                    page: SqlPage = await hop(self.counters, thread.submit(reader.page, self._limited(count)))
                     ids = RowIds.run(namespace.base, self._first + sent, len(page.rows))
                     chunk = await self.hop(collate, page.rows, ids)
                     nbytes, ended = chunk_nbytes(chunk), page.ended
@@ -123,7 +123,8 @@ class SqlSource(NumberedRows):
             if ordinal not in found:
                 raise _no_row(ordinal)
         rows = [found[ordinal] for ordinal in ordinals.tolist()]
-        return await self.hop(collate, rows, RowIds.of_source(self._namespace().base, ordinals))
+        chunk: Chunk = await self.hop(collate, rows, RowIds.of_source(self._namespace().base, ordinals))
+        return chunk
 
 
 def _no_row(row: int) -> StateMismatchError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
+import types
 from contextlib import closing
 from typing import Any
 
@@ -49,7 +51,7 @@ class Driver:
     def cursor(self) -> Driver:
         return self
 
-    description = (("id",), ("a",), ("a",))
+    description: tuple[tuple[str], ...] = (("id",), ("a",), ("a",))
 
     def execute(self, text: str, params: Any) -> None: ...
 
@@ -61,11 +63,9 @@ class Driver:
 
 
 def module_with(style: str, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    import types
-
     module = types.ModuleType("some_driver")
     vars(module)["paramstyle"] = style
-    monkeypatch.setitem(__import__("sys").modules, "some_driver", module)
+    monkeypatch.setitem(sys.modules, "some_driver", module)
     kind = type("Connection", (Driver,), {"__module__": "some_driver.extensions"})
     made: Driver = kind()
     return made
@@ -109,7 +109,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 def test_rows_of_dict_cursors_are_rows() -> None:
     class Dicts(Driver):
         description = (("id",), ("a",))
-        rows = ([], [], [{"id": 1, "a": 2}])
+        rows: tuple[list[Any], ...] = ([], [], [{"id": 1, "a": 2}])
         asked = 0
 
         def fetchall(self) -> list[Any]:
