@@ -131,8 +131,7 @@ def test_wide_rows_are_read_in_small_pages(tmp_path: Path) -> None:
 
     assert sum(len(row["content"]) for row in Dataset.from_sql("SELECT * FROM blobs", watched, key="id")) == 40_000_000
     sizes = [int(text.rpartition(" ")[2]) for text in asked if "ORDER BY" in text]
-    assert max(sizes) <= 65
-    assert max(sizes[1:]) <= 22
+    assert max(sizes) <= 22
 
 
 def test_one_thread_opens_uses_and_closes_each_connection(connect: partial[sqlite3.Connection]) -> None:
@@ -207,7 +206,7 @@ def rows_before(loader: Loader[Any], error: type[Exception], said: str) -> list[
     return found
 
 
-@pytest.mark.parametrize("place", [0, 1, 62, 63, 64, 65, 127, 198])
+@pytest.mark.parametrize("place", [0, 1, 6, 7, 8, 9, 70, 71, 72, 198])
 def test_a_repeated_key_is_an_error_behind_the_rows_before_it(place: int, connect: Callable[[], Any]) -> None:
     change(connect, f"UPDATE people SET id = {ROWS[place][0]} WHERE id = {ROWS[place + 1][0]}")
     found = rows_before(people(connect).open(), SqlKeyError, "'id' is not unique: two rows have")

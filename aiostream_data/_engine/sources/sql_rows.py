@@ -28,8 +28,11 @@ from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.state_fields import MAX_COUNT, Part
 from aiostream_data.transforms.collate import collate
 
-FIRST_ROWS: Final = 64
+FIRST_ROWS: Final = 8
 """Rows of the first page, whose sizes are not known yet."""
+
+GROWTH: Final = 8
+"""Maximum ratio of the rows of a page and of the page before."""
 
 GAP_ROWS: Final = 1_024
 """Rows between two requested rows that are read together with them."""
@@ -63,7 +66,7 @@ class SqlSource(NumberedRows):
                     ids = RowIds.run(namespace.base, self._first + sent, len(page.rows))
                     chunk = await self.hop(collate, page.rows, ids)
                     nbytes, ended = chunk_nbytes(chunk), page.ended
-                    count = int(CHUNK_NBYTES * len(chunk) / max(1, nbytes))
+                    count = min(GROWTH * count, int(CHUNK_NBYTES * len(chunk) / max(1, nbytes)))
                     room.resize(nbytes)
                     if page.keys:
                         self._keys.add(sent, page.keys)
