@@ -319,6 +319,20 @@ class MdsError(DataError, ValueError):
         self.reason = reason
 
 
+class SqlKeyError(DataError, ValueError):
+    """The key column of ``from_sql`` is missing, NULL, not unique, or has an unsupported type.
+
+    Attributes:
+        key: Name of the column.
+        reason: Description of the problem.
+    """
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"from_sql(): the key {key!r} {reason}.")
+        self.key = key
+        self.reason = reason
+
+
 class JsonParseError(DataError, ValueError):
     """A record of a JSON lines file is not strict JSON, or does not match the schema.
 
@@ -735,6 +749,29 @@ class WriterFailedError(WriterClosedError, OSError):
 
     The cause of this error is the first error of the writer.
     """
+
+
+class FormatPluginError(AiostreamError, ImportError):
+    """An installed distribution offers a file format that cannot be loaded.
+
+    Attributes:
+        distribution: Name of the distribution.
+        entry_point: Name of the entry point in the group ``aiostream_data.formats``.
+        reason: Description of the problem.
+    """
+
+    def __init__(self, distribution: str, entry_point: str, reason: str) -> None:
+        super().__init__(
+            f"cannot load the format {entry_point!r} of the distribution {distribution}: {reason}. "
+            "Update or uninstall this distribution, or call a constructor instead of open_any()."
+        )
+        self.distribution = distribution
+        self.entry_point = entry_point
+        self.reason = reason
+
+
+class SqlQueryError(AiostreamError, RuntimeError):
+    """A database has refused a connection or the query of ``from_sql``. The cause is the error of the driver."""
 
 
 class MissingExtraError(AiostreamError, ImportError):

@@ -64,6 +64,7 @@ _STAGES: Final = {
     "Random": "sources.endless.RandomSource",
     "Generator": "sources.python_source.PythonSource",
     "PythonIterable": "sources.python_source.PythonSource",
+    "SqlQuery": "sources.sql_rows.SqlSource",
     "TableFile": "sources.table_file.TableFileSource",
     "ListFiles": "sources.list_files.ListFilesSource",
     "ReadFiles": "sources.files.ReadFilesSource",

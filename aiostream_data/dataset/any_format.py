@@ -14,7 +14,15 @@ from aiostream_data.codecs.compression import detect
 from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import ArgumentTypeError, NoMatchError, ObjectNotFoundError, PlanError
 from aiostream_data.formats import recognition
-from aiostream_data.formats.recognition import FileFormat, by_name, by_start, folder_layout, formats_of
+from aiostream_data.formats.plugins import FoundPlugin, installed_plugins
+from aiostream_data.formats.recognition import (
+    FileFormat,
+    by_name,
+    by_plugin,
+    by_start_and_plugin,
+    folder_layout,
+    formats_of,
+)
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.braces import as_one_pattern, patterns_of
 from aiostream_data.storage.patterns import escaped
@@ -81,6 +89,7 @@ def find_format(url: str | os.PathLike[str], storage_options: Mapping[str, Any] 
     Lists the files, and reads the first 64 KiB of one of them. Names suggest a format; the bytes decide.
 
     Raises:
+        FormatPluginError: An installed distribution offers a format that cannot be loaded.
         NoMatchError: There is no such file.
         PlanError: The format is unknown, or the files have several formats.
         StorageError: The store did not answer.
@@ -102,18 +111,28 @@ async def _found(url: str, stores: StoreSet) -> FoundFormat:
     groups = formats_of(by_url) if root is not None or _names_several(patterns) else {by_name(url): list(by_url)}
     if not groups:
         raise NoMatchError(safe_url(url), "the folder contains no data")
+    plugins = installed_plugins() if None in groups else []
+    groups = _with_plugins(groups, plugins)
     named: Groups = {format: urls for format, urls in groups.items() if format is not None} or groups
     if len(named) > 1:
         raise PlanError(_several(url, named))
     ((suggested, urls),) = named.items()
     start = await _start(by_url[urls[0]], stores)
-    format, reason = _decided(urls[0], suggested, start)
+    format, reason = _decided(urls[0], suggested, start, plugins)
     files = url if root is None and len(urls) == len(by_url) else list(map(as_one_pattern, urls))
     return FoundFormat(format, files, tuple(by_url[each].nbytes for each in urls), reason, detect(start[:4]))
 
 
 def _names_several(patterns: Sequence[str]) -> bool:
     return len(patterns) > 1 or has_magic(patterns[0])
+
+
+def _with_plugins(groups: Groups, plugins: Sequence[FoundPlugin]) -> Groups:
+    """Move files without a format to the formats of plugins that their names suggest."""
+    named: Groups = {format: urls for format, urls in groups.items() if format is not None}
+    for url in groups.get(None, ()) if plugins else ():
+        named.setdefault(by_plugin(plugins, url), []).append(url)
+    return named if plugins else groups
 
 
 async def _listed(url: str, stores: StoreSet) -> tuple[str | None, Sequence[ShardRef]]:
@@ -144,13 +163,17 @@ async def _start(shard: ShardRef, stores: StoreSet) -> bytes:
     return bytes(start)
 
 
-def _decided(url: str, suggested: FileFormat | None, start: bytes) -> tuple[FileFormat, str]:
+def _decided(
+    url: str, suggested: FileFormat | None, start: bytes, plugins: Sequence[FoundPlugin]
+) -> tuple[FileFormat, str]:
     """Return the format of files, from the name and the first bytes of one of them.
 
     Raises:
         PlanError: No constructor reads this format.
     """
-    found = by_start(start)
+    found = by_start_and_plugin(plugins, start, suggested)
+    if suggested is not None and suggested.is_plugin and found != suggested:
+        suggested = None
     if suggested is not None and (found is None or found in (suggested, recognition.TEXT, recognition.JSON_LINES)):
         return suggested, "recognized by the names"
     if found is recognition.TEXT and recognition.is_json(url):

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from aiostream_data.codecs.sample_fields import Decode
     from aiostream_data.device.handover import FrameworkName, HandOff
     from aiostream_data.device.image_cast import ImageCast
+    from aiostream_data.formats.base import Format
     from aiostream_data.loading.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
     from aiostream_data.plan.costs import TooLarge
@@ -218,6 +219,41 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return cls._begin(sources.python_iterable(iterable))
 
     @classmethod
+    def from_sql(
+        cls,
+        query: str,
+        connection: Callable[[], Any],
+        *,
+        key: str,
+        params: Sequence[Any] | Mapping[str, Any] = (),
+        paramstyle: str | None = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of a SQL query, as dicts of columns (tf.data ``experimental.SqlDataset``).
+
+        Rows have the order of the column ``key``. The rows are read in pages, and a page begins after the last key, so
+        a run resumes at any row. Queries run on a thread. The rows must not change while a run reads them or is
+        resumed. Unlike in tf.data, any DB-API driver serves, and the driver chooses the types. See docs/sql.md.
+
+        Args:
+            query: SELECT statement. It is used as ``SELECT * FROM (query) ... ORDER BY key LIMIT n``.
+            connection: Function without arguments that returns a new DB-API connection. Every run, process and call of
+                :meth:`fetch` opens its own.
+            key: Column of the query with unique values, int or str without NULL. An index on it makes pages fast.
+            params: Values for the placeholders of the query.
+            paramstyle: Style of placeholders as in PEP 249, if the driver does not declare its own.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            SqlKeyError: ``key`` is no column, is NULL or not unique, or has another type.
+            SqlQueryError: The database refused the connection or the query.
+        """
+        from aiostream_data.dataset.sql import sql_query
+
+        return cls._begin(sql_query(query, connection, key, params, paramstyle))
+
+    @classmethod
     def range(cls, start: int, stop: int | None = None, step: int = 1, *, dtype: DTypeLike = np.int64) -> Dataset[int]:
         """Return a dataset of the integers in ``range(start, stop, step)`` (tf.data ``range``)."""
         return cls._begin(sources.numbers(start, stop, step, dtype))
@@ -280,9 +316,10 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[Any]:
         """Return a dataset of a file, of all files in a folder, or of all files that match a pattern, in any format.
 
-        The names and the first bytes of the files tell the format. The logger ``aiostream_data`` reports it with the
-        constructor that reads it, level ``INFO``. Call this constructor in programs: it has more arguments. Lists the
-        files and reads the start of one of them, so this call blocks. See docs/formats.md.
+        The names and the first bytes of the files tell the format. Formats of installed distributions are recognized
+        too (docs/own_formats.md). The logger ``aiostream_data`` reports the format with the constructor that reads it,
+        level ``INFO``. Call this constructor in programs: it has more arguments. Lists the files and reads the start of
+        one of them, so this call blocks. See docs/formats.md.
 
         Args:
             url: URL or path of a file or folder, or a pattern.
@@ -290,6 +327,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             storage_options: Options of the store, as in fsspec.
 
         Raises:
+            FormatPluginError: An installed distribution offers a format that cannot be loaded.
             NoMatchError: There is no such file.
             PlanError: The format is unknown, or the files have several formats.
             StorageError: The store did not answer.
@@ -545,6 +583,44 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             record_nbytes=record_nbytes, header_nbytes=header_nbytes, footer_nbytes=footer_nbytes
         )
         return cls._begin(read.node(files, format, storage_options, index))
+
+    @classmethod
+    def from_format(
+        cls,
+        files: Files | None,
+        format: Format,
+        *,
+        compression: str = "auto",
+        verify: bool = False,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        index: Url | None = None,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[Any]:
+        """Return a dataset of the records of files in a format of your own. See docs/own_formats.md.
+
+        Elements are the records of the format's framer, ``bytes`` or ``str``. ``verify`` is the same as for
+        :meth:`from_text`; all other arguments are the same as for :meth:`from_tfrecord`.
+
+        Args:
+            format: Object that implements ``aiostream_data.formats.extending.Format``, usually a frozen dataclass. A
+                class that other processes cannot import works only in this process.
+
+        Raises:
+            ArgumentTypeError: ``format`` is not a format object.
+            PlanError: ``format`` has an invalid name, or cannot be hashed.
+        """
+        from aiostream_data.formats.own_format import checked_format
+
+        read = Reading(
+            compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
+        )
+        return cls._begin(read.node(files, checked_format(format), storage_options, index))
 
     @classmethod
     def from_webdataset(

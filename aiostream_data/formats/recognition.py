@@ -13,10 +13,12 @@ from aiostream_data.codecs.compression import decompressor, detect
 from aiostream_data.codecs.compression_by_suffix import named_compressed
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats import image_folder
+from aiostream_data.formats.plugins import FormatPlugin, FoundPlugin, marked, named
 
 START_NBYTES: Final = 1 << 16
 """Number of bytes at the start of a file to inspect."""
 
+_PLUGIN: Final = "from_format"
 _TEXT_NBYTES: Final = 4096
 """Maximum number of decompressed bytes to inspect."""
 
@@ -33,6 +35,11 @@ class FileFormat(NamedTuple):
     name: str
     constructor: str
     arguments: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def is_plugin(self) -> bool:
+        """True for a format of another distribution."""
+        return self.constructor == _PLUGIN
 
 
 TFRECORD: Final = FileFormat("TFRecord", "from_tfrecord")
@@ -78,13 +85,44 @@ _IGNORED: Final = re.compile(r"[._].*|(readme|license|checksums?|manifest)\b.*|.
 
 def by_name(url: str) -> FileFormat | None:
     """Return the format that the name of a file suggests, or None. The suffix of a compression is ignored."""
-    name = _base(url)
-    while named_compressed(name) and name.rpartition(".")[2] not in _BY_SUFFIX:
-        name = name.rpartition(".")[0]
+    name = _uncompressed_name(url)
     if _TFRECORD_NAME.search(name):
         return TFRECORD
-    stem, _, suffix = name.rpartition(".")
-    return _BY_SUFFIX.get(suffix) if stem else None
+    return _BY_SUFFIX.get(_suffix(name))
+
+
+def by_plugin(plugins: Sequence[FoundPlugin], url: str) -> FileFormat | None:
+    """Return the format of a plugin that the name of a file suggests, or None.
+
+    Raises:
+        PlanError: Several plugins have this suffix.
+    """
+    plugin = named(plugins, _suffix(_uncompressed_name(url)))
+    return None if plugin is None else _plugin_format(plugin)
+
+
+def by_start_and_plugin(
+    plugins: Sequence[FoundPlugin], start: bytes, suggested: FileFormat | None
+) -> FileFormat | file_kinds.FileKind | None:
+    """Return the format that the first bytes of a file show, as :func:`by_start`, also of plugins.
+
+    A plugin that the name suggests goes before kinds of files that no constructor reads. If its ``magics`` fit, it goes
+    before all formats. Formats of this package go before plugins that the name does not suggest.
+
+    Raises:
+        PlanError: Several plugins have a magic that fits.
+    """
+    content, found = _decompressed(start), by_start(start)
+    is_known = isinstance(found, FileFormat) and found not in (TEXT, JSON_LINES)
+    by_name = next((each.plugin for each in plugins if _plugin_format(each.plugin) == suggested), None)
+    if by_name is not None and by_name.accepts(content) and (by_name.magics or not is_known):
+        return suggested
+    plugin = None if is_known else marked(plugins, content)
+    return found if plugin is None else _plugin_format(plugin)
+
+
+def _plugin_format(plugin: FormatPlugin) -> FileFormat:
+    return FileFormat(plugin.format.name, _PLUGIN, (("format", plugin.format),))
 
 
 def is_json(url: str) -> bool:
@@ -123,12 +161,25 @@ def folder_layout(paths: Sequence[str]) -> FileFormat | None:
 
 
 def formats_of(urls: Iterable[str]) -> dict[FileFormat | None, list[str]]:
-    """Group the URLs of data files by the formats that their names suggest."""
+    """Group the URLs of data files by the formats of this package that their names suggest."""
     found: dict[FileFormat | None, list[str]] = {}
     for url in urls:
         if is_data(url):
             found.setdefault(by_name(url), []).append(url)
     return found
+
+
+def _uncompressed_name(url: str) -> str:
+    """Return the name of a file in lower case, without the suffixes of compressions."""
+    name = _base(url)
+    while named_compressed(name) and name.rpartition(".")[2] not in _BY_SUFFIX:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _suffix(name: str) -> str:
+    stem, _, suffix = name.rpartition(".")
+    return suffix if stem else ""
 
 
 def _base(url: str) -> str:

@@ -21,6 +21,7 @@ from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.functions import identify, parse_identity
 from aiostream_data.plan.shard_list import ShardSummary
+from aiostream_data.plan.sql import SqlQuery
 from aiostream_data.plan.subprocess import InSubprocess
 from aiostream_data.plan.values import dataclass_values, hashed, text_of
 from aiostream_data.rows.columns import VarColumn
@@ -174,6 +175,11 @@ def _(node: src.ReadFiles | src.ListFiles) -> Arguments:
     patterns = tuple(map(object_name, node.patterns))
     found = own_arguments(node) | {"patterns": patterns[0] if len(patterns) == 1 else patterns or None}
     return {name: value for name, value in found.items() if name not in _USUAL or value != _USUAL[name]}
+
+
+@arguments.register
+def _(node: SqlQuery) -> Arguments:
+    return own_arguments(node, without=("connection", "paramstyle"))
 
 
 @arguments.register

@@ -233,10 +233,18 @@ class ReadFiles(Node):
 
     @property
     def method(self) -> str:
+        if self._is_foreign:
+            return "from_format"
         return "from_files" if self.format.name == "whole_file" else f"from_{self.format.name}"
 
+    @property
+    def _is_foreign(self) -> bool:
+        """True for a format of another package, which no other constructor reads."""
+        return not type(self.format).__module__.startswith("aiostream_data.")
+
     def detail(self) -> str:
-        length = getattr(self.format, "record_nbytes", None)
+        format = Verbatim(f"{type(self.format).__name__}(...)") if self._is_foreign else None
+        length = format or getattr(self.format, "record_nbytes", None)
         default = _DEFAULTS.get(self.format.name, ("auto", AUTO))
         return call_arguments(
             *(_names(self.patterns) if self.files is None else [Verbatim("files")]),

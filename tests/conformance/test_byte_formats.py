@@ -7,7 +7,7 @@ from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.formats.whole_file import WholeFileFormat
-from aiostream_data.testing.format_suite import Damage, FormatSuite
+from aiostream_data.testing.formats import Damage, FormatSuite
 
 RECORDS = [b"first", b"", b"x" * 100, b"\n\0\xff", b"last"]
 FRAMES = [frame(record) for record in RECORDS]

@@ -10,7 +10,7 @@ from made_tars import member
 
 from aiostream_data.formats import cutting
 from aiostream_data.formats.webdataset import WebDatasetFormat
-from aiostream_data.testing.format_suite import Damage, FormatSuite
+from aiostream_data.testing.formats import Damage, FormatSuite
 
 END = bytes(512)
 ONE = member("a/1.jpg") + member("a/1.json")

@@ -11,7 +11,7 @@ from aiostream_data.formats.base import Format, Loss
 from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import StreamStep
 from aiostream_data.rows.columns import VarColumn
-from aiostream_data.testing.format_suite import blocks_of
+from aiostream_data.testing.formats import blocks_of
 
 
 class Left(NamedTuple):

@@ -30,7 +30,7 @@ from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.formats.whole_file import WholeFileFormat
-from aiostream_data.testing.format_suite import compressed, read_blocks
+from aiostream_data.testing.formats import compressed, read_blocks
 
 LIMIT = 1 << 16
 FORMATS: tuple[Format, ...] = (

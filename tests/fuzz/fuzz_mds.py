@@ -28,7 +28,7 @@ from aiostream_data.formats.stream import RecordStream
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import records_chunk
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 LIMIT = 1 << 16
 COLUMNS = tuple(

@@ -31,7 +31,7 @@ from aiostream_data.formats.webdataset_samples import WebDatasetSamples
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import records_chunk
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 LIMIT = 1 << 16
 BLOCK = 512

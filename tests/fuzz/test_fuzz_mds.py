@@ -8,7 +8,7 @@ import pytest
 from fuzz_mds import FORMAT, check, main, mutate, seeds
 
 from aiostream_data.formats.mds import MdsFramer
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 
 def test_hostile_shards_give_samples_or_an_error_of_their_own() -> None:

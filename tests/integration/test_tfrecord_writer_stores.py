@@ -9,7 +9,7 @@ import pytest
 
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import TFRecordWriter
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
 
 # Of aiohttp, about how gcsfs sends the parts of an upload.

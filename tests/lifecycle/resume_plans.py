@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {
 }
 ROWS = (4, 0, 6, 1)
 """Records of each file of a kind."""
+IDS = "WITH RECURSIVE ids(id) AS (SELECT -7 UNION ALL SELECT id + 3 FROM ids LIMIT 11) SELECT * FROM ids"
 
 
 def write_files(folder: Path) -> Path:
@@ -221,6 +224,7 @@ CASES: dict[str, Case] = {
     "fixed length": Case(lambda f: Dataset.from_fixed_length(f"{f}/*.bin", 6, cycle_length=2)),
     "files": Case(lambda f: Dataset.from_files(f"{f}/*.bin", shuffle_shards=True)),
     "parquet": Case(lambda f: Dataset.from_parquet(f"{f}/*.parquet", cycle_length=2)),
+    "sql": Case(lambda _: Dataset.from_sql(IDS, partial(sqlite3.connect, ":memory:"), key="id").shuffle(4).repeat(2)),
     "parse_example": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.example", cycle_length=2).parse_example(FEATURES)),
     "parse_example, batched": Case(
         lambda f: Dataset.from_tfrecord(f"{f}/*.example").parse_example(FEATURES).shuffle(5).batch(4)

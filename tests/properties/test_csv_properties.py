@@ -20,7 +20,7 @@ from aiostream_data.formats.csv_rules import COMMAS, CsvSyntax
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import records_chunk
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 TEXTS = st.text(st.sampled_from('a1,;"\n\r\t é'), max_size=8)
 ROWS = st.lists(st.lists(TEXTS, min_size=2, max_size=4), max_size=8)

@@ -17,7 +17,7 @@ from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import TFRecordWriter, frame
 from aiostream_data.formats.whole_file import WholeFileFormat
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 records = st.lists(st.binary(max_size=60), max_size=12)
 block_sizes = st.lists(st.integers(0, 40), max_size=60)

@@ -19,7 +19,7 @@ from aiostream_data.formats import json_values
 from aiostream_data.formats.json_lines import JsonLinesFormat
 from aiostream_data.formats.json_schema import checked_json_schema, nodes_of
 from aiostream_data.rows.columns import VarColumn
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 KEYS = st.sampled_from(["a", "b", "é", 'q"\n', ""])
 SCALARS = (

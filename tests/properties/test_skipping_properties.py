@@ -18,7 +18,7 @@ from aiostream_data.formats.range_checksums import crc32c_ranges
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 records = st.lists(st.one_of(st.binary(max_size=40), st.just(frame(b"inner")), st.just(bytes(30))), max_size=12)
 sizes = st.lists(st.integers(0, 60), max_size=60)

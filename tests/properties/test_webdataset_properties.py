@@ -17,7 +17,7 @@ from aiostream_data.formats.webdataset import WebDatasetFormat
 from aiostream_data.formats.webdataset_samples import WebDatasetSamples
 from aiostream_data.rows.records import records_chunk
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.testing.format_suite import blocks_of, read_blocks
+from aiostream_data.testing.formats import blocks_of, read_blocks
 
 keys = st.sampled_from(["a", "b/c", "d" * 60 + "/" + "e" * 60, "f" * 120, "é", "__meta__/x", "g.h/i", "j"])
 extensions = st.sampled_from([".x", ".Y", ".x.y", ".é", "", "."])

@@ -10,9 +10,11 @@ import json
 import lzma
 import os
 import shutil
+import sqlite3
 import tarfile
 import tempfile
 import zlib
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -40,7 +42,13 @@ def folder() -> Path:
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     for file, rows in enumerate(ROWS):
         _write(path, file, [f"{file}:{row}" for row in range(rows)])
+    _write_database(path / "rows.db")
     return path
+
+
+def database() -> sqlite3.Connection:
+    """Open the database."""
+    return sqlite3.connect(place("rows.db"))
 
 
 def pattern(suffix: str) -> str:
@@ -127,6 +135,14 @@ def _write_damaged(path: Path, file: int, records: list[bytes], lines: bytes) ->
     (path / f"{file}.badbin").write_bytes(
         b"".join(b"%8d" % (100 * file + row) for row in range(len(records))) + b"left"
     )
+
+
+def _write_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE rows (n INTEGER PRIMARY KEY, name TEXT, x REAL)")
+        rows = [(5 * row - 20, f"row {row}", row / 2) for row in range(20)]
+        connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+        connection.commit()
 
 
 def _write_table(path: Path, file: int, names: list[str]) -> None:

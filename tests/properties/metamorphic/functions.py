@@ -9,12 +9,15 @@ import numpy as np
 import plan_functions as fn
 
 import aiostream_data as asd
+from aiostream_data.formats.tfrecord import TFRecordFormat
 
 FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {
     "n": asd.FixedLen((), np.int64),
     "name": asd.FixedLen((), bytes),
     "values": asd.VarLen(np.int64),
 }
+
+FORMAT = TFRecordFormat()
 
 CSV_SCHEMA = {"n": np.int32, "x": np.float64, "name": str}
 

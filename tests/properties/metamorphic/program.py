@@ -15,7 +15,7 @@ import plan_functions
 import aiostream_data as asd
 from aiostream_data import Dataset
 from metamorphic import functions
-from metamorphic.files import pattern, place
+from metamorphic.files import database, pattern, place
 
 NAMES: Mapping[str, Any] = {
     **{name: value for name, value in vars(plan_functions).items() if not name.startswith("_")},
@@ -24,6 +24,7 @@ NAMES: Mapping[str, Any] = {
     "Dataset": Dataset,
     "asd": asd,
     "np": np,
+    "database": database,
     "pattern": pattern,
     "place": place,
 }

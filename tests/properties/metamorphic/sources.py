@@ -97,6 +97,7 @@ def _files(random: Random) -> Drawn:
         random,
         ('from_tfrecord(pattern(".tfrecord")', "text"),
         ('from_tfrecord(pattern(".tfrecord.gz")', "text"),
+        ('from_format(pattern(".tfrecord"), FORMAT', "text"),
         ('from_text(pattern(".txt")', "text"),
         ('from_text(pattern(".txt.gz"), encoding=None', "text"),
         (f'from_text(pattern("{one_of(random, ".txt.bz2", ".txt.xz")}")', "text"),
@@ -221,6 +222,13 @@ def _mds(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.from_mds({call})"), "other", 20)
 
 
+def _sql(random: Random) -> Drawn:
+    where, params = one_of(random, ("", ""), (" WHERE n > ?", ", params=(3,)"))
+    key = one_of(random, "n", "name")
+    text = f'Dataset.from_sql("SELECT * FROM rows{where}", database, key="{key}"{params})'
+    return Drawn(Step(text), "other", 15 if params else 20)
+
+
 def _reading(random: Random) -> str:
     shuffled = chance(random, 0.4)
     more = arguments(
@@ -253,6 +261,7 @@ _SOURCES = [
     (0.5, _mds),
     (0.6, _tables),
     (0.4, _arrays),
+    (0.4, _sql),
 ]
 
 

@@ -11,14 +11,14 @@ from aiostream_data.formats.csv import CsvFormat
 from aiostream_data.formats.csv_rules import CsvRecords, CsvSyntax
 from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import RecordStream
-from aiostream_data.testing.format_suite import Damage, FormatSuite, blocks_of, read_blocks
+from aiostream_data.testing.formats import Damage, FramingSuite, blocks_of, read_blocks
 
 HEADER = b"id,text\r\n"
 STREAM = HEADER + b'1,plain\r\n\r\n2,"quoted, with ""quotes"""\r\n3,"two\r\nlines"\n4,5" disk\n\n"5",""\n6,last'
 RECORDS = (b"1,plain", b'2,"quoted, with ""quotes"""', b'3,"two\r\nlines"', b'4,5" disk', b'"5",""', b"6,last")
 
 
-class TestCsv(FormatSuite):
+class TestCsv(FramingSuite):
     description = CsvFormat(names=("id", "text"))
     stream = STREAM
     records = RECORDS
@@ -29,50 +29,50 @@ class TestCsv(FormatSuite):
     )
 
 
-class TestCsvWithMark(FormatSuite):
+class TestCsvWithMark(FramingSuite):
     description = CsvFormat(names=("id", "text"))
     stream = b'\xef\xbb\xbf"id","text"\n1,a\n'
     records = (b"1,a",)
 
 
-class TestCsvWithoutHeader(FormatSuite):
+class TestCsvWithoutHeader(FramingSuite):
     description = CsvFormat(header=False)
     stream = b'\xef\xbb\xbf"a\nb",c\r\n\n\r\nd,e\r'
     records = (b'"a\nb",c', b"d,e")
 
 
-class TestTabs(FormatSuite):
+class TestTabs(FramingSuite):
     description = CsvFormat(syntax=CsvSyntax("\t", None), names=("id", "text"))
     stream = b'id\ttext\n1\t"a\n2\tb""\n'
     records = (b'1\t"a', b'2\tb""')
 
 
-class TestColumnsInAnotherOrder(FormatSuite):
+class TestColumnsInAnotherOrder(FramingSuite):
     description = CsvFormat(names=("text", "id"))
     stream = STREAM
     records = (b"plain,1", b'"quoted, with ""quotes""",2', b'"two\r\nlines",3', b'5" disk,4', b'"","5"', b"last,6")
 
 
-class TestLatin1(FormatSuite):
+class TestLatin1(FramingSuite):
     description = CsvFormat(names=("é", "b"), encoding="latin-1")
     stream = 'é,b\n1,"ü\n"\n2,ß\n'.encode("latin-1")
     records = ('1,"ü\n"'.encode(), "2,ß".encode())
 
 
-class TestBytes(FormatSuite):
+class TestBytes(FramingSuite):
     description = CsvFormat(header=False, encoding=None)
     stream = b'\xff,\x00\n"\n\xfe",1\n'
     records = (b"\xff,\x00", b'"\n\xfe",1')
 
 
-class TestShortLimit(FormatSuite):
+class TestShortLimit(FramingSuite):
     description = CsvFormat(header=False, max_line_nbytes=8)
     stream = b"12345678\r\n"
     records = (b"12345678",)
     damaged = (Damage(b'1\n2,"3456789012345\n', [b"1"], 2), Damage(b"1\n234567890\n3\n", [b"1"], 2))
 
 
-class TestHeaderOnly(FormatSuite):
+class TestHeaderOnly(FramingSuite):
     description = CsvFormat(names=("id", "text"))
     stream = b"id,text"
     records = ()

@@ -9,7 +9,7 @@ import numpy as np
 from aiostream_data.formats.cutting import RecordTail
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 

@@ -7,7 +7,7 @@ import pytest
 
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.fixed_length import MAX_FOOTER_NBYTES, FixedLengthFormat
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from aiostream_data.formats.json_lines import JsonLinesFormat, JsonRecords
 from aiostream_data.formats.long_record import LONG_NBYTES
 from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import RecordStream
-from aiostream_data.testing.format_suite import Damage, FormatSuite, blocks_of, read_blocks
+from aiostream_data.testing.formats import Damage, FramingSuite, blocks_of, read_blocks
 
 STREAM = b'\n{"id": 1}\r\n\r\n \t\r\n {"id": 2, "text": "\xc3\xa9"} \n[]\n\n"a"\n\t\n3'
 RECORDS = (b'{"id": 1}', b' {"id": 2, "text": "\xc3\xa9"} ', b"[]", b'"a"', b"3")
 
 
-class TestJsonLines(FormatSuite):
+class TestJsonLines(FramingSuite):
     description = JsonLinesFormat()
     stream = STREAM
     records = RECORDS
@@ -29,19 +29,19 @@ class TestJsonLines(FormatSuite):
     )
 
 
-class TestJsonLinesWithMark(FormatSuite):
+class TestJsonLinesWithMark(FramingSuite):
     description = JsonLinesFormat()
     stream = b"\xef\xbb\xbf\r\n1\r\n2"
     records = (b"1", b"2")
 
 
-class TestOneLine(FormatSuite):
+class TestOneLine(FramingSuite):
     description = JsonLinesFormat()
     stream = b"\xef\xbb\xbf{}"
     records = (b"{}",)
 
 
-class TestShortLimit(FormatSuite):
+class TestShortLimit(FramingSuite):
     description = JsonLinesFormat(max_line_nbytes=8)
     stream = b"[1,2,34]\r\n"
     records = (b"[1,2,34]",)

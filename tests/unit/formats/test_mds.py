@@ -15,7 +15,7 @@ from aiostream_data.formats.mds import MdsFormat
 from aiostream_data.formats.mds_columns import MdsColumn, decode_array, decode_raw_image
 from aiostream_data.formats.mds_index import columns_of, parse_mds_index
 from aiostream_data.formats.stream import RecordStream
-from aiostream_data.testing.format_suite import Damage, FormatSuite, read_blocks
+from aiostream_data.testing.formats import Damage, FramingSuite, read_blocks
 
 FORMAT = MdsFormat(columns=tuple(MdsColumn(name, kind) for name, kind in COLUMNS.items()), max_sample_nbytes=1000)
 SAMPLES = [encoded(b"", 1, ""), encoded(b"abc", -2, "naïve"), encoded(bytes(20), 3, "x" * 5)]
@@ -52,21 +52,21 @@ DAMAGED = (
 )
 
 
-class TestMds(FormatSuite):
+class TestMds(FramingSuite):
     description = FORMAT
     stream = STREAM
     records = SAMPLES
     damaged = tuple(DAMAGED[place] for place in (0, 14))
 
 
-class TestFixedSizes(FormatSuite):
+class TestFixedSizes(FramingSuite):
     description = MdsFormat(columns=(MdsColumn("a", "int32"), MdsColumn("b", "uint8")))
     stream = shard([b"abcde", b"12345"], described({"a": "int32", "b": "uint8"}))
     records = (b"abcde", b"12345")
     damaged = (Damage(stream[:-3], [b"abcde"], len(stream) - 5),)
 
 
-class TestNoSamples(FormatSuite):
+class TestNoSamples(FramingSuite):
     description = FORMAT
     stream = shard([])
     records = ()

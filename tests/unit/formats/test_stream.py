@@ -17,7 +17,7 @@ from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.formats.whole_file import WholeFileFormat
-from aiostream_data.testing.format_suite import compressed, read_blocks
+from aiostream_data.testing.formats import compressed, read_blocks
 
 TFRECORD = TFRecordFormat()
 # Its length field begins with gzip's magic number: 1f 8b 08.

@@ -7,7 +7,7 @@ import pytest
 
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.text import TextFormat
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 
 def test_text_is_kept_as_bytes_of_the_block_and_called_str() -> None:

@@ -9,7 +9,7 @@ from aiostream_data.codecs.compression import COMPRESSIONS
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import frame
-from aiostream_data.testing.format_suite import blocks_of, compressed, read_blocks
+from aiostream_data.testing.formats import blocks_of, compressed, read_blocks
 
 RECORDS = [b"first", b"", b"third record"]
 STREAM = b"".join(map(frame, RECORDS))

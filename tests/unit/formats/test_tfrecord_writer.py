@@ -10,7 +10,7 @@ import pytest
 from aiostream_data.errors import MissingExtraError, PlanError
 from aiostream_data.formats.tfrecord import TFRecordFormat
 from aiostream_data.formats.tfrecord_writer import TFRecordWriter
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 RECORDS = [b"one", b"", bytes(3 << 20), b"last"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from aiostream_data import Dataset
 from aiostream_data.formats.webdataset import WebDatasetFormat
-from aiostream_data.testing.format_suite import read_blocks
+from aiostream_data.testing.formats import read_blocks
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 
