@@ -709,6 +709,57 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return samples if decoder is None else samples.map(decoder, on_error=on_error)
 
     @classmethod
+    def from_tfds(
+        cls,
+        folder: Url,
+        split: str = "train",
+        *,
+        features: Sequence[str] | None = None,
+        decode: bool = True,
+        verify: bool = True,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the examples in a folder that TensorFlow Datasets prepared, without TensorFlow.
+
+        ``open()`` reads ``dataset_info.json`` and ``features.json``, which declare the shards and the features.
+        Elements are nested dicts. See docs/tfds.md for the value of each feature. The other arguments are as in
+        :meth:`from_tfrecord`.
+
+        Args:
+            folder: URL or path of the folder of one version, such as ``"data/mnist/3.0.1"``.
+            split: Name of a split, a slice such as ``"train[:80%]"``, or several of them, joined by ``+``. Slices
+                select the same rows as in TensorFlow Datasets.
+            features: Names of the features to deliver, such as ``"image"`` or ``"objects/label"``; None for all.
+            decode: If True, decode images with :func:`.codecs.decode_image`, which needs the extra ``images``. If
+                False, images are ``bytes``.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when opened or iterated):
+            TfdsError: A description is invalid, a feature is not supported, or a value cannot be decoded.
+            PlanError: The folder has no such split or feature, or a slice is not part of its split.
+            CorruptRecordError, ExampleParseError: A shard or a record is damaged.
+            DecodeError: An image cannot be decoded.
+        """
+        from aiostream_data.dataset.tfds_folders import images_decoder, tfds_examples, tfds_source
+
+        read = Reading("", cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error)
+        source = cls._begin(tfds_source(folder, split, verify, read, storage_options))
+        parser = tfds_examples(features)
+        parsed = {"decoder": parser, "features": parser.select or (), "name": "parse_tfds", "on_error": on_error}
+        examples: Dataset[Any] = source._then(op.ParseExample, "parse_tfds", **parsed)
+        decoder = images_decoder(decode)
+        return examples if decoder is None else examples.map(decoder, on_error=on_error)
+
+    @classmethod
     def from_parquet(
         cls,
         files: Files | None = None,

@@ -47,6 +47,7 @@ NUMPY: Final = FileFormat("NumPy", "from_npy")
 IMAGES: Final = FileFormat("images", "from_files")
 IMAGE_FOLDER: Final = FileFormat("folder of images", "from_image_folder")
 MDS: Final = FileFormat("MosaicML MDS", "from_mds")
+TFDS: Final = FileFormat("TensorFlow Datasets", "from_tfds")
 
 _BY_SUFFIX: Final = MappingProxyType(
     {
@@ -116,6 +117,8 @@ def folder_layout(paths: Sequence[str]) -> FileFormat | None:
     """Return the format of a folder with these files below it, if the folder itself is the dataset; otherwise None."""
     if "index.json" in paths and any(re.search(r"\.mds(\.(gz|zstd?))?$", path) for path in paths):
         return MDS
+    if {"dataset_info.json", "features.json"} <= set(paths):
+        return TFDS
     data = [path for path in paths if is_data(path) and not path.startswith(".") and "/." not in path]
     images = [path for path in data if by_name(path) is IMAGES]
     in_folders = bool(images) and all("/" in path for path in images)

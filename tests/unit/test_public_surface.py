@@ -34,6 +34,7 @@ PUBLIC = [
     "BytesArray",
     "RaggedArray",
     "TextArray",
+    "TfdsInfo",
     "Ranks",
     "Replace",
     "Retry",
@@ -48,6 +49,7 @@ PUBLIC = [
     "errors",
     "image_classes",
     "parse_example",
+    "tfds_info",
     "write_index",
 ]
 

@@ -141,6 +141,8 @@ def test_a_record_that_nests_deeply_is_text() -> None:
     [
         (["index.json", "shard.00000.mds"], r.MDS),
         (["index.json", "shard.00000.mds.zstd"], r.MDS),
+        (["dataset_info.json", "features.json", "a-train.tfrecord-00000-of-00001"], r.TFDS),
+        (["dataset_info.json", "a.jsonl"], None),
         (["cat/1.jpg", "dog/2.PNG", "README.md", ".hidden/x"], r.IMAGE_FOLDER),
         (["train/cat/1.jpg"], r.IMAGE_FOLDER),
         (["1.jpg", "dog/2.png"], None),
