@@ -27,7 +27,7 @@ _MOST_NBYTES: Final = 1 << 30
 """Maximum size of a decompressed tensor in bytes."""
 
 
-class _BadValue(Exception):
+class _BadTensor(Exception):
     """A value cannot be decoded.
 
     Attributes:
@@ -153,7 +153,7 @@ def _each(rows: Sequence[Any], decode: Callable[[Any], Any]) -> list[Any] | _Bad
     for row in rows:
         try:
             found.append(decode(row))
-        except _BadValue as error:
+        except _BadTensor as error:
             return _BadRow(len(found), error.reason)
     return found
 
@@ -200,12 +200,12 @@ def _shape_of(feature: TfdsFeature, stored: NDArray[np.int64]) -> tuple[int, ...
     """Return the stored shape of a tensor.
 
     Raises:
-        _BadValue: The shape is impossible, or is not of the declared form.
+        _BadTensor: The shape is impossible, or is not of the declared form.
     """
     shape = tuple(stored.tolist())
     fits = all(axis >= 0 and known in (None, axis) for axis, known in zip(shape, feature.shape, strict=True))
     if not fits:
-        raise _BadValue(f"the shape {shape} does not match the declared shape {feature.shape}")
+        raise _BadTensor(f"the shape {shape} does not match the declared shape {feature.shape}")
     return shape
 
 
@@ -213,14 +213,14 @@ def _tensor(feature: TfdsFeature, data: bytes, shape: tuple[int | None, ...]) ->
     """Decode one tensor.
 
     Raises:
-        _BadValue: The data are damaged, or have another size.
+        _BadTensor: The data are damaged, or have another size.
     """
     dtype = cast("np.dtype[Any]", feature.dtype).newbyteorder("<")
     known = prod(axis for axis in shape if axis is not None) * dtype.itemsize
     is_open = None in shape
     content = _inflated(data, _MOST_NBYTES if is_open else known) if feature.encoding == "zlib" else data
     if len(content) % known if is_open and known else len(content) != known:
-        raise _BadValue(f"{len(content)} bytes are no {dtype.name} tensor of the shape {shape}")
+        raise _BadTensor(f"{len(content)} bytes are no {dtype.name} tensor of the shape {shape}")
     values = np.frombuffer(content, np.uint8 if dtype.kind == "b" else dtype)
     if dtype.kind == "b":
         values = values != 0
@@ -233,11 +233,11 @@ def _inflated(data: bytes, most: int) -> bytes:
     try:
         content = stream.decompress(data, most + 1)
     except zlib.error as error:
-        raise _BadValue(f"the tensor is not compressed by zlib: {error}") from None
+        raise _BadTensor(f"the tensor is not compressed by zlib: {error}") from None
     if len(content) > most:
-        raise _BadValue(f"the tensor has more than {most} bytes")
+        raise _BadTensor(f"the tensor has more than {most} bytes")
     if not stream.eof:
-        raise _BadValue("the compressed tensor is cut short")
+        raise _BadTensor("the compressed tensor is cut short")
     return content
 
 
@@ -251,14 +251,14 @@ def _nested(feature: TfdsFeature, values: Any, row_lengths: Sequence[NDArray[np.
         row_lengths: Lengths of the sequences on each level below the outermost, from outside to inside.
 
     Raises:
-        _BadValue: The lengths do not add up to the number of values.
+        _BadTensor: The lengths do not add up to the number of values.
     """
     found = values
     for level in reversed(row_lengths):
         stops = np.cumsum(level)
         if (level < 0).any() or int(level.sum()) != len(found) or (stops < 0).any():
-            raise _BadValue("the lengths of the sequences do not add up to the number of values")
+            raise _BadTensor("the lengths of the sequences do not add up to the number of values")
         found = [found[stop - length : stop] for stop, length in zip(stops.tolist(), level.tolist(), strict=True)]
     if feature.lengths[0] not in (None, len(found)):
-        raise _BadValue(f"the outermost sequence has {len(found)} values instead of {feature.lengths[0]}")
+        raise _BadTensor(f"the outermost sequence has {len(found)} values instead of {feature.lengths[0]}")
     return cast("list[Any]", found)

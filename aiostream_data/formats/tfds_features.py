@@ -166,7 +166,7 @@ def _features(described: Any, path: tuple[str, ...], lengths: Shape) -> Iterator
         for name, child in children.items():
             yield from _features(child, (*path, name), lengths)
     elif kind in _SEQUENCES:
-        yield from _features(content.get("feature"), path, (*lengths, _length(content.get("length"))))
+        yield from _features(content.get("feature"), path, (*lengths, _length(content.get("length"), path)))
     elif kind == "Video":
         shape = _shape(content, path) or (None, None, None, None)
         yield _leaf("Image", {**content, "shape": list(shape[1:])}, path, (*lengths, shape[0]))
@@ -209,7 +209,7 @@ def _leaf(kind: str, content: dict[str, Any], path: tuple[str, ...], lengths: Sh
         dtype, shape = str, ()
         problem = "has a vocabulary of its own, which is not supported" if content.get("use_encoder") else None
     elif kind == "ClassLabel":
-        shape, num_classes = (), _length(_field(content, "numClasses", "num_classes")) or 0
+        shape, num_classes = (), _length(_field(content, "numClasses", "num_classes"), path) or 0
     elif kind in ("Image", "LabeledImage"):
         shape, encoding = shape or (None, None, 3), "image"
         dtype = _dtype(content.get("dtype", "uint8"))
@@ -266,18 +266,14 @@ def _shape(content: dict[str, Any], path: tuple[str, ...]) -> Shape:
         return ()
     if not isinstance(axes, list) or len(axes) > _MOST_AXES:
         _refuse_shape(path, given)
-    return tuple(map(_length, axes))
+    return tuple(_length(axis, path) for axis in axes)
 
 
-def _length(given: Any) -> int | None:
-    """Return the length of an axis; None for any length.
-
-    Raises:
-        ValueError: The value is no length.
-    """
-    length = -1 if given is None else int(given) if isinstance(given, (int, str)) else -2
+def _length(given: Any, path: tuple[str, ...]) -> int | None:
+    """Return the length of an axis; None for any length."""
+    length = -1 if given is None else int(given) if isinstance(given, int | str) else -2
     if not -1 <= length < 1 << 31:
-        raise ValueError(f"not a length: {length}")
+        raise _BadFeature(path, f"a length is invalid: {shorten(repr(given))}")
     return None if length < 0 else length
 
 

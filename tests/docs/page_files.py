@@ -47,6 +47,9 @@ def write_files(pattern: str, folder: Path, servers: Callable[[str], ObjectServe
 def matching(pattern: str) -> Iterator[str]:
     """Yield names that match a pattern with at most one ``*`` in each of its parts."""
     parts = pattern.split("/")
+    if pattern.endswith("/tfds/*"):
+        yield from (pattern[:-1] + name for name in tfds_folder())
+        return
     stars = [FOLDERS if "*" in part else ("",) for part in parts[:-1]] + [FILES if "*" in parts[-1] else ("",)]
     for chosen in product(*stars):
         yield "/".join(part.replace("*", star) for part, star in zip(parts, chosen, strict=True))

@@ -68,7 +68,7 @@ SIGNALS = frozenset(
         *("EndOfStream", "ForeignEntryError", "HeaderError", "InputFailed", "NoNumpyFormError", "NotAListing"),
         *("NotStorableError", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
-        *("OversizedBody", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
+        *("OversizedBody", "_BadFeature", "_BadTensor", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
     }
 )
 """Classes that one part of the package raises for another, which catches them all."""
