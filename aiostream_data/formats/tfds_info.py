@@ -19,7 +19,7 @@ _PART: Final = re.compile(rf"([\w-]+)(?:\[(?:({_NUMBER})(%|shard)?)?(?:(:)(?:({_
 _FORMS: Final = "Examples: 'train', 'train[:100]', 'train[10%:]', 'train[:-2shard]', 'train+test'."
 
 
-class Shard(NamedTuple):
+class SplitShard(NamedTuple):
     """A file of a split.
 
     Attributes:
@@ -70,7 +70,7 @@ class DatasetInfo(NamedTuple):
     """
 
     url: str
-    splits: dict[str, tuple[Shard, ...]]
+    splits: dict[str, tuple[SplitShard, ...]]
 
     def pieces(self, parts: Sequence[SplitPart]) -> list[Piece]:
         """Return the shards and parts of shards to read, in order.
@@ -91,7 +91,7 @@ class DatasetInfo(NamedTuple):
         return found
 
 
-def rows_of(splits: Mapping[str, Sequence[Shard]]) -> dict[str, int]:
+def rows_of(splits: Mapping[str, Sequence[SplitShard]]) -> dict[str, int]:
     """Return the number of rows of each split."""
     return {name: sum(shard.rows for shard in shards) for name, shards in splits.items()}
 
@@ -136,7 +136,7 @@ def _end(split: str, text: str, unit: str) -> float:
     return end
 
 
-def _bounds(part: SplitPart, name: str, shards: Sequence[Shard]) -> tuple[int, int]:
+def _bounds(part: SplitPart, name: str, shards: Sequence[SplitShard]) -> tuple[int, int]:
     """Return the numbers of the first row of a slice, and of the row after its last one."""
     rows = sum(shard.rows for shard in shards)
     starts = [0]
@@ -159,7 +159,7 @@ def _row(end: float | None, unit: str, rows: int, starts: Sequence[int]) -> int 
     return row + rows if row < 0 else row
 
 
-def _pieces(shards: Sequence[Shard], first: int, stop: int) -> list[Piece]:
+def _pieces(shards: Sequence[SplitShard], first: int, stop: int) -> list[Piece]:
     """Return the whole shards of a slice, and the parts of the shards at its ends."""
     found: list[Piece] = []
     whole: list[str] = []
@@ -201,7 +201,7 @@ def parse_info(url: str, content: bytes) -> DatasetInfo:
     return DatasetInfo(url, found)
 
 
-def _shards(url: str, dataset: str, split: dict[str, Any]) -> tuple[Shard, ...]:
+def _shards(url: str, dataset: str, split: dict[str, Any]) -> tuple[SplitShard, ...]:
     name = _text(url, split.get("name"))
     template = _text(url, split.get("filepathTemplate") or split.get("filepath_template") or _TEMPLATE)
     lengths = split.get("shardLengths", split.get("shard_lengths"))
@@ -217,7 +217,7 @@ def _shards(url: str, dataset: str, split: dict[str, Any]) -> tuple[Shard, ...]:
         values = {"DATASET": dataset, "SPLIT": name, "FILEFORMAT": "tfrecord", "SHARD_INDEX": index}
         values |= {"NUM_SHARDS": count, "SHARD_X_OF_Y": f"{index}-of-{count}"}
         file = _PLACES.sub(lambda found, values=values: values.get(found[1], found[0]), template)  # type: ignore[misc]
-        shards.append(Shard(_below(url, file), int(rows)))
+        shards.append(SplitShard(_below(url, file), int(rows)))
     return tuple(shards)
 
 

@@ -107,11 +107,11 @@ def example(row: int) -> dict[str, Any]:
         "steps": [{"action": [row, each], "is_last": each == row % 3} for each in range(1 + row % 3)],
         "sound": np.arange(row, dtype=np.int64) - 2,
         "speech": {"en": f"hello {row}", "fr": f"salut {row}"},
-        "versions": {"en": "hello", "fr": ["salut", "allo"]} if row % 2 else {"en": "hello"},
+        "versions": {"en": "hello", "fr": ["salut", "bonjour"]} if row % 2 else {"en": "hello"},
     }
 
 
-class Everything(tfds.core.GeneratorBasedBuilder):
+class Everything(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
     """A row of each kind of feature."""
 
     VERSION = tfds.core.Version("1.0.0")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import aiostream_data as asd
+from aiostream_data import Dataset
 from aiostream_data.formats.tfrecord_writer import frame
 
 
@@ -80,4 +81,38 @@ def write_folder(
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files(splits, features, **more).items():
         (folder / name).write_bytes(content)
+    return folder
+
+
+LENGTHS = {"train": (3, 0, 5, 2), "test": (4,)}
+
+
+def records_of(lengths: Mapping[str, Sequence[int]] = LENGTHS) -> dict[str, list[list[bytes]]]:
+    """Return the records of each shard. Their numbers begin with 0 in ``train``, and with 100 in ``test``."""
+    found: dict[str, list[list[bytes]]] = {}
+    for name, shards in lengths.items():
+        numbers = iter(range(100 * len(found), 100 * len(found) + sum(shards)))
+        found[name] = [[record(next(numbers)) for _ in range(rows)] for rows in shards]
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value without arrays and bytes, as ``make_tfds.py`` writes it."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def numbers(dataset: Dataset[Any]) -> list[int]:
+    """Return the value ``n`` of each element."""
+    return [int(row["n"]) for row in dataset]
+
+
+def described(folder: Path, name: str, content: Any) -> Path:
+    """Write the description with the name ``name`` into a folder. Return the folder."""
+    (folder / name).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -11,55 +10,21 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from http_server import HttpObjects
-from tfds_files import FEATURES, element, feature, files, record, sequence, tensor, write_folder
+from tfds_files import described, element, files, numbers, plain, records_of, write_folder
 
 import aiostream_data as asd
-from aiostream_data import (
-    CorruptRecordError,
-    Dataset,
-    DecodeError,
-    ExampleParseError,
-    ObjectNotFoundError,
-    PlanError,
-    StateMismatchError,
-    TfdsError,
-)
+from aiostream_data import Dataset, ObjectNotFoundError, PlanError, StateMismatchError
 from aiostream_data.storage import memory
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.resume import resumes_everywhere
 
 REAL = Path(__file__).parent.parent / "data" / "tfds"
 EXPECTED = json.loads((REAL / "expected.json").read_text())
-LENGTHS = {"train": (3, 0, 5, 2), "test": (4,)}
-
-
-def records(lengths: dict[str, tuple[int, ...]] = LENGTHS) -> dict[str, list[list[bytes]]]:
-    """Return the records of each shard. Their numbers begin with 0 in ``train``, and with 100 in ``test``."""
-    found: dict[str, list[list[bytes]]] = {}
-    for name, shards in lengths.items():
-        numbers = iter(range(100 * len(found), 100 * len(found) + sum(shards)))
-        found[name] = [[record(next(numbers)) for _ in range(rows)] for rows in shards]
-    return found
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return write_folder(tmp_path / "made" / "1.0.0", records())
-
-
-def plain(value: Any) -> Any:
-    """Return a value as the script that made the files wrote it."""
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list):
-        return [plain(each) for each in value]
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def numbers(dataset: Dataset[Any]) -> list[int]:
-    return [int(row["n"]) for row in dataset]
+    return write_folder(tmp_path / "made" / "1.0.0", records_of())
 
 
 # -- files of the real library
@@ -207,153 +172,6 @@ def test_a_state_of_other_features_is_refused(folder: Path) -> None:
         Dataset.from_tfds(folder, features=["n"]).open(state)
 
 
-# -- damage
-
-
-def described(folder: Path, name: str, content: Any) -> Path:
-    (folder / name).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "not JSON"),
-        ([], "does not describe a dataset"),
-        ({"name": "a"}, "does not describe a dataset"),
-        ({"name": "a", "splits": [], "fileFormat": "array_record"}, "format 'array_record'. Only 'tfrecord'"),
-        ({"name": "a", "splits": [], "fileFormat": "riegeli"}, "format 'riegeli'"),
-        ({"name": "a", "splits": [{"name": "train"}]}, "no list of shards"),
-        ({"name": "a", "splits": [{"name": "train", "shardLengths": ["x"]}]}, "invalid number of rows"),
-        ({"name": "../b", "splits": [{"name": "train", "shardLengths": ["1"]}]}, "outside of the folder"),
-        ({"name": "a", "splits": [{"name": "t", "shardLengths": []}] * 2}, "same name"),
-        ({"name": "a", "splits": [{"shardLengths": []}]}, "lacks its name"),
-    ],
-)
-def test_a_damaged_description_of_the_dataset_is_refused(folder: Path, content: Any, message: str) -> None:
-    with pytest.raises(TfdsError, match=message) as raised:
-        Dataset.from_tfds(described(folder, "dataset_info.json", content)).open()
-    assert raised.value.url.endswith("dataset_info.json")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "does not describe features"),
-        (b"[" * 100_000, "does not describe features"),
-        ({}, "names no class"),
-        (tensor("int64"), "does not describe a FeaturesDict"),
-        (feature("FeaturesDict", featuresDict={"features": []}), "has no features"),
-        (feature("FeaturesDict", featuresDict={"features": {"a": sequence({})}}), "'a': .*names no class"),
-        (
-            feature("FeaturesDict", featuresDict={"features": {"a": sequence(tensor("int8"), 1 << 40)}}),
-            "length is invalid",
-        ),
-    ],
-)
-def test_a_damaged_description_of_features_is_refused(folder: Path, content: Any, message: str) -> None:
-    with pytest.raises(TfdsError, match=message) as raised:
-        Dataset.from_tfds(described(folder, "features.json", content)).open()
-    assert raised.value.url.endswith("features.json")
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (feature("MyFeature"), "class MyFeature, which is not supported"),
-        (feature("Audio", audio={"lazyDecode": True, "dtype": "int64"}), "stores encoded audio"),
-        (tensor("complex64"), "dtype 'complex64'"),
-        (tensor("bfloat16"), "dtype 'bfloat16'"),
-        (tensor("int8", -1, -1), "several axes of any length"),
-        (sequence(tensor("int8", -1, 2)), "several axes of any length"),
-        (sequence(tensor("int8", -1, -1, encoding="zlib")), "sequence of tensors of any shape"),
-        (tensor("int8", 0, 2), "axis of length 0"),
-        (tensor("int8", 2, encoding="gzip"), "encoding 'gzip'"),
-    ],
-)
-def test_features_that_are_not_supported_are_refused_unless_they_are_not_selected(
-    folder: Path, bad: Any, message: str
-) -> None:
-    write_folder(folder, records(), {**FEATURES, "bad": bad})
-    with pytest.raises(TfdsError, match=message) as raised:
-        Dataset.from_tfds(folder).open()
-    assert raised.value.feature == "bad"
-    assert numbers(Dataset.from_tfds(folder, features=["n"])) == [*range(10)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "stored", "message"),
-    [
-        (tensor("int16", 2, encoding="bytes"), {"x": b"abc"}, "3 bytes are no int16 tensor"),
-        (tensor("int16", 2, encoding="zlib"), {"x": b"abc"}, "not compressed by zlib"),
-        (tensor("int16", 2, encoding="zlib"), {"x": zlib.compress(bytes(10**6))}, "more than 4 bytes"),
-        (tensor("int16", 2, encoding="zlib"), {"x": zlib.compress(bytes(4))[:-1]}, "cut short"),
-        (tensor("int16", -1, 3, encoding="bytes"), {"x": bytes(8)}, "8 bytes are no int16 tensor"),
-        (tensor("int8", -1, -1, encoding="bytes"), {"x/shape": [-1, 2], "x/value": b""}, "does not match"),
-        (tensor("int8", -1, -1, encoding="bytes"), {"x/shape": [1 << 40, 2], "x/value": b""}, "0 bytes are no int8"),
-        (
-            sequence(sequence(tensor("int8"))),
-            {"x/ragged_flat_values": [1, 2], "x/ragged_row_lengths_0": [3]},
-            "do not add up",
-        ),
-        (
-            sequence(sequence(tensor("int8"))),
-            {"x/ragged_flat_values": [1, 2], "x/ragged_row_lengths_0": [3, -1]},
-            "do not add up",
-        ),
-        (
-            sequence(sequence(tensor("int8")), 3),
-            {"x/ragged_flat_values": [1, 2], "x/ragged_row_lengths_0": [2]},
-            "1 values instead of 3",
-        ),
-    ],
-)
-def test_values_that_cannot_be_decoded_are_named(
-    tmp_path: Path, kind: Any, stored: dict[str, Any], message: str
-) -> None:
-    encoded = asd.encode_example({"n": 7, **stored})
-    folder = write_folder(tmp_path, {"train": [[encoded]]}, {"n": tensor("int64"), "x": kind})
-    with pytest.raises(TfdsError, match=message) as raised:
-        list(Dataset.from_tfds(folder))
-    assert (raised.value.record, raised.value.feature) == (0, "x")
-    assert "train.tfrecord-00000" in raised.value.url
-    assert list(Dataset.from_tfds(folder, on_error="skip")) == []
-    assert numbers(Dataset.from_tfds(folder, features=["n"])) == [7]
-
-
-def test_records_without_a_feature_are_named(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, {"train": [[record(1), asd.encode_example({"n": 1})]]})
-    with pytest.raises(ExampleParseError, match="label"):
-        list(Dataset.from_tfds(folder))
-    assert numbers(Dataset.from_tfds(folder, on_error="skip")) == [1]
-
-
-def test_a_damaged_shard_is_named_and_can_be_skipped(folder: Path) -> None:
-    path = folder / "made-train.tfrecord-00000-of-00004"
-    content = bytearray(path.read_bytes())
-    content[20] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(CorruptRecordError, match=r"train\.tfrecord-00000"):
-        list(Dataset.from_tfds(folder))
-    assert numbers(Dataset.from_tfds(folder, on_error="skip")) == [*range(1, 10)]
-    path.unlink()
-    with pytest.raises(ObjectNotFoundError, match=r"train\.tfrecord-00000"):
-        list(Dataset.from_tfds(folder))
-
-
-def test_images_that_cannot_be_decoded_are_an_error_or_skipped(tmp_path: Path) -> None:
-    kinds = {"image": feature("Image", image={"shape": {"dimensions": ["-1", "-1", "3"]}, "dtype": "uint8"})}
-    folder = write_folder(tmp_path, {"train": [[asd.encode_example({"image": b"abc"})]]}, kinds)
-    with pytest.raises(DecodeError):
-        list(Dataset.from_tfds(folder))
-    assert list(Dataset.from_tfds(folder, on_error="skip")) == []
-    wide = {"image": feature("Image", image={"shape": {"dimensions": ["2", "2", "1"]}, "dtype": "uint16"})}
-    write_folder(tmp_path, {"train": [[asd.encode_example({"image": b"abc"})]]}, wide)
-    with pytest.raises(PlanError, match="decode=False"):
-        Dataset.from_tfds(folder).open()
-    assert list(Dataset.from_tfds(folder, decode=False)) == [{"image": b"abc"}]
-
-
 # -- descriptions of older versions
 
 
@@ -361,7 +179,7 @@ def test_descriptions_of_older_versions_are_read(tmp_path: Path) -> None:
     def old(kind: str, **content: Any) -> dict[str, Any]:
         return {"type": f"tensorflow_datasets.core.features.{kind}", "content": content}
 
-    folder = write_folder(tmp_path, records())
+    folder = write_folder(tmp_path, records_of())
     features = {
         "label": old("ClassLabel", num_classes=3),
         "n": old("Tensor", shape=[], dtype="int64"),
@@ -409,7 +227,7 @@ def test_what_the_folder_lacks_is_reported_when_the_dataset_is_opened(folder: Pa
 
 
 def test_memory_and_http_deliver_the_same_rows(http_objects: HttpObjects, memory_objects: None) -> None:
-    content = files(records())
+    content = files(records_of())
     urls = [http_objects.put(f"/made/{name}", data) for name, data in content.items()]
     for name, data in content.items():
         memory.put(f"memory://made/{name}", data)
@@ -420,7 +238,7 @@ def test_memory_and_http_deliver_the_same_rows(http_objects: HttpObjects, memory
 @pytest.mark.parametrize(("kind", "scheme"), [("s3", "s3"), ("gcs", "gs")])
 def test_object_stores_deliver_the_same_rows_and_resume(kind: Any, scheme: str) -> None:
     with fault_server(kind) as server:
-        for name, data in files(records({"train": (200, 200, 200)})).items():
+        for name, data in files(records_of({"train": (200, 200, 200)})).items():
             server.put(f"bucket/made/{name}", data)
         dataset = Dataset.from_tfds(f"{scheme}://bucket/made", cycle_length=2, storage_options=server.storage_options)
         with dataset.open() as loader:
