@@ -899,6 +899,51 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
     @classmethod
+    def from_hdf5(
+        cls,
+        files: Files | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of HDF5 files, as dicts with one row of each dataset of the file.
+
+        A row has the shape of the dataset without its first axis. Groups and compound types become nested dicts, and
+        strings become ``str``. Only the metadata and the chunks of the needed rows are read. If a dataset has strings
+        of any length, the file is read whole. Links and data in other files are refused.
+
+        Args:
+            files: As for :meth:`from_tfrecord`.
+            fields: Names of datasets, or of groups for all datasets below them, such as ``"train/images"``. None for all
+                datasets of the file. They must have the same number of rows.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, or is not an HDF5 file.
+            PlanError: A file has no dataset of this name, or a dataset has no rows, another number of rows, a type or a
+                filter that is not supported, or data in other files.
+            TableSchemaError: Two files differ in the dtype or the shape of a row.
+            MemoryBudgetError: A group of chunks, or a file that is read whole, does not fit into the memory limit.
+            MissingExtraError: h5py is not installed (extra ``hdf5``).
+        """
+        from aiostream_data.dataset.tables import RowsOf, hdf5_format
+
+        rows = RowsOf(hdf5_format(fields), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
     def _listed(cls, files: Any, index: Any, storage_options: Any, shuffle_shards: Any, seed: Any) -> Dataset[Any]:
         """Return the URLs of the files, in the order in which they are opened."""
         is_listed = isinstance(files, Dataset)

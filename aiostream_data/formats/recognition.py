@@ -44,6 +44,7 @@ TAR: Final = FileFormat("WebDataset", "from_webdataset")
 PARQUET: Final = FileFormat("Parquet", "from_parquet")
 ARROW: Final = FileFormat("Arrow IPC", "from_arrow")
 NUMPY: Final = FileFormat("NumPy", "from_npy")
+HDF5: Final = FileFormat("HDF5", "from_hdf5")
 IMAGES: Final = FileFormat("images", "from_files")
 IMAGE_FOLDER: Final = FileFormat("folder of images", "from_image_folder")
 MDS: Final = FileFormat("MosaicML MDS", "from_mds")
@@ -59,6 +60,7 @@ _BY_SUFFIX: Final = MappingProxyType(
         **dict.fromkeys(("parquet", "pq"), PARQUET),
         **dict.fromkeys(("arrow", "arrows", "feather", "ipc"), ARROW),
         **dict.fromkeys(("npy", "npz"), NUMPY),
+        **dict.fromkeys(("h5", "hdf5", "hdf", "he5"), HDF5),
         **dict.fromkeys((suffix[1:] for suffix in image_folder.SUFFIXES), IMAGES),
     }
 )
@@ -69,6 +71,7 @@ _BY_KIND: Final = MappingProxyType(
         file_kinds.PARQUET: PARQUET,
         file_kinds.ARROW: ARROW,
         file_kinds.NPY: NUMPY,
+        file_kinds.HDF5: HDF5,
         **dict.fromkeys((file_kinds.JPEG, file_kinds.PNG, file_kinds.GIF), IMAGES),
     }
 )

@@ -153,8 +153,8 @@ def test_files_of_several_formats_are_counted_and_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(100), "is an HDF5 file: read it with h5py"),
-        ("a.csv", b"\x89HDF\r\n\x1a\n" + bytes(100), "is an HDF5 file"),
+        ("a.bin", b"ORC\x08\x03" + bytes(100), r"is an ORC file: read it with pyarrow\.orc"),
+        ("a.csv", b"ORC\x08\x03" + bytes(100), "is an ORC file"),
         ("a.bin", bytes(100), r"cannot recognize the format of .*a\.bin\. Call a constructor"),
         ("a.unknown", b"", "cannot recognize the format"),
         ("a.json", b'{\n "a": 1\n}', r"is one JSON document\. Write one record per line"),

@@ -107,7 +107,7 @@ def test_the_first_bytes_show_a_format_compressed_or_not(name: str, compression:
 
 
 def test_a_format_that_nobody_reads_is_named() -> None:
-    assert r.by_start(b"\x89HDF\r\n\x1a\n" + bytes(100)) is file_kinds.HDF5
+    assert r.by_start(b"\x89HDF\r\n\x1a\n" + bytes(100)) is r.HDF5
     assert r.by_start(b"PK\x03\x04\x14\0" + bytes(24) + b"a.txt" + bytes(40)) is file_kinds.ZIP
 
 
