@@ -920,8 +920,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Args:
             files: As for :meth:`from_tfrecord`.
-            fields: Names of datasets, or of groups for all datasets below them, such as ``"train/images"``. None for all
-                datasets of the file. They must have the same number of rows.
+            fields: Names of datasets, or of groups for all datasets below them, such as ``"train/images"``. None for
+                all datasets of the file. They must have the same number of rows.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.

@@ -135,8 +135,8 @@ def _chosen(h5py: Any, url: str, root: Any, fields: Sequence[str] | None) -> Ite
     for name in fields if fields is not None else [""]:
         path = tuple(part for part in name.split("/") if part)
         place = root
-        for at, part in enumerate(path):
-            place = _child(h5py, url, place, path[: at + 1])
+        for stop in range(1, len(path) + 1):
+            place = _child(h5py, url, place, path[:stop])
         found.update(_below(h5py, url, place, path))
     if not found:
         raise PlanError(f"{safe_url(url)} has no datasets{'' if fields is None else ' of these names'}")

@@ -54,8 +54,8 @@ PUBLIC = [
 ]
 
 LOADED_WHEN_FIRST_USED = [
-    "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "h5py", "jax", "nanoarrow",
-    "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch", "uvloop",
+    "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "h5py", "jax",
+    "nanoarrow", "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch", "uvloop",
     "zstandard",
 ]  # fmt: skip
 

@@ -55,7 +55,7 @@ def text(file: Any) -> None:
     file["n"] = np.arange(ROWS, dtype=np.int8)
 
 
-EXPECTED = [
+EXPECTED: list[dict[str, Any]] = [
     {
         "fixed": b"%d" % n,
         "grid": [b"a", b"bc"],
