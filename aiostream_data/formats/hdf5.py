@@ -17,6 +17,7 @@ import numpy as np
 from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError
 from aiostream_data.formats.hdf5_arrays import Hdf5Array, described, refused
 from aiostream_data.formats.hdf5_file import PartlyKnownFile, load_h5py
+from aiostream_data.formats.hdf5_heaps import check_heaps
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.records import ByteRange
@@ -229,6 +230,8 @@ class Hdf5Directory:
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
         known = [(place.start, part) for place, part in zip(group.ranges, parts, strict=True)]
+        if any(array.is_indirect for array in self._arrays):
+            check_heaps(self._url, parts[0])
         file = PartlyKnownFile(self._nbytes, known, self._metadata)
         stop = group.first_row + group.rows
         structures: list[Structure] = []

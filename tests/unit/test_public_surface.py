@@ -55,8 +55,8 @@ PUBLIC = [
 
 LOADED_WHEN_FIRST_USED = [
     "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "h5py", "jax",
-    "nanoarrow", "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch", "uvloop",
-    "zstandard",
+    "nanoarrow", "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch",
+    "uvloop", "zstandard",
 ]  # fmt: skip
 
 IMPORT_LIMIT_S = 0.150

@@ -223,6 +223,16 @@ def test_text_that_is_not_utf_8_is_an_error() -> None:
         read(written(text).replace("naïve 7".encode(), b"na\xff\xffve 7"))
 
 
+def test_a_damaged_heap_of_strings_is_an_error() -> None:
+    data = bytearray(written(text))
+    heap = data.index(b"GCOL")
+    for place, value in ((heap + 24, b"\xff" * 8), (heap + 8, bytes(8)), (heap + 8, b"\xff" * 8)):
+        damaged = bytearray(data)
+        damaged[place : place + 8] = value
+        with pytest.raises(CorruptRecordError, match="heap of strings is damaged"):
+            read(bytes(damaged))
+
+
 def test_mutated_files_give_rows_or_an_error_of_their_own() -> None:
     draws, sound = random.Random(5), written(plain)
     for _ in range(60):
