@@ -17,7 +17,7 @@ import numpy as np
 from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError
 from aiostream_data.formats.hdf5_arrays import Hdf5Array, described, refused
 from aiostream_data.formats.hdf5_file import PartlyKnownFile, load_h5py
-from aiostream_data.formats.hdf5_heaps import check_heaps
+from aiostream_data.formats.hdf5_heaps import check_heaps, check_strings
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.records import ByteRange
@@ -230,8 +230,12 @@ class Hdf5Directory:
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
         known = [(place.start, part) for place, part in zip(group.ranges, parts, strict=True)]
-        if any(array.is_indirect for array in self._arrays):
+        indirect = [array for array in self._arrays if array.is_indirect]
+        if indirect:
             check_heaps(self._url, parts[0])
+        for array in indirect:
+            if not array.is_filtered:
+                check_strings(self._url, parts[0], array.ranges(0, self.rows))
         file = PartlyKnownFile(self._nbytes, known, self._metadata)
         stop = group.first_row + group.rows
         structures: list[Structure] = []

@@ -18,6 +18,9 @@ from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.safe_url import safe_url
 
 _DENSE: Final = "biufc"
+_STRING_NBYTES: Final = 16
+"""Size of the length and the place of a string of any length."""
+
 _MOST_CHUNKS: Final = 1 << 24
 
 
@@ -31,6 +34,7 @@ class Hdf5Array:
         shape: Length of each axis.
         dtype: Type of the items, or of the fields of a compound type.
         is_text: True for text, False for bytes and numbers.
+        is_filtered: True if chunks are compressed or have checksums.
         is_indirect: True if the items are stored anywhere in the file, as strings of any length are.
         chunk_shape: Shape of a chunk, or None if the items are contiguous.
         chunk_nbytes: Size of a decoded chunk in bytes.
@@ -43,6 +47,7 @@ class Hdf5Array:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     is_text: bool
+    is_filtered: bool
     is_indirect: bool
     chunk_shape: tuple[int, ...] | None
     chunk_nbytes: int
@@ -55,7 +60,7 @@ class Hdf5Array:
 
     @property
     def row_nbytes(self) -> int:
-        return math.prod(self.shape[1:]) * self.dtype.itemsize
+        return math.prod(self.shape[1:]) * (_STRING_NBYTES if self.is_indirect else self.dtype.itemsize)
 
     @property
     def chunk_rows(self) -> int:
@@ -137,6 +142,7 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         shape=tuple(map(int, dataset.shape)),
         dtype=dataset.dtype,
         is_text=text is not None and (text.length is None or text.encoding == "utf-8"),
+        is_filtered=dataset.id.get_create_plist().get_nfilters() > 0,
         is_indirect=text is not None and text.length is None,
         chunk_shape=chunk,
         chunk_nbytes=math.prod(chunk) * dataset.dtype.itemsize if chunk else 0,

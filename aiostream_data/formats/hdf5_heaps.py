@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+
 from aiostream_data.errors import CorruptRecordError
+from aiostream_data.rows.records import ByteRange
 
 _START: Final = re.compile(rb"GCOL\x01\0\0\0")
 _HEADER_NBYTES: Final = 16
 _OBJECT: Final = struct.Struct("<HHIQ")
+_STRING: Final = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
 _SIZE: Final = struct.Struct("<Q")
 
 
@@ -44,3 +49,16 @@ def _are_sound(data: memoryview, at: int, stop: int) -> bool:
             return bool(size == stop - at)
         at += _OBJECT.size + (size + 7) // 8 * 8
     return at <= stop
+
+
+def check_strings(url: str, data: memoryview, ranges: Iterable[ByteRange]) -> None:
+    """Check the lengths of strings, whose places are stored in some ranges of a whole file.
+
+    Raises:
+        CorruptRecordError: The strings are longer than the file.
+    """
+    for part in ranges:
+        stored = data[part.start : part.start + part.nbytes // _STRING.itemsize * _STRING.itemsize]
+        lengths = np.frombuffer(stored, _STRING)["length"]
+        if int(lengths.sum(dtype=np.int64)) > len(data):
+            raise CorruptRecordError(url, part.start, "the strings are longer than the file")

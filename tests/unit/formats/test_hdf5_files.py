@@ -223,6 +223,16 @@ def test_text_that_is_not_utf_8_is_an_error() -> None:
         read(written(text).replace("naïve 7".encode(), b"na\xff\xffve 7"))
 
 
+@pytest.mark.parametrize("chunks", [None, (7,)])
+def test_strings_longer_than_the_file_are_an_error(chunks: tuple[int] | None) -> None:
+    names = [f"{n:>9}" for n in range(ROWS)]
+    data = written(lambda file: file.create_dataset("t", data=names, dtype=h5py.string_dtype(), chunks=chunks))
+    assert [row["t"] for row in read(data)] == names
+    place = (9).to_bytes(4, "little") + data.index(b"GCOL").to_bytes(8, "little")
+    with pytest.raises(CorruptRecordError, match="longer than the file"):
+        read(data.replace(place, b"\0\0\0\xff" + place[4:], 1))
+
+
 def test_a_damaged_heap_of_strings_is_an_error() -> None:
     data = bytearray(written(text))
     heap = data.index(b"GCOL")
