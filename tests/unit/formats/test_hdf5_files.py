@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import random
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -241,16 +239,6 @@ def test_a_damaged_heap_of_strings_is_an_error() -> None:
         damaged[place : place + 8] = value
         with pytest.raises(CorruptRecordError, match="heap of strings is damaged"):
             read(bytes(damaged))
-
-
-def test_mutated_files_give_rows_or_an_error_of_their_own() -> None:
-    draws, sound = random.Random(5), written(plain)
-    for _ in range(60):
-        data = bytearray(sound)
-        for _ in range(draws.randint(1, 4)):
-            data[draws.randrange(len(data))] = draws.randrange(256)
-        with suppress(AiostreamError):
-            read(bytes(data))
 
 
 # -- through a Dataset
