@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from aiostream_data.dataset.dataset import Dataset
     from aiostream_data.dataset.image_folders import image_classes
     from aiostream_data.dataset.shard_index import write_index
+    from aiostream_data.dataset.tfds_folders import TfdsInfo, tfds_info
     from aiostream_data.device.device_batch import DeviceBatch
     from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.errors import (
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
         StoreTimeoutError,
         StoreUnreachableError,
         TableSchemaError,
+        TfdsError,
         UnknownElementError,
         UnknownLengthError,
         UnknownNameError,
@@ -189,6 +191,7 @@ _ERRORS = (
     "StoreTimeoutError",
     "StoreUnreachableError",
     "TableSchemaError",
+    "TfdsError",
     "UnknownElementError",
     "UnknownLengthError",
     "UnknownNameError",
@@ -225,12 +228,14 @@ _HOME = {
     "Skip": "failing.policies",
     "TFRecordWriter": "formats.tfrecord_writer",
     "TextArray": "rows.text_arrays",
+    "TfdsInfo": "dataset.tfds_folders",
     "VarLen": "formats.features",
     "combine_hashes": "metrics.stream_hash",
     "encode_example": "formats.example_writer",
     "encode_sequence_example": "formats.example_writer",
     "parse_example": "formats.example",
     "image_classes": "dataset.image_folders",
+    "tfds_info": "dataset.tfds_folders",
     "write_index": "dataset.shard_index",
 }
 
@@ -331,6 +336,8 @@ __all__ = [
     "TFRecordWriter",
     "TableSchemaError",
     "TextArray",
+    "TfdsError",
+    "TfdsInfo",
     "UnknownElementError",
     "UnknownLengthError",
     "UnknownNameError",
@@ -346,6 +353,7 @@ __all__ = [
     "errors",
     "image_classes",
     "parse_example",
+    "tfds_info",
     "write_index",
 ]
 

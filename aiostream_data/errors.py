@@ -333,6 +333,25 @@ class SqlKeyError(DataError, ValueError):
         self.reason = reason
 
 
+class TfdsError(DataError, ValueError):
+    """The description of a TensorFlow Datasets folder is invalid, or a value cannot be decoded.
+
+    Attributes:
+        url: URL of the description or of the shard, without secrets.
+        record: Number of the record in the shard; None for a description.
+        feature: Name of the feature, or "".
+        reason: Description of the problem.
+    """
+
+    def __init__(self, url: str, record: int | None, feature: str, reason: str) -> None:
+        where = safe_url(url) + ("" if record is None else f" record {record}")
+        super().__init__(f"{where}: " + (f"feature {feature!r}: " if feature else "") + reason)
+        self.url = safe_url(url)
+        self.record = record
+        self.feature = feature
+        self.reason = reason
+
+
 class JsonParseError(DataError, ValueError):
     """A record of a JSON lines file is not strict JSON, or does not match the schema.
 

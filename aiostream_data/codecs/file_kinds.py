@@ -43,7 +43,7 @@ ZIP: Final = FileKind(
 )
 PARQUET: Final = FileKind("a Parquet file", "use from_parquet()")
 ARROW: Final = FileKind("an Arrow file", "use from_arrow()")
-HDF5: Final = FileKind("an HDF5 file", _GENERATOR.format("h5py"))
+HDF5: Final = FileKind("an HDF5 file", "use from_hdf5()")
 NPY: Final = FileKind("a NumPy file", "use from_npy()")
 PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)
 JPEG: Final = FileKind("a JPEG image", _IMAGES, is_certain=False)

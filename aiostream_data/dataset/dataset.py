@@ -785,6 +785,57 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return samples if decoder is None else samples.map(decoder, on_error=on_error)
 
     @classmethod
+    def from_tfds(
+        cls,
+        folder: Url,
+        split: str = "train",
+        *,
+        features: Sequence[str] | None = None,
+        decode: bool = True,
+        verify: bool = True,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        read_ahead: Concurrency = AUTO,
+        on_error: OnError = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the examples in a folder that TensorFlow Datasets prepared, without TensorFlow.
+
+        ``open()`` reads ``dataset_info.json`` and ``features.json``, which declare the shards and the features.
+        Elements are nested dicts. See docs/tfds.md for the value of each feature. The other arguments are as in
+        :meth:`from_tfrecord`.
+
+        Args:
+            folder: URL or path of the folder of one version, such as ``"data/mnist/3.0.1"``.
+            split: Name of a split, a slice such as ``"train[:80%]"``, or several of them, joined by ``+``. Slices
+                select the same rows as in TensorFlow Datasets.
+            features: Names of the features to deliver, such as ``"image"`` or ``"objects/label"``; None for all.
+            decode: If True, decode images with :func:`.codecs.decode_image`, which needs the extra ``images``. If
+                False, images are ``bytes``.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when opened or iterated):
+            TfdsError: A description is invalid, a feature is not supported, or a value cannot be decoded.
+            PlanError: The folder has no such split or feature, or a slice is not part of its split.
+            CorruptRecordError, ExampleParseError: A shard or a record is damaged.
+            DecodeError: An image cannot be decoded.
+        """
+        from aiostream_data.dataset.tfds_folders import images_decoder, tfds_examples, tfds_source
+
+        read = Reading("", cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error)
+        source = cls._begin(tfds_source(folder, split, verify, read, storage_options))
+        parser = tfds_examples(features)
+        parsed = {"decoder": parser, "features": parser.select or (), "name": "parse_tfds", "on_error": on_error}
+        examples: Dataset[Any] = source._then(op.ParseExample, "parse_tfds", **parsed)
+        decoder = images_decoder(decode)
+        return examples if decoder is None else examples.map(decoder, on_error=on_error)
+
+    @classmethod
     def from_parquet(
         cls,
         files: Files | None = None,
@@ -920,6 +971,51 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.dataset.tables import RowsOf, npy_format
 
         rows = RowsOf(npy_format(fields), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
+    def from_hdf5(
+        cls,
+        files: Files | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of HDF5 files, as dicts with one row of each dataset of the file.
+
+        A row has the shape of the dataset without its first axis. Groups and compound types become nested dicts, and
+        strings become ``str``. Only the metadata and the chunks of the needed rows are read. If a dataset has strings
+        of any length, the file is read whole. Links and data in other files are refused.
+
+        Args:
+            files: As for :meth:`from_tfrecord`.
+            fields: Names of datasets, or of groups for all datasets below them, such as ``"train/images"``. None for
+                all datasets of the file. They must have the same number of rows.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, or is not an HDF5 file.
+            PlanError: A file has no dataset of this name, or a dataset has no rows, another number of rows, a type or a
+                filter that is not supported, or data in other files.
+            TableSchemaError: Two files differ in the dtype or the shape of a row.
+            MemoryBudgetError: A group of chunks, or a file that is read whole, does not fit into the memory limit.
+            MissingExtraError: h5py is not installed (extra ``hdf5``).
+        """
+        from aiostream_data.dataset.tables import RowsOf, hdf5_format
+
+        rows = RowsOf(hdf5_format(fields), dict(storage_options or {}))
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 

@@ -16,13 +16,15 @@ _COMPLETIONS: Final = MappingProxyType(
         "JsonParserToInfer": _SCHEMAS,
         "ImageFolderFormat": ("image_folders", "with_classes"),
         "MdsSamples": ("mds_folders", "with_columns"),
+        "TfdsExamples": ("tfds_folders", "with_features"),
     }
 )
 """Module and function that complete sources with a format or decoder of this class. Loaded for such sources only."""
 
 
 def completed(plan: Node) -> Node:
-    """Return the plan with inferred schemas of text files, classes of image folders, and columns of MDS shards. Blocks.
+    """Return the plan with inferred schemas of text files, classes of image folders, columns of MDS shards, and shards
+    and features of TensorFlow Datasets. Blocks.
 
     Raises:
         PlanError, DataError: The facts cannot be found; see the functions called here.

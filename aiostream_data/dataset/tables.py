@@ -10,6 +10,7 @@ from aiostream_data.arguments import flag, shown
 from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.arrow_files import ArrowFormat
+from aiostream_data.formats.hdf5 import Hdf5Format
 from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
@@ -72,3 +73,12 @@ def npy_format(fields: Any) -> NpyFormat:
         PlanError: An argument is invalid.
     """
     return NpyFormat(fields=_names("fields", fields))
+
+
+def hdf5_format(fields: Any) -> Hdf5Format:
+    """Return the format of ``from_hdf5``.
+
+    Raises:
+        PlanError: An argument is invalid.
+    """
+    return Hdf5Format(fields=_names("fields", fields))

@@ -154,8 +154,8 @@ class StoredArray:
         if array.ndim > 1:
             return array.astype(object)
         if array.dtype.kind == "U":
-            return _fixed_bytes(np.char.encode(array, "utf-8"), "str")
-        return _fixed_bytes(np.ascontiguousarray(array), "bytes")
+            return fixed_bytes(np.char.encode(array, "utf-8"), "str")
+        return fixed_bytes(np.ascontiguousarray(array), "bytes")
 
     def _check_text(self, array: NDArray[Any]) -> None:
         """Raise if a character is not one of Unicode. NumPy does not check this."""
@@ -173,7 +173,7 @@ def _bytes(part: memoryview) -> NDArray[np.uint8]:
     return np.frombuffer(part, np.uint8)
 
 
-def _fixed_bytes(array: NDArray[Any], kind: Any) -> VarColumn:
+def fixed_bytes(array: NDArray[Any], kind: Any) -> VarColumn:
     """Return a column of bytes or text. Zero bytes at the end are removed, except those of untyped bytes."""
     size = array.dtype.itemsize
     is_padded = array.dtype.kind == "S"

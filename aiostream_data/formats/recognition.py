@@ -51,9 +51,11 @@ TAR: Final = FileFormat("WebDataset", "from_webdataset")
 PARQUET: Final = FileFormat("Parquet", "from_parquet")
 ARROW: Final = FileFormat("Arrow IPC", "from_arrow")
 NUMPY: Final = FileFormat("NumPy", "from_npy")
+HDF5: Final = FileFormat("HDF5", "from_hdf5")
 IMAGES: Final = FileFormat("images", "from_files")
 IMAGE_FOLDER: Final = FileFormat("folder of images", "from_image_folder")
 MDS: Final = FileFormat("MosaicML MDS", "from_mds")
+TFDS: Final = FileFormat("TensorFlow Datasets", "from_tfds")
 
 _BY_SUFFIX: Final = MappingProxyType(
     {
@@ -65,6 +67,7 @@ _BY_SUFFIX: Final = MappingProxyType(
         **dict.fromkeys(("parquet", "pq"), PARQUET),
         **dict.fromkeys(("arrow", "arrows", "feather", "ipc"), ARROW),
         **dict.fromkeys(("npy", "npz"), NUMPY),
+        **dict.fromkeys(("h5", "hdf5", "hdf", "he5"), HDF5),
         **dict.fromkeys((suffix[1:] for suffix in image_folder.SUFFIXES), IMAGES),
     }
 )
@@ -75,6 +78,7 @@ _BY_KIND: Final = MappingProxyType(
         file_kinds.PARQUET: PARQUET,
         file_kinds.ARROW: ARROW,
         file_kinds.NPY: NUMPY,
+        file_kinds.HDF5: HDF5,
         **dict.fromkeys((file_kinds.JPEG, file_kinds.PNG, file_kinds.GIF), IMAGES),
     }
 )
@@ -154,6 +158,8 @@ def folder_layout(paths: Sequence[str]) -> FileFormat | None:
     """Return the format of a folder with these files below it, if the folder itself is the dataset; otherwise None."""
     if "index.json" in paths and any(re.search(r"\.mds(\.(gz|zstd?))?$", path) for path in paths):
         return MDS
+    if {"dataset_info.json", "features.json"} <= set(paths):
+        return TFDS
     data = [path for path in paths if is_data(path) and not path.startswith(".") and "/." not in path]
     images = [path for path in data if by_name(path) is IMAGES]
     in_folders = bool(images) and all("/" in path for path in images)

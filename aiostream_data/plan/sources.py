@@ -249,6 +249,7 @@ class ReadFiles(Node):
         return call_arguments(
             *(_names(self.patterns) if self.files is None else [Verbatim("files")]),
             *(() if length is None else (length,)),
+            split=(getattr(self.format, "split", None), None),
             compression=(self.compression, default[0]),
             cycle_length=(self.cycle_length, 1),
             block_length=(self.block_length, 1),
@@ -262,7 +263,7 @@ class ReadFiles(Node):
 
 
 _DEFAULTS: Final[Mapping[str, tuple[str, Concurrency]]] = dict.fromkeys(
-    ("fixed_length", "whole_file", "image_folder", "mds"), ("", AUTO)
+    ("fixed_length", "whole_file", "image_folder", "mds", "tfds"), ("", AUTO)
 )
 """Default values of ``compression`` and ``read_ahead`` by format name. Other formats use the defaults ("auto",
 AUTO)."""

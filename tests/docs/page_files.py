@@ -16,6 +16,7 @@ from typing import Final
 
 import mds_files
 import numpy as np
+import tfds_files
 from PIL import Image
 
 import aiostream_data as asd
@@ -46,6 +47,9 @@ def write_files(pattern: str, folder: Path, servers: Callable[[str], ObjectServe
 def matching(pattern: str) -> Iterator[str]:
     """Yield names that match a pattern with at most one ``*`` in each of its parts."""
     parts = pattern.split("/")
+    if pattern.endswith("/tfds/*"):
+        yield from (pattern[:-1] + name for name in tfds_folder())
+        return
     stars = [FOLDERS if "*" in part else ("",) for part in parts[:-1]] + [FILES if "*" in parts[-1] else ("",)]
     for chosen in product(*stars):
         yield "/".join(part.replace("*", star) for part, star in zip(parts, chosen, strict=True))
@@ -53,6 +57,8 @@ def matching(pattern: str) -> Iterator[str]:
 
 def content(name: str) -> bytes:
     """Return what a file of this name holds; it follows from the name alone."""
+    if "/tfds/" in name:
+        return tfds_folder()[Path(name).name]
     if name.endswith(".gz"):
         return gzip.compress(content(name.removesuffix(".gz")), mtime=0)
     makers: dict[str, Callable[[str], bytes]] = {
@@ -125,6 +131,13 @@ def mds_shard(name: str) -> bytes:
 def mds_index(name: str) -> bytes:
     files = {file: mds_shard(file) for file in ("shard.00000.mds", "shard.00001.mds")}
     return json.dumps(mds_files.index(files, mds_files.described(MDS_COLUMNS))).encode()
+
+
+@cache
+def tfds_folder() -> dict[str, bytes]:
+    """Return the files of a folder with two shards of examples, as TensorFlow Datasets prepares it."""
+    shards = [[tfds_files.record(RECORDS * shard + row) for row in range(RECORDS)] for shard in range(2)]
+    return tfds_files.files({"train": shards}) | {"label.labels.txt": b"cat\ndog\nowl\n"}
 
 
 def photo(name: str) -> bytes:

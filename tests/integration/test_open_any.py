@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from http_server import HttpObjects
 from pyarrow import parquet
+from tfds_files import record, write_folder
 
 from aiostream_data import Dataset, NoMatchError, ObjectNotFoundError, PlanError, TFRecordWriter
 from aiostream_data.errors import ArgumentTypeError
@@ -90,6 +91,11 @@ def shards_of_mosaic(folder: Path) -> tuple[str, Dataset[Any]]:
     return str(DATA / "mds" / "plain"), Dataset.from_mds(str(DATA / "mds" / "plain"))
 
 
+def prepared_by_tensorflow(folder: Path) -> tuple[str, Dataset[Any]]:
+    write_folder(folder, {"train": [[record(1)], [record(2)]], "test": [[record(3)]]})
+    return str(folder), Dataset.from_tfds(str(folder))
+
+
 def archives(folder: Path) -> tuple[str, Dataset[Any]]:
     pattern = str(DATA / "golden" / "*.tar*")
     return pattern, Dataset.from_webdataset(pattern)
@@ -97,7 +103,7 @@ def archives(folder: Path) -> tuple[str, Dataset[Any]]:
 
 MAKERS = (
     *(tfrecord, csv, tsv, json_without_a_suffix, json_with_the_suffix_of_a_document, text, table_with_a_wrong_name),
-    *(partitions, arrays, images, images_without_classes, shards_of_mosaic, archives),
+    *(partitions, arrays, images, images_without_classes, shards_of_mosaic, archives, prepared_by_tensorflow),
 )
 
 
@@ -147,8 +153,8 @@ def test_files_of_several_formats_are_counted_and_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(100), "is an HDF5 file: read it with h5py"),
-        ("a.csv", b"\x89HDF\r\n\x1a\n" + bytes(100), "is an HDF5 file"),
+        ("a.bin", b"ORC\x08\x03" + bytes(100), r"is an ORC file: read it with pyarrow\.orc"),
+        ("a.csv", b"ORC\x08\x03" + bytes(100), "is an ORC file"),
         ("a.bin", bytes(100), r"cannot recognize the format of .*a\.bin\. Call a constructor"),
         ("a.unknown", b"", "cannot recognize the format"),
         ("a.json", b'{\n "a": 1\n}', r"is one JSON document\. Write one record per line"),

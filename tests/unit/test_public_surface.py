@@ -34,6 +34,7 @@ PUBLIC = [
     "BytesArray",
     "RaggedArray",
     "TextArray",
+    "TfdsInfo",
     "Ranks",
     "Replace",
     "Retry",
@@ -48,13 +49,14 @@ PUBLIC = [
     "errors",
     "image_classes",
     "parse_example",
+    "tfds_info",
     "write_index",
 ]
 
 LOADED_WHEN_FIRST_USED = [
-    "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "jax", "nanoarrow",
-    "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch", "uvloop",
-    "zstandard",
+    "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "h5py", "jax",
+    "nanoarrow", "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch",
+    "uvloop", "zstandard",
 ]  # fmt: skip
 
 IMPORT_LIMIT_S = 0.150

@@ -30,6 +30,7 @@ PROTOCOLS = frozenset({"StopIteration", "StopAsyncIteration", "NotImplementedErr
 ALLOWED = {
     ("__init__.py", "AttributeError"): "what a module's __getattr__ must raise",
     ("codecs/npy_header.py", "ValueError"): "translated by the readers of NumPy files, and by decode_npy",
+    ("formats/hdf5_file.py", "OSError"): "a file object for h5py; translated by the HDF5 reader around it",
     ("formats/known_ranges.py", "OSError"): "a file object for pyarrow; translated by the Parquet reader around it",
     ("storage/cache/tree.py", "FileNotFoundError"): "the cache reads from the store instead",
     ("storage/fsspec_store.py", "IsADirectoryError"): "translated into ObjectNotFoundError by the block around it",
@@ -68,7 +69,7 @@ SIGNALS = frozenset(
         *("EndOfStream", "ForeignEntryError", "HeaderError", "InputFailed", "NoNumpyFormError", "NotAListing"),
         *("NotStorableError", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
-        *("OversizedBody", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
+        *("OversizedBody", "_BadFeature", "_BadTensor", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
     }
 )
 """Classes that one part of the package raises for another, which catches them all."""

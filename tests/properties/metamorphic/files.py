@@ -21,6 +21,7 @@ from pathlib import Path
 import mds_files
 import numpy as np
 import pyarrow as pa
+import tfds_files
 from pyarrow import parquet
 
 import aiostream_data as asd
@@ -82,6 +83,7 @@ def _write(path: Path, file: int, names: list[str]) -> None:
         image.parent.mkdir(parents=True, exist_ok=True)
         image.write_bytes(name.encode())
     _write_mds(path / "mds", file, names)
+    _write_tfds(path / "tfds")
     _write_json(path, file, names)
     (path / f"{file}.bin").write_bytes(b"head" + b"".join(f"{name:>8}".encode() for name in names))
     _write_archives(path, file, names)
@@ -93,6 +95,14 @@ def _write_mds(folder: Path, file: int, names: list[str]) -> None:
     known = {path.name: path.read_bytes() for path in folder.glob("*.mds")} if folder.exists() else {}
     shard = mds_files.shard([mds_files.encoded(*sample) for sample in encoded])
     mds_files.write_folder(folder, {**dict(sorted(known.items())), f"{file}.mds": shard})
+
+
+def _write_tfds(folder: Path) -> None:
+    """Write a folder of TensorFlow Datasets with two splits."""
+    numbers = iter(range(100))
+    rows = {"train": ROWS, "test": ROWS[2:]}
+    splits = {name: [[tfds_files.record(next(numbers)) for _ in range(n)] for n in ns] for name, ns in rows.items()}
+    tfds_files.write_folder(folder, splits)
 
 
 def _write_archives(path: Path, file: int, names: list[str]) -> None:

@@ -229,6 +229,14 @@ def _sql(random: Random) -> Drawn:
     return Drawn(Step(text), "other", 15 if params else 20)
 
 
+def _tfds(random: Random) -> Drawn:
+    split = one_of(random, "train", "train", "train[3:]", "train[20%:80%]", "test+train[:9]")
+    features = one_of(random, None, None, ["text", "n"])
+    more = arguments(split=split, features=features, on_error="skip" if chance(random, 0.2) else None)
+    call = ", ".join(part for part in ('place("tfds")', more, _reading(random)) if part)
+    return Drawn(Step(f"Dataset.from_tfds({call})"), "other", 20)
+
+
 def _reading(random: Random) -> str:
     shuffled = chance(random, 0.4)
     more = arguments(
@@ -259,6 +267,7 @@ _SOURCES = [
     (0.4, _whole_files),
     (0.4, _image_folder),
     (0.5, _mds),
+    (0.5, _tfds),
     (0.6, _tables),
     (0.4, _arrays),
     (0.4, _sql),

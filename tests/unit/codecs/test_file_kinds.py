@@ -73,7 +73,7 @@ CURES = {
     "tar archive": "from_webdataset",
     "Parquet file": "from_parquet",
     "Arrow file": "from_arrow",
-    "HDF5 file": "h5py",
+    "HDF5 file": "from_hdf5()",
     "zip archive": "zipfile",
     "NumPy file": "from_npy",
     "PNG image": "from_files",

@@ -107,7 +107,7 @@ def test_the_first_bytes_show_a_format_compressed_or_not(name: str, compression:
 
 
 def test_a_format_that_nobody_reads_is_named() -> None:
-    assert r.by_start(b"\x89HDF\r\n\x1a\n" + bytes(100)) is file_kinds.HDF5
+    assert r.by_start(b"\x89HDF\r\n\x1a\n" + bytes(100)) is r.HDF5
     assert r.by_start(b"PK\x03\x04\x14\0" + bytes(24) + b"a.txt" + bytes(40)) is file_kinds.ZIP
 
 
@@ -141,6 +141,8 @@ def test_a_record_that_nests_deeply_is_text() -> None:
     [
         (["index.json", "shard.00000.mds"], r.MDS),
         (["index.json", "shard.00000.mds.zstd"], r.MDS),
+        (["dataset_info.json", "features.json", "a-train.tfrecord-00000-of-00001"], r.TFDS),
+        (["dataset_info.json", "a.jsonl"], None),
         (["cat/1.jpg", "dog/2.PNG", "README.md", ".hidden/x"], r.IMAGE_FOLDER),
         (["train/cat/1.jpg"], r.IMAGE_FOLDER),
         (["1.jpg", "dog/2.png"], None),

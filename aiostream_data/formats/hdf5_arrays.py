@@ -1,0 +1,199 @@
+"""One dataset of an HDF5 file: where its rows lie in the file, and its rows as columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.formats.npy_arrays import fixed_bytes, types_of
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.records import ByteRange
+from aiostream_data.rows.structure import LEAF, Structure
+from aiostream_data.safe_url import safe_url
+
+_DENSE: Final = "biufc"
+_STRING_NBYTES: Final = 16
+"""Size of the length and the place of a string of any length."""
+
+_MOST_CHUNKS: Final = 1 << 24
+
+
+@dataclass(frozen=True)
+class Hdf5Array:
+    """A dataset with at least one axis.
+
+    Attributes:
+        url: URL of the file, for error messages.
+        path: Names of the groups and of the dataset.
+        shape: Length of each axis.
+        dtype: Type of the items, or of the fields of a compound type.
+        is_text: True for text, False for bytes and numbers.
+        is_filtered: True if chunks are compressed or have checksums.
+        is_indirect: True if the items are stored anywhere in the file, as strings of any length are.
+        chunk_shape: Shape of a chunk, or None if the items are contiguous.
+        chunk_nbytes: Size of a decoded chunk in bytes.
+        chunks: Ranges of the chunks, by the number of the chunk along the first axis.
+        start: Offset of contiguous items, or None.
+    """
+
+    url: str
+    path: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_text: bool
+    is_filtered: bool
+    is_indirect: bool
+    chunk_shape: tuple[int, ...] | None
+    chunk_nbytes: int
+    start: int | None
+    chunks: dict[int, list[ByteRange]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.path)
+
+    @property
+    def row_nbytes(self) -> int:
+        return math.prod(self.shape[1:]) * (_STRING_NBYTES if self.is_indirect else self.dtype.itemsize)
+
+    @property
+    def chunk_rows(self) -> int:
+        return self.chunk_shape[0] if self.chunk_shape else 1
+
+    @property
+    def types(self) -> dict[str, str | None]:
+        """Types of the columns, by their paths."""
+        if self.dtype.kind == "O":
+            axes = f"[{', '.join(map(str, self.shape[1:]))}]" if self.shape[1:] else ""
+            return {".".join(self.path): f"{'string' if self.is_text else 'bytes'}{axes}"}
+        return types_of(self.dtype, self.shape[1:], ".".join(self.path))
+
+    def ranges(self, first: int, stop: int) -> list[ByteRange]:
+        """Return the ranges of the file that contain the rows ``first`` to ``stop``."""
+        if self.chunk_shape is not None:
+            numbers = range(first // self.chunk_rows, -(-stop // self.chunk_rows))
+            return [part for number in numbers for part in self.chunks.get(number, ())]
+        if self.start is None:
+            return []
+        return [ByteRange(self.start + first * self.row_nbytes, self.start + stop * self.row_nbytes)]
+
+    def leaves(self, values: NDArray[Any]) -> tuple[Structure, list[Column]]:
+        """Return the structure of a row, and the columns of the rows that the library has read.
+
+        Raises:
+            CorruptRecordError: A text is not UTF-8.
+        """
+        if values.dtype.names is None:
+            return LEAF, [self._column(values)]
+        names = values.dtype.names
+        parts = [self.leaves(values[name]) for name in names]
+        structure = Structure("dict", names, tuple(inner for inner, _ in parts))
+        return structure, [column for _, inner in parts for column in inner]
+
+    def _column(self, values: NDArray[Any]) -> Column:
+        if values.dtype.kind in _DENSE:
+            return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+        rows = values.ravel().tolist()
+        if self.is_text:
+            self._check_text(rows)
+        if values.ndim > 1:
+            found = np.empty(len(rows), object)
+            found[:] = [row.decode() for row in rows] if self.is_text else rows
+            return found.reshape(values.shape)
+        if values.dtype.kind == "S":
+            return fixed_bytes(np.ascontiguousarray(values), "str" if self.is_text else "bytes")
+        lengths = np.array([len(row) for row in rows], np.int64)
+        joined = np.frombuffer(b"".join(rows), np.uint8)
+        return VarColumn(joined, np.cumsum(lengths) - lengths, lengths, "str" if self.is_text else "bytes")
+
+    def _check_text(self, rows: Sequence[bytes]) -> None:
+        try:
+            for row in rows:
+                row.decode()
+        except UnicodeDecodeError as error:
+            raise CorruptRecordError(self.url, 0, f"a text of {self.name!r} is not UTF-8: {error.reason}") from None
+
+
+def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: int) -> Hdf5Array:
+    """Return the description of an open dataset in a file of ``nbytes`` bytes.
+
+    Raises:
+        PlanError: The dataset has no rows, a type that is not supported, or data outside of the file.
+        CorruptRecordError: Its data lie beyond the end of the file.
+    """
+    name = "/".join(path)
+    if dataset.is_virtual or dataset.id.get_create_plist().get_external_count():
+        raise refused(url, name, "has its data in other files, which is not supported")
+    if not dataset.shape:
+        raise refused(url, name, "has no rows")
+    text = h5py.check_string_dtype(dataset.dtype)
+    _check_type(h5py, url, name, dataset.dtype, text is not None)
+    _check_filters(h5py, url, name, dataset)
+    chunk = dataset.chunks
+    found = Hdf5Array(
+        url=url,
+        path=path,
+        shape=tuple(map(int, dataset.shape)),
+        dtype=dataset.dtype,
+        is_text=text is not None and (text.length is None or text.encoding == "utf-8"),
+        is_filtered=dataset.id.get_create_plist().get_nfilters() > 0,
+        is_indirect=text is not None and text.length is None,
+        chunk_shape=chunk,
+        chunk_nbytes=math.prod(chunk) * dataset.dtype.itemsize if chunk else 0,
+        start=None if chunk else dataset.id.get_offset(),
+    )
+    if chunk:
+        _find_chunks(found, dataset, nbytes)
+    elif found.start is not None and found.start + found.shape[0] * found.row_nbytes > nbytes:
+        raise CorruptRecordError(url, found.start, f"the data of {name!r} end after the end of the file")
+    return found
+
+
+def refused(url: str, name: str, reason: str) -> PlanError:
+    return PlanError(f"{safe_url(url)}: {name!r} {reason}. Choose other datasets with fields=[...].")
+
+
+def _check_type(h5py: Any, url: str, name: str, dtype: np.dtype[Any], is_text: bool) -> None:
+    if dtype.names is not None:
+        for inner in dtype.names:
+            base = dtype[inner].base
+            _check_type(h5py, url, f"{name}.{inner}", base, base.kind == "S")
+        return
+    if dtype.kind not in _DENSE and not (is_text and dtype.kind in "SO"):
+        raise refused(url, name, f"has the type {dtype}, which is not supported")
+
+
+def _check_filters(h5py: Any, url: str, name: str, dataset: Any) -> None:
+    properties = dataset.id.get_create_plist()
+    for number in range(properties.get_nfilters()):
+        code, _, _, label = properties.get_filter(number)
+        if not h5py.h5z.filter_avail(code):
+            known = label.decode(errors="replace") or "unknown"
+            raise refused(url, name, f"is compressed by the filter {known} ({code}), which the HDF5 library lacks")
+
+
+def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
+    """Find the ranges of all chunks.
+
+    Raises:
+        CorruptRecordError: A chunk is not inside of the file.
+    """
+    rows = found.chunk_rows
+    most = math.prod(-(-axis // chunk) for axis, chunk in zip(found.shape, found.chunk_shape or (), strict=True))
+    seen = 0
+
+    def add(chunk: Any) -> None:
+        nonlocal seen
+        seen += 1
+        start, size = int(chunk.byte_offset), int(chunk.size)
+        if seen > min(most, _MOST_CHUNKS) or not 0 <= start <= start + size <= nbytes:
+            raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
+        found.chunks.setdefault(int(chunk.chunk_offset[0]) // rows, []).append(ByteRange(start, start + size))
+
+    dataset.id.chunk_iter(add)

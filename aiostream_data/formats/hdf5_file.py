@@ -1,0 +1,84 @@
+"""A file of which parts are in memory, and the HDF5 library that reads it."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from aiostream_data.errors import MissingExtraError
+from aiostream_data.rows.records import ByteRange
+
+
+class PartlyKnownFile(io.RawIOBase):
+    """Readable file object over the known parts of a file. It remembers the first read of other bytes.
+
+    Args:
+        nbytes: Size of the file in bytes.
+        tables: Groups of parts. The parts of a group are ascending and do not overlap.
+
+    Attributes:
+        missing: The first range that was read but is not known, or None.
+    """
+
+    def __init__(self, nbytes: int, *tables: Sequence[tuple[int, memoryview]]) -> None:
+        super().__init__()
+        self._nbytes = nbytes
+        self._tables = [(([start for start, _ in table]), table) for table in tables]
+        self._at = 0
+        self.missing: ByteRange | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def truncate(self, size: int | None = None) -> int:
+        return self._nbytes if size is None else size
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        size = min(len(view), max(0, self._nbytes - self._at))
+        done = 0
+        while done < size:
+            known = self._known(self._at + done)[: size - done]
+            if not known:
+                self.missing = self.missing or ByteRange(self._at + done, self._at + size)
+                raise OSError("these bytes of the file are not in memory")
+            view[done : done + len(known)] = known
+            done += len(known)
+        self._at += size
+        return size
+
+    def _known(self, place: int) -> memoryview:
+        """Return the known bytes from a place on, up to the end of a part. Empty if the place is not known."""
+        for starts, table in self._tables:
+            number = bisect_right(starts, place) - 1
+            if number >= 0:
+                start, part = table[number]
+                if place < start + len(part):
+                    return part[place - start :]
+        return memoryview(b"")
+
+
+def load_h5py() -> Any:
+    """Import h5py.
+
+    Raises:
+        MissingExtraError: h5py is not installed.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingExtraError("HDF5 files need the extra: pip install 'aiostream-data[hdf5]'") from error
+    return h5py
