@@ -16,5 +16,5 @@ def warn_without_native_core() -> None:
             "aiostream_data runs without its native core, on Python code that is many times slower; "
             "install a C compiler and then the package again",
             RuntimeWarning,
-            stacklevel=4,  # report the caller of open()
+            stacklevel=5,  # report the caller of open()
         )

@@ -26,6 +26,8 @@ EXTRAS = {
     "images": ("pillow", "simplejpeg"),
     "json": ("msgspec",),
     "arrow": ("pyarrow",),
+    "hdf5": ("h5py",),
+    "sparse": ("scipy",),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""
