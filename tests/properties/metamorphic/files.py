@@ -18,6 +18,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+import h5py
 import mds_files
 import numpy as np
 import pyarrow as pa
@@ -174,6 +175,10 @@ def _write_arrays(path: Path, file: int, numbers: list[int]) -> None:
     np.save(path.with_suffix(".npy"), rows if file % 2 else np.asfortranarray(rows))
     save = np.savez_compressed if file % 2 else np.savez
     save(path.with_suffix(".npz"), n=rows[:, 0], x=rows / 8, name=np.array([f"{n}" for n in numbers], "U5"))
+    with h5py.File(path.with_suffix(".h5"), "w") as h5:
+        h5["n"] = rows[:, 0]
+        h5.create_dataset("x", data=rows / 8, maxshape=(None, 3), compression="gzip")
+        h5.create_dataset("name", data=[f"{n}" for n in numbers], shape=(len(numbers),), dtype=h5py.string_dtype())
 
 
 def _write_csv(path: Path, file: int, names: list[str]) -> None:

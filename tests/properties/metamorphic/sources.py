@@ -176,7 +176,8 @@ def _arrays(random: Random) -> Drawn:
     if chance(random, 0.5):
         return Drawn(Step(f'Dataset.from_npy(pattern(".npy"), {more})'), "row", 20)
     fields = one_of(random, "", 'fields=["n", "name"], ')
-    return Drawn(Step(f'Dataset.from_npy(pattern(".npz"), {fields}{more})'), "other", 20)
+    call = one_of(random, 'from_npy(pattern(".npz")', 'from_hdf5(pattern(".h5")')
+    return Drawn(Step(f"Dataset.{call}, {fields}{more})"), "other", 20)
 
 
 def _csv(random: Random) -> Drawn:
