@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from aiostream_data.formats.base import Format
     from aiostream_data.loading.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
+    from aiostream_data.plan.aggregate import Aggregator
     from aiostream_data.plan.costs import TooLarge
     from aiostream_data.plan.windows import TooLong
     from aiostream_data.ranks import Policy, Tail
@@ -1293,6 +1294,47 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
         """
         return self._then(Scan, "scan", **functions.scan_call(function, initial))
+
+    def aggregate(self, factory: Callable[[], Aggregator[T, U]]) -> Dataset[U]:
+        """Emit the outputs of an object that collects elements. tf.data has no such operator.
+
+        Each pass calls ``factory()`` for a new aggregator. The operator calls ``add(element)`` for one element at a
+        time, in order, and emits the outputs in the returned iterable. After the last element, it emits the outputs of
+        ``flush()``. Without an element, it does not call ``flush()``. A tuple element is one argument::
+
+            class Lines:
+                def __init__(self):
+                    self.words = []
+
+                def add(self, word):
+                    self.words.append(word)
+                    return self.flush() if len(self.words) == 3 else []
+
+                def flush(self):
+                    words, self.words = self.words, []
+                    return [" ".join(words)] if words else []
+
+            words = Dataset.from_list(["to", "be", "or", "not"])
+            print(list(words.aggregate(Lines)))  # ['to be or', 'not']
+
+        With the methods ``state()`` and ``restore(state)``, :meth:`Loader.state_dict` stores the state of the
+        aggregator, if it takes up to 16 KiB. The state can consist of numbers, strings, None, NumPy arrays, and lists,
+        tuples and dicts of these. A resumed run then adds at most 256 elements again. Without these methods, or with
+        any other state, a resumed run processes the input again from its beginning. Operators that hold back outputs,
+        such as :meth:`shuffle`, also process the input again.
+
+        Args:
+            factory: Class or function that returns an aggregator. Its outputs must depend on the elements only. It must
+                not modify an output that it returned before.
+
+        Raises:
+            PlanError: ``factory`` is not callable, or is a coroutine function. When iterated: the aggregator lacks a
+                method, or a method did not return an iterable.
+            StageBuildError: ``factory`` is a generator function, or requires arguments.
+        """
+        from aiostream_data.plan.aggregate import Aggregate
+
+        return self._then(Aggregate, "aggregate", factory=functions.checked_factory(factory))
 
     def unique(self, key: Callable[..., Any] | None = None) -> Dataset[T]:
         """Keep the first element with each key, in order (tf.data ``unique``).

@@ -127,6 +127,31 @@ def running_set(seen: set[int], number: int) -> tuple[set[int], int]:
     return seen | {int(number) % 4}, len(seen)
 
 
+class Held:
+    """Aggregator that emits the numbers that it holds, when their sum is large."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def add(self, number: int) -> list[int]:
+        self.held.append(int(number))
+        return self.flush() if sum(self.held) > 12 else []
+
+    def flush(self) -> list[int]:
+        held, self.held = self.held, []
+        return held
+
+
+class StoredHeld(Held):
+    """The same with a state that is stored."""
+
+    def state(self) -> list[int]:
+        return list(self.held)
+
+    def restore(self, state: list[int]) -> None:
+        self.held = list(state)
+
+
 def ten_fold(number: int) -> list[int]:
     return list(range(10 * number, 10 * number + number % 4))
 
@@ -245,6 +270,9 @@ CASES: dict[str, Case] = {
     "scan": Case(lambda _: numbers(20).shuffle(6).scan(running_sum, 0)),
     "scan, shuffled and repeated": Case(lambda _: numbers(6).scan(running_sum, 0).shuffle(3).repeat(2).batch(4)),
     "scan with a state that is not stored": Case(lambda _: numbers(12).shuffle(5).scan(running_set, set()).repeat(2)),
+    "aggregate": Case(lambda _: numbers(20).shuffle(6).aggregate(StoredHeld)),
+    "aggregate, repeated and batched": Case(lambda _: numbers(7).aggregate(StoredHeld).repeat(2).batch(3)),
+    "aggregate without a stored state": Case(lambda _: numbers(12).shuffle(5).aggregate(Held).repeat(2)),
     "unique": Case(lambda _: numbers(20).shuffle(6).map(own_remainder).unique().repeat(2)),
     "unique by a key": Case(lambda _: draws(20).unique(own_number).shuffle(3).batch(2)),
     "flat_map": Case(lambda _: numbers(8).flat_map(ten_fold)),

@@ -166,6 +166,11 @@ def _scan(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"scan({call})", kind=kind)
 
 
+def _aggregated(random: Random, plan: Drawn) -> Drawn:
+    factory = one_of(random, "Collected", "StoredCollected")
+    return plan.depending_on_order().then(f"aggregate({factory})", kind="number", most=2 * plan.most + 1)
+
+
 def _asserted(random: Random, plan: Drawn) -> Drawn:
     return plan.within("@0.apply(lambda d: d.assert_cardinality(d.cardinality()) if d.cardinality() >= 0 else d)")
 
@@ -342,6 +347,7 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
     (0.6, _scan),
+    (0.6, _aggregated),
     (0.6, _unique),
     (0.4, _asserted),
     (0.7, _skip),

@@ -27,6 +27,14 @@ class Sample(TypedDict):
     label: int
 
 
+class Lengths:
+    def add(self, text: str) -> list[int]:
+        return [len(text)]
+
+    def flush(self) -> Iterator[int]:
+        yield 0
+
+
 def decode(record: Row) -> tuple[Floats, int]:
     return np.frombuffer(record["image"], np.float32), int(record["label"])
 
@@ -162,6 +170,8 @@ def functions_of_elements(texts: Dataset[str], rows: Dataset[Row], pairs: Datase
     assert_type(texts.scan(counted, 0), Dataset[float])
     assert_type(texts.scan(lambda total, text: (total + len(text), text), 0), Dataset[str])
     assert_type(texts.scan(lambda last, text: (text, (last, text)), ""), Dataset[tuple[Any, str]])
+    assert_type(texts.aggregate(Lengths), Dataset[int])
+    assert_type(texts.aggregate(lambda: Lengths()), Dataset[int])
     assert_type(texts.ignore_errors(), Dataset[str])
     assert_type(texts.apply(lambda dataset: dataset.map(len)), Dataset[int])
     assert_type(pairs.rejection_resample(swap, [0.5, 0.5]), Dataset[tuple[int, tuple[Floats, int]]])  # type: ignore[arg-type]
