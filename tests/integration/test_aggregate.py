@@ -104,7 +104,7 @@ TEN = Dataset.range(10)
 
 
 @pytest.mark.parametrize("factory", [Sums, StoredSums])
-def test_outputs_of_each_element_come_in_order_and_then_the_last_outputs(factory: Callable[[], Sums]) -> None:
+def test_outputs_of_each_element_come_in_order_and_then_the_last_outputs(factory: Callable[..., Sums]) -> None:
     assert list(TEN.aggregate(factory)) == expected(range(10))
     assert list(Dataset.range(700).aggregate(factory)) == expected(range(700))
     assert list(TEN.aggregate(partial(factory, 20)).batch(4).unbatch()) == expected(range(10), 20)

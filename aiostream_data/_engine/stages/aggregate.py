@@ -1,7 +1,7 @@
 """Run ``aggregate``: pass elements to an object of the user, and emit its outputs.
 
-How this works. The step logs the state of the aggregator before every few hundred rows, in a form that a saved state can
-store. The saved place is such a state, the position of the input, and the number of outputs emitted since. A resumed
+How this works. The step logs the state of the aggregator before every few hundred rows, in a form for saved states. The
+saved place is such a state, the position of the input, and the number of outputs emitted since. A resumed
 run passes the rows after this position to the aggregator again, and discards these outputs. A logged state always has
 a row after it, so every resumed run processes at least one row again. The last outputs have the row id of the last row.
 If a state cannot be stored, a resumed run processes the input again from its beginning.
