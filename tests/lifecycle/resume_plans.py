@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from aggregators import Held, StoredHeld
 from key_functions import (
     in_batches,
     in_pairs,
@@ -125,31 +126,6 @@ def running_sum(total: int, number: int) -> tuple[int, int]:
 
 def running_set(seen: set[int], number: int) -> tuple[set[int], int]:
     return seen | {int(number) % 4}, len(seen)
-
-
-class Held:
-    """Aggregator that emits the numbers that it holds, when their sum is large."""
-
-    def __init__(self) -> None:
-        self.held: list[int] = []
-
-    def add(self, number: int) -> list[int]:
-        self.held.append(int(number))
-        return self.flush() if sum(self.held) > 12 else []
-
-    def flush(self) -> list[int]:
-        held, self.held = self.held, []
-        return held
-
-
-class StoredHeld(Held):
-    """The same with a state that is stored."""
-
-    def state(self) -> list[int]:
-        return list(self.held)
-
-    def restore(self, state: list[int]) -> None:
-        self.held = list(state)
 
 
 def ten_fold(number: int) -> list[int]:

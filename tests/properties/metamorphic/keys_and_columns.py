@@ -1,4 +1,4 @@
-"""Draw operators on columns, on batches that a function makes, and on groups of equal keys."""
+"""Draw operators on columns, on batches that a function makes, on groups of equal keys, and aggregators."""
 
 from __future__ import annotations
 
@@ -72,3 +72,9 @@ def pack(random: Random, plan: Drawn) -> Drawn:
     )
     plan = plan.depending_on_order().then("map(sequences, **HOW)", kind="sequences")
     return plan.then(f"pack({more})", kind="row", most=2 * plan.most, named=False, grouped=True)
+
+
+def aggregated(random: Random, plan: Drawn) -> Drawn:
+    """Append an aggregator whose state a saved place contains or not."""
+    factory = one_of(random, "Collected", "StoredCollected")
+    return plan.depending_on_order().then(f"aggregate({factory})", kind="number", most=2 * plan.most + 1)

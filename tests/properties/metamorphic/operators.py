@@ -7,7 +7,15 @@ from dataclasses import replace
 from random import Random
 
 from metamorphic.drawing import MOST, STACKABLE, Drawn, Kind, arguments, chance, one_of, seed_or_none, weighted
-from metamorphic.keys_and_columns import collated, columns, pack, reduced_by_key, split_by_key, windows_by_key
+from metamorphic.keys_and_columns import (
+    aggregated,
+    collated,
+    columns,
+    pack,
+    reduced_by_key,
+    split_by_key,
+    windows_by_key,
+)
 
 Operator = Callable[[Random, Drawn], Drawn]
 
@@ -164,11 +172,6 @@ def _scan(random: Random, plan: Drawn) -> Drawn:
     )
     call, kind = one_of(random, *scans)
     return plan.depending_on_order().then(f"scan({call})", kind=kind)
-
-
-def _aggregated(random: Random, plan: Drawn) -> Drawn:
-    factory = one_of(random, "Collected", "StoredCollected")
-    return plan.depending_on_order().then(f"aggregate({factory})", kind="number", most=2 * plan.most + 1)
 
 
 def _asserted(random: Random, plan: Drawn) -> Drawn:
@@ -347,7 +350,7 @@ _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
     (0.6, _scan),
-    (0.6, _aggregated),
+    (0.6, aggregated),
     (0.6, _unique),
     (0.4, _asserted),
     (0.7, _skip),
