@@ -13,6 +13,7 @@ from metamorphic.keys_and_columns import (
     columns,
     pack,
     reduced_by_key,
+    scan,
     split_by_key,
     windows_by_key,
 )
@@ -162,16 +163,6 @@ def _take(random: Random, plan: Drawn) -> Drawn:
 def _take_while(random: Random, plan: Drawn) -> Drawn:
     predicate = one_of(random, "is_usual", "is_usual", "is_kept", "never")
     return plan.depending_on_order().then(f"take_while({predicate})")
-
-
-def _scan(random: Random, plan: Drawn) -> Drawn:
-    scans: tuple[tuple[str, Kind], ...] = (
-        ("totalled, 0", "number"),
-        ("remembered, []", "row"),
-        ("gathered, frozenset()", "number"),
-    )
-    call, kind = one_of(random, *scans)
-    return plan.depending_on_order().then(f"scan({call})", kind=kind)
 
 
 def _asserted(random: Random, plan: Drawn) -> Drawn:
@@ -349,7 +340,7 @@ _OF_ROWS: list[tuple[float, Operator]] = [
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
-    (0.6, _scan),
+    (0.6, scan),
     (0.6, aggregated),
     (0.6, _unique),
     (0.4, _asserted),
