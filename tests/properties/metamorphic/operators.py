@@ -340,8 +340,8 @@ _OF_ROWS: list[tuple[float, Operator]] = [
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
-    (0.6, scan),
-    (0.6, aggregated),
+    (0.3, scan),
+    (0.3, aggregated),
     (0.6, _unique),
     (0.4, _asserted),
     (0.7, _skip),
