@@ -120,7 +120,7 @@ def sources_in_memory(array: Floats, frame: object, anything: Any) -> None:
     assert_type(Dataset.from_dataframe(frame), Dataset[Row])
 
 
-def sources_in_files(urls: Dataset[str]) -> None:
+def sources_in_files(urls: Dataset[str], anything: Any, connect: Any) -> None:
     assert_type(Dataset.list_files("*"), Dataset[str])
     assert_type(Dataset.open_any("data"), Dataset[Any])
     assert_type(Dataset.from_tfrecord("*"), Dataset[bytes])
@@ -138,6 +138,10 @@ def sources_in_files(urls: Dataset[str]) -> None:
     assert_type(Dataset.from_parquet("*", ["x"]), Dataset[Row])
     assert_type(Dataset.from_arrow("*"), Dataset[Row])
     assert_type(Dataset.from_npy("*"), Dataset[Any])
+    assert_type(Dataset.from_sql("select 1", connect, key="id"), Dataset[Row])
+    assert_type(Dataset.from_format("*", anything), Dataset[Any])
+    assert_type(Dataset.from_tfds("data"), Dataset[Row])
+    assert_type(Dataset.from_hdf5("*"), Dataset[Row])
     assert_type(Dataset.from_tfrecord("*").parse_example({"x": asd.FixedLen((), np.int64)}), Dataset[Row])
     assert_type(Dataset.from_tfrecord("*").parse_sequence_example({}, {}), Dataset[dict[str, Row]])
 
