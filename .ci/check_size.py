@@ -30,6 +30,7 @@ LONGER: Final = {
     "tests/lifecycle/state_mutants.py": "one damage for each part of a state",
     "tests/lifecycle/test_r49_stall_watchdog.py": "one stalled pipeline for each kind of stage",
     "tests/properties/test_device_invariants.py": "fourteen invariants of one device stage",
+    "tests/unit/dataset/typed_expressions.py": "one expression for each type of each operator",
     "tests/unit/device/test_device_failures.py": "one case for each failure of a GPU",
     "tests/unit/device/test_device_filling.py": "one slot and its threads in all cases",
     "tests/unit/device/test_device_handover.py": "the same cases for each framework",

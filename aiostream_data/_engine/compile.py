@@ -102,6 +102,7 @@ STAGES: Final = Kinds[Stage](_STAGES)
 _STEPS: Final = {
     "Shuffle": "stages.shuffle.ShuffleStep",
     "Scan": "stages.scan.ScanStep",
+    "Aggregate": "stages.aggregate.AggregateStep",
     "Batch": "stages.batch.BatchStep",
     "Select": "stages.columns.PickColumnsStep",
     "Drop": "stages.columns.PickColumnsStep",

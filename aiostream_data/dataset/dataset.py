@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from aiostream_data.formats.base import Format
     from aiostream_data.loading.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
+    from aiostream_data.plan.aggregate import Aggregator
     from aiostream_data.plan.costs import TooLarge
     from aiostream_data.plan.windows import TooLong
     from aiostream_data.ranks import Policy, Tail
@@ -92,9 +93,12 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 E = TypeVar("E")
+F = TypeVar("F")
+Q = TypeVar("Q", bound=np.generic)
 S = TypeVar("S", bound=np.generic)
 T = TypeVar("T")
 U = TypeVar("U")
+Text = TypeVar("Text", bytes, str)
 
 Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset[str]"
 """A URL, path or glob pattern; a sequence of URLs, paths or patterns; or a dataset of URLs."""
@@ -149,6 +153,21 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         """Return a dataset with a single element: the given structure (tf.data ``from_tensors``)."""
         return cls._begin(src.Tensors(element=element))
 
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: list[Text]) -> Dataset[Text]: ...
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: list[int]) -> Dataset[int]: ...
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: list[float]) -> Dataset[float]: ...
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: dict[A, Any]) -> Dataset[dict[A, Any]]: ...
+    @overload
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> Dataset[Any]: ...
     @classmethod
     def from_tensor_slices(cls, tensors: Any) -> Dataset[Any]:
         """Return a dataset of slices of the given arrays along their first axis (tf.data ``from_tensor_slices``).
@@ -1276,6 +1295,47 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         """
         return self._then(Scan, "scan", **functions.scan_call(function, initial))
 
+    def aggregate(self, factory: Callable[[], Aggregator[T, U]]) -> Dataset[U]:
+        """Emit the outputs of an object that collects elements. tf.data has no such operator.
+
+        Each pass calls ``factory()`` for a new aggregator. The operator calls ``add(element)`` for one element at a
+        time, in order, and emits the outputs in the returned iterable. After the last element, it emits the outputs of
+        ``flush()``. Without an element, it does not call ``flush()``. A tuple element is one argument::
+
+            class Lines:
+                def __init__(self):
+                    self.words = []
+
+                def add(self, word):
+                    self.words.append(word)
+                    return self.flush() if len(self.words) == 3 else []
+
+                def flush(self):
+                    words, self.words = self.words, []
+                    return [" ".join(words)] if words else []
+
+            words = Dataset.from_list(["to", "be", "or", "not"])
+            print(list(words.aggregate(Lines)))  # ['to be or', 'not']
+
+        With the methods ``state()`` and ``restore(state)``, :meth:`Loader.state_dict` stores the state of the
+        aggregator, if it takes up to 16 KiB. The state can consist of numbers, strings, None, NumPy arrays, and lists,
+        tuples and dicts of these. A resumed run then adds at most 256 elements again. Without these methods, or with
+        any other state, a resumed run processes the input again from its beginning. Operators that hold back outputs,
+        such as :meth:`shuffle`, also process the input again.
+
+        Args:
+            factory: Class or function that returns an aggregator. Its outputs must depend on the elements only. It must
+                not modify an output that it returned before.
+
+        Raises:
+            PlanError: ``factory`` is not callable, or is a coroutine function. When iterated: the aggregator lacks a
+                method, or a method did not return an iterable.
+            StageBuildError: ``factory`` is a generator function, or requires arguments.
+        """
+        from aiostream_data.plan.aggregate import Aggregate
+
+        return self._then(Aggregate, "aggregate", factory=functions.checked_factory(factory))
+
     def unique(self, key: Callable[..., Any] | None = None) -> Dataset[T]:
         """Keep the first element with each key, in order (tf.data ``unique``).
 
@@ -1421,19 +1481,51 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     @overload
     def batch(self: Dataset[float], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.float64]]: ...
     @overload
-    def batch(self: Dataset[bytes], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
+    def batch(self: Dataset[Text], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
     @overload
-    def batch(self: Dataset[str], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.object_]]: ...
+    def batch(self: Dataset[S], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
     @overload
     def batch(self: Dataset[NDArray[S]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
+    @overload
+    def batch(
+        self: Dataset[dict[A, int]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[dict[A, NDArray[np.int64]]]: ...
+    @overload
+    def batch(
+        self: Dataset[dict[A, float]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[dict[A, NDArray[np.float64]]]: ...
     @overload
     def batch(
         self: Dataset[dict[A, NDArray[S]]], batch_size: int, *, drop_remainder: bool = ...
     ) -> Dataset[dict[A, NDArray[S]]]: ...
     @overload
     def batch(
+        self: Dataset[tuple[int, int]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[NDArray[np.int64], NDArray[np.int64]]]: ...
+    @overload
+    def batch(
+        self: Dataset[tuple[Text, int]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[NDArray[np.object_], NDArray[np.int64]]]: ...
+    @overload
+    def batch(
         self: Dataset[tuple[NDArray[S], int]], batch_size: int, *, drop_remainder: bool = ...
     ) -> Dataset[tuple[NDArray[S], NDArray[np.int64]]]: ...
+    @overload
+    def batch(
+        self: Dataset[tuple[int, NDArray[S]]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[NDArray[np.int64], NDArray[S]]]: ...
+    @overload
+    def batch(
+        self: Dataset[tuple[NDArray[S], NDArray[Q]]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[NDArray[S], NDArray[Q]]]: ...
+    @overload
+    def batch(
+        self: Dataset[tuple[A, E]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[Any, Any]]: ...
+    @overload
+    def batch(
+        self: Dataset[tuple[A, E, F]], batch_size: int, *, drop_remainder: bool = ...
+    ) -> Dataset[tuple[Any, Any, Any]]: ...
     @overload
     def batch(self, batch_size: int, *, drop_remainder: bool = ...) -> Dataset[T]: ...
     @overload
@@ -1539,12 +1631,67 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             drop_remainder=drop_remainder,
         )
 
+    @overload
+    def unbatch(self: Dataset[list[U]]) -> Dataset[U]: ...
+    @overload
+    def unbatch(self: Dataset[dict[A, Any]]) -> Dataset[dict[A, Any]]: ...
+    @overload
+    def unbatch(self) -> Dataset[Any]: ...
     def unbatch(self) -> Dataset[Any]:
         """Split every element along its first axis, and emit the rows (tf.data ``unbatch``)."""
         return self._then(op.Unbatch, "unbatch")
 
     # -- windows
 
+    @overload
+    def padded_batch(
+        self: Dataset[Never],
+        batch_size: int,
+        padded_shapes: Any = ...,
+        padding_values: Any = ...,
+        *,
+        drop_remainder: bool = ...,
+    ) -> Dataset[Any]: ...
+    @overload
+    def padded_batch(
+        self: Dataset[dict[A, Never]],
+        batch_size: int,
+        padded_shapes: Any = ...,
+        padding_values: Any = ...,
+        *,
+        drop_remainder: bool = ...,
+    ) -> Dataset[dict[A, Any]]: ...
+    @overload
+    def padded_batch(
+        self: Dataset[int],
+        batch_size: int,
+        padded_shapes: Any = ...,
+        padding_values: Any = ...,
+        *,
+        drop_remainder: bool = ...,
+    ) -> Dataset[NDArray[np.int64]]: ...
+    @overload
+    def padded_batch(
+        self: Dataset[NDArray[S]],
+        batch_size: int,
+        padded_shapes: Any = ...,
+        padding_values: Any = ...,
+        *,
+        drop_remainder: bool = ...,
+    ) -> Dataset[NDArray[S]]: ...
+    @overload
+    def padded_batch(
+        self: Dataset[dict[A, NDArray[S]]],
+        batch_size: int,
+        padded_shapes: Any = ...,
+        padding_values: Any = ...,
+        *,
+        drop_remainder: bool = ...,
+    ) -> Dataset[dict[A, NDArray[S]]]: ...
+    @overload
+    def padded_batch(
+        self, batch_size: int, padded_shapes: Any = ..., padding_values: Any = ..., *, drop_remainder: bool = ...
+    ) -> Dataset[Any]: ...
     def padded_batch(
         self,
         batch_size: int,
@@ -1585,7 +1732,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             drop_remainder=flag("drop_remainder", drop_remainder),
         )
 
-    def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = False) -> Dataset[Any]:
+    def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = False) -> Dataset[T]:
         """Change the batch size, like ``unbatch().batch(batch_size)`` (tf.data ``rebatch``).
 
         Args:
@@ -1657,6 +1804,76 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             drop_remainder=flag("drop_remainder", drop_remainder),
         )
 
+    @overload
+    def window(
+        self: Dataset[Never], size: int, shift: int | None = ..., stride: int = ..., *, drop_remainder: bool = ...
+    ) -> Dataset[Any]: ...
+    @overload
+    def window(
+        self: Dataset[dict[A, Never]],
+        size: int,
+        shift: int | None = ...,
+        stride: int = ...,
+        *,
+        drop_remainder: bool = ...,
+    ) -> Dataset[dict[A, Any]]: ...
+    @overload
+    def window(
+        self: Dataset[int], size: int, shift: int | None = ..., stride: int = ..., *, drop_remainder: bool = ...
+    ) -> Dataset[NDArray[np.int64]]: ...
+    @overload
+    def window(
+        self: Dataset[NDArray[S]], size: int, shift: int | None = ..., stride: int = ..., *, drop_remainder: bool = ...
+    ) -> Dataset[NDArray[S]]: ...
+    @overload
+    def window(
+        self: Dataset[dict[A, NDArray[S]]],
+        size: int,
+        shift: int | None = ...,
+        stride: int = ...,
+        *,
+        drop_remainder: bool = ...,
+    ) -> Dataset[dict[A, NDArray[S]]]: ...
+    @overload
+    def window(
+        self: Dataset[int],
+        size: int,
+        shift: int | None = ...,
+        stride: int = ...,
+        *,
+        drop_remainder: bool = ...,
+        as_datasets: Literal[True],
+    ) -> Dataset[Dataset[int]]: ...
+    @overload
+    def window(
+        self: Dataset[NDArray[S]],
+        size: int,
+        shift: int | None = ...,
+        stride: int = ...,
+        *,
+        drop_remainder: bool = ...,
+        as_datasets: Literal[True],
+    ) -> Dataset[Dataset[NDArray[S]]]: ...
+    @overload
+    def window(
+        self: Dataset[dict[A, Any]],
+        size: int,
+        shift: int | None = ...,
+        stride: int = ...,
+        *,
+        drop_remainder: bool = ...,
+        as_datasets: Literal[True],
+    ) -> Dataset[dict[A, Dataset[Any]]]: ...
+    @overload
+    def window(
+        self,
+        size: int,
+        shift: int | None = ...,
+        stride: int = ...,
+        *,
+        drop_remainder: bool = ...,
+        as_datasets: bool = ...,
+    ) -> Dataset[Any]: ...
     def window(
         self,
         size: int,
@@ -1856,6 +2073,24 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         windows = self._then(KeyedWindows, "group_by_window", key=key, dataset=Dataset, **sizes)
         return windows._then(ReduceWindows, "group_by_window", function=call["function"])
 
+    @overload
+    def split_by(
+        self,
+        key: Callable[..., Any],
+        branches: Mapping[A, Callable[[Dataset[T]], Dataset[U]]],
+        window_size: int | None = ...,
+        *,
+        default: Callable[[Dataset[T]], Dataset[U]] | None = ...,
+    ) -> Dataset[U]: ...
+    @overload
+    def split_by(
+        self,
+        key: Callable[..., Any],
+        branches: Mapping[Any, Callable[[Dataset[T]], Dataset[Any]]],
+        window_size: int | None = ...,
+        *,
+        default: Callable[[Dataset[T]], Dataset[Any]] | None = ...,
+    ) -> Dataset[Any]: ...
     def split_by(
         self,
         key: Callable[..., Any],
@@ -1897,6 +2132,22 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         windows = self._then(SplitWindows, "split_by", dataset=Dataset, **split.arguments)
         return windows._then(ReduceWindows, "split_by", function=split.function, name="split_by")
 
+    @overload
+    def group_by_reducer(
+        self,
+        key: Callable[..., Any],
+        init: Callable[[Any], A],
+        reduce: Callable[[A, T], A],
+        finalize: None = ...,
+    ) -> Dataset[A]: ...
+    @overload
+    def group_by_reducer(
+        self,
+        key: Callable[..., Any],
+        init: Callable[[Any], A],
+        reduce: Callable[[A, T], A],
+        finalize: Callable[[A], U],
+    ) -> Dataset[U]: ...
     def group_by_reducer(
         self,
         key: Callable[..., Any],
@@ -2025,6 +2276,12 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         """
         return self._then(AssertCardinality, "assert_cardinality", count=asserted_count(count, cardinality(self.plan)))
 
+    @overload
+    def pad_to_cardinality(self: Dataset[Never], count: int) -> Dataset[Any]: ...
+    @overload
+    def pad_to_cardinality(self: Dataset[dict[A, E]], count: int) -> Dataset[dict[A, Any]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def pad_to_cardinality(self, count: int) -> Dataset[tuple[T, bool]]: ...
     def pad_to_cardinality(self, count: int) -> Dataset[Any]:
         """Extend the dataset to ``count`` elements, and mark the added elements (tf.data ``pad_to_cardinality``).
 
@@ -2066,6 +2323,14 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
     # -- several datasets
 
+    @overload
+    def zip(self: Dataset[A], dataset: Dataset[E], /) -> Dataset[tuple[A, E]]: ...
+    @overload
+    def zip(self: Dataset[A], second: Dataset[E], third: Dataset[F], /) -> Dataset[tuple[A, E, F]]: ...
+    @overload
+    def zip(self: dict[A, Dataset[E]], /) -> Dataset[dict[A, E]]: ...  # type: ignore[misc]
+    @overload
+    def zip(*datasets: Any) -> Dataset[Any]: ...
     def zip(*datasets: Any) -> Dataset[Any]:
         """Combine one element of each dataset into one output element (tf.data ``zip``).
 
@@ -2084,7 +2349,11 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         nodes = tuple(_plan_in("zip", leaf) for leaf in leaves)
         return Dataset(op.Zip(structure=structure, nodes=nodes), merged_options(leaves))
 
-    def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]:
+    @overload
+    def concatenate(self: Dataset[E], /, *datasets: Dataset[E]) -> Dataset[E]: ...
+    @overload
+    def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]: ...
+    def concatenate(*datasets: Any) -> Dataset[Any]:
         """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``)."""
         nodes = tuple(_plan_in("concatenate", dataset) for dataset in datasets)
         return Dataset(op.Concatenate(nodes=nodes), merged_options(datasets))

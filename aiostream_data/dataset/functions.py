@@ -11,6 +11,7 @@ from aiostream_data.arguments import flag, seconds_or_none, word
 from aiostream_data.dataset.callables import (
     check_gives_a_value,
     check_takes_an_element,
+    check_takes_arguments,
     check_takes_state_and_element,
     warn_of_hidden_state,
 )
@@ -120,6 +121,22 @@ def scan_call(function: Any, initial: Any) -> dict[str, Any]:
     check_takes_state_and_element("scan", function)
     warn_of_hidden_state("scan", function)
     return {"function": function, "initial": copied_state("scan", initial)}
+
+
+def checked_factory(factory: Any) -> Callable[[], Any]:
+    """Validate and return the function of ``aggregate`` that makes aggregators.
+
+    Raises:
+        StageBuildError: The factory is a generator function, or requires arguments.
+        PlanError: The factory is not callable, or is a coroutine function.
+    """
+    check_callable("aggregate", factory)
+    refuse_coroutine("aggregate", factory)
+    check_gives_a_value("aggregate", factory)
+    check_takes_arguments("aggregate", factory, ())
+    warn_of_hidden_state("aggregate", factory)
+    checked: Callable[[], Any] = factory
+    return checked
 
 
 def checked_key(key: Any) -> Callable[..., Any] | None:

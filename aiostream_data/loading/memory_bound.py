@@ -28,6 +28,7 @@ from aiostream_data.loading.device_bound import DeviceBound, device_facts
 from aiostream_data.loading.large_record_bound import LARGE_SHARE, alone_parts, largest_record_nbytes
 from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.aggregate import Aggregate
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.element_nbytes import all_rows_nbytes, most_nbytes, unknown_of
 from aiostream_data.plan.keyed import GroupByReducer, KeyedWindows
@@ -293,7 +294,7 @@ def _not_counted(plan: Node, memory_limit: int) -> Iterator[str]:
         yield f"a batch, result or group of rows larger than {large}: up to four copies of it may exceed the limit"
     if any(isinstance(node, ReadFiles) and largest_record_nbytes(node) is None for node in nodes):
         yield f"a record larger than {large}, because the format declares no maximum size"
-    if any(isinstance(node, (op.Call, op.Interleave, Scan)) for node in nodes):
+    if any(isinstance(node, (op.Call, op.Interleave, Scan, Aggregate)) for node in nodes):
         yield "memory that user functions keep, and modules that they import"
     if any(isinstance(node, op.Interleave) for node in nodes):
         yield "processes and files of datasets that user functions create"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiostream_data.plan import operators as op
+from aiostream_data.plan.aggregate import Aggregate
 from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.base import Node, Operator, SameElements
 from aiostream_data.plan.columns import ColumnOperator
@@ -41,4 +42,4 @@ def made_by(node: Node) -> str | None:
 def _function_of(node: Node) -> Callable[..., Any] | None:
     if isinstance(node, (op.Map, op.Interleave, Scan)):
         return node.function
-    return node.factory if isinstance(node, Generator) else None
+    return node.factory if isinstance(node, (Aggregate, Generator)) else None

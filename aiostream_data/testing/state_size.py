@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiostream_data._engine.resume.user_values import MAX_NBYTES
+from aiostream_data.plan.aggregate import Aggregate
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Prefetch
 from aiostream_data.plan.scan import Scan
@@ -21,9 +22,10 @@ _HOLDING = ("buffer_size", "buffer_rows", "batch_size")
 def allowed_state_nbytes(plan: Node) -> int:
     """Return the maximum state size of this plan.
 
-    The size is 4 KB, plus 8 bytes for each row that operators may buffer, plus 16 KB for each ``scan`` and ``unique``.
+    The size is 4 KB, plus 8 bytes for each row that operators may buffer, plus 16 KB for each ``scan``, ``aggregate``
+    and ``unique``.
     """
-    values = MAX_NBYTES * sum(isinstance(node, (Scan, Unique)) for node in walk(plan))
+    values = MAX_NBYTES * sum(isinstance(node, (Aggregate, Scan, Unique)) for node in walk(plan))
     return STATE_NBYTES + HELD_ROW_NBYTES * _held_rows(plan)[0] + values
 
 

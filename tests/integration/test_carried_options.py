@@ -103,7 +103,7 @@ def test_a_fingerprint_ignores_what_changes_no_row() -> None:
 
 
 def test_a_fingerprint_includes_new_operators_and_their_arguments() -> None:
-    datasets = [
+    datasets: list[Dataset[Any]] = [
         Dataset.counter(1),
         Dataset.counter(2),
         Dataset.random(1),

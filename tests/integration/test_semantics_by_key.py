@@ -210,7 +210,7 @@ def test_bad_arguments_are_refused_at_the_call() -> None:
         (lambda: rows.group_by_window(two, whole, 2), StageBuildError),
         (lambda: rows.group_by_window(parity, None, 2), PlanError),  # type: ignore[arg-type]
         (lambda: rows.group_by_window(parity, whole, window_size_fn=later), PlanError),  # type: ignore[arg-type]
-        (lambda: rows.group_by_reducer(parity, 0, max), PlanError),  # type: ignore[arg-type]
+        (lambda: rows.group_by_reducer(parity, 0, max), PlanError),  # type: ignore[call-overload]
         (lambda: rows.group_by_reducer(later, int, max), PlanError),
         (lambda: rows.group_by_reducer(parity, int, max, two), StageBuildError),
     ]

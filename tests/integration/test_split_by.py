@@ -137,13 +137,13 @@ def test_bad_arguments_are_refused_at_the_call() -> None:
     rows = Dataset.range(4)
     bad: list[tuple[Callable[[], Any], type[Exception]]] = [
         (lambda: rows.split_by(by_three, {}), PlanError),
-        (lambda: rows.split_by(by_three, [whole]), PlanError),  # type: ignore[arg-type]
+        (lambda: rows.split_by(by_three, [whole]), PlanError),  # type: ignore[call-overload]
         (lambda: rows.split_by(by_three, {0: 3}), PlanError),  # type: ignore[dict-item]
         (lambda: rows.split_by(by_three, {0: one_by_one}), StageBuildError),  # type: ignore[dict-item]
         (lambda: rows.split_by(by_three, {0: whole}, 0), PlanError),
-        (lambda: rows.split_by(by_three, {0: whole}, default=3), PlanError),  # type: ignore[arg-type]
+        (lambda: rows.split_by(by_three, {0: whole}, default=3), PlanError),  # type: ignore[call-overload]
         (lambda: rows.split_by(later, {0: whole}), PlanError),
-        (lambda: rows.split_by("key", {0: whole}), PlanError),  # type: ignore[arg-type]
+        (lambda: rows.split_by("key", {0: whole}), PlanError),  # type: ignore[call-overload]
     ]
     for call, kind in bad:
         with pytest.raises(kind):

@@ -169,7 +169,7 @@ def test_bad_arguments_raise_at_the_call() -> None:
     with pytest.raises(PlanError, match="batch_size"):
         ROWS.ragged_batch(0)
     with pytest.raises(PlanError, match="as_datasets"):
-        ROWS.window(2, as_datasets=1)  # type: ignore[arg-type]
+        ROWS.window(2, as_datasets=1)  # type: ignore[call-overload]
 
 
 def test_a_missing_scipy_is_named_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from aggregators import Held, StoredHeld
 from key_functions import (
     in_batches,
     in_pairs,
@@ -245,6 +246,9 @@ CASES: dict[str, Case] = {
     "scan": Case(lambda _: numbers(20).shuffle(6).scan(running_sum, 0)),
     "scan, shuffled and repeated": Case(lambda _: numbers(6).scan(running_sum, 0).shuffle(3).repeat(2).batch(4)),
     "scan with a state that is not stored": Case(lambda _: numbers(12).shuffle(5).scan(running_set, set()).repeat(2)),
+    "aggregate": Case(lambda _: numbers(20).shuffle(6).aggregate(StoredHeld)),
+    "aggregate, repeated and batched": Case(lambda _: numbers(7).aggregate(StoredHeld).repeat(2).batch(3)),
+    "aggregate without a stored state": Case(lambda _: numbers(12).shuffle(5).aggregate(Held).repeat(2)),
     "unique": Case(lambda _: numbers(20).shuffle(6).map(own_remainder).unique().repeat(2)),
     "unique by a key": Case(lambda _: draws(20).unique(own_number).shuffle(3).batch(2)),
     "flat_map": Case(lambda _: numbers(8).flat_map(ten_fold)),

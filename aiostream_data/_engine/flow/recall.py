@@ -20,7 +20,7 @@ from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, concat, gather
-from aiostream_data.rows.row_ids import CACHED, SPLIT_BITS, SPLIT_MASK, RowIds
+from aiostream_data.rows.row_ids import CACHED, OTHER_PIPELINE, SPLIT_BITS, SPLIT_MASK, RowIds
 
 if TYPE_CHECKING:
     from aiostream_data._engine.flow.context import RunContext
@@ -113,3 +113,26 @@ def in_order(chunk: Chunk, numbers: Sequence[int]) -> Chunk:
     """Return the rows of a chunk, sorted by ``numbers``."""
     order = np.argsort(np.array(numbers, np.int64), kind="stable")
     return gather([chunk], np.zeros(len(chunk), np.int32), order)
+
+
+async def recalled_by_a_run(node: Node, lineage: Lineage, context: RunContext) -> Chunk:
+    """Recompute rows of ``node`` by a run of the node from the beginning of its input.
+
+    Raises:
+        StateMismatchError: The node does not emit all of the rows.
+    """
+    origins = context.services.origins
+    wanted = names_of(lineage.ids, origins)
+    missing = set(wanted)
+    found: dict[tuple[int, ...], Chunk] = {}
+    async with context.open(node) as receiver:
+        async for chunk in receiver:
+            for row, name in enumerate(names_of(chunk.ids, origins)):
+                if name in missing:
+                    missing.remove(name)
+                    found[name] = chunk.slice(row, row + 1)
+            if not missing:
+                break
+    if missing:
+        raise StateMismatchError([f"{node.label}() does not emit {len(missing)} of the rows"], OTHER_PIPELINE)
+    return concat([found[name] for name in wanted])

@@ -17,7 +17,7 @@ from aiostream_data._engine.calls.running_calls import noted_as_running
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import note_call, rows_within
 from aiostream_data._engine.flow.fused_steps import Step
-from aiostream_data._engine.flow.recall import names_of
+from aiostream_data._engine.flow.recall import recalled_by_a_run
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import Log, State, in_order_only, taken_up
@@ -29,7 +29,7 @@ from aiostream_data.plan.batched import gives_batches
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.lineage import Lineage
-from aiostream_data.rows.records import Chunk, concat
+from aiostream_data.rows.records import Chunk
 from aiostream_data.rows.row_ids import OTHER_PIPELINE
 from aiostream_data.transforms.collate import collate_results
 from aiostream_data.transforms.scan import Scanning
@@ -148,21 +148,7 @@ class ScanStep(Step):
                 ["rows of scan() cannot be computed again, because its input has no fixed order"],
                 "Use ordered=True and deterministic=True before scan().",
             )
-        origins = self.context.services.origins
-        wanted = names_of(lineage.ids, origins)
-        missing = set(wanted)
-        found: dict[tuple[int, ...], Chunk] = {}
-        async with self.context.open(self.node) as receiver:
-            async for chunk in receiver:
-                for row, name in enumerate(names_of(chunk.ids, origins)):
-                    if name in missing:
-                        missing.remove(name)
-                        found[name] = chunk.slice(row, row + 1)
-                if not missing:
-                    break
-        if missing:
-            raise StateMismatchError([f"scan() does not emit {len(missing)} of the rows"], OTHER_PIPELINE)
-        return concat([found[name] for name in wanted])
+        return await recalled_by_a_run(self.node, lineage, self.context)
 
     def rows_accounted(self) -> int | None:
         return self.rows_out + self._skipped

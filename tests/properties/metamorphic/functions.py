@@ -229,6 +229,31 @@ def gathered(seen: frozenset[int], element: Any) -> tuple[frozenset[int], int]:
     return seen, 10 * len(seen) + fn.number_of(element) % 10
 
 
+class Collected:
+    """Aggregator that emits the numbers that it holds with their sum, after each multiple of 3."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def add(self, element: Any) -> list[int]:
+        self.held.append(fn.number_of(element) % fn.MODULUS)
+        return self.flush() if self.held[-1] % 3 == 0 else []
+
+    def flush(self) -> list[int]:
+        held, self.held = self.held, []
+        return [sum(held) % fn.MODULUS, *held]
+
+
+class StoredCollected(Collected):
+    """The same with a state that a saved place contains."""
+
+    def state(self) -> tuple[int, ...]:
+        return tuple(self.held)
+
+    def restore(self, state: tuple[int, ...]) -> None:
+        self.held = list(state)
+
+
 class Broken(Exception):
     """What the functions here fail with."""
 

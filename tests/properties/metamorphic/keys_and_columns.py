@@ -1,11 +1,11 @@
-"""Draw operators on columns, on batches that a function makes, and on groups of equal keys."""
+"""Draw operators on columns, on batches that a function makes, on groups of equal keys, and with a state."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
 
-from metamorphic.drawing import Drawn, arguments, chance, one_of
+from metamorphic.drawing import Drawn, Kind, arguments, chance, one_of
 
 _COLUMNS = (
     "select('x', 'n')",
@@ -72,3 +72,20 @@ def pack(random: Random, plan: Drawn) -> Drawn:
     )
     plan = plan.depending_on_order().then("map(sequences, **HOW)", kind="sequences")
     return plan.then(f"pack({more})", kind="row", most=2 * plan.most, named=False, grouped=True)
+
+
+def aggregated(random: Random, plan: Drawn) -> Drawn:
+    """Append an aggregator whose state a saved place contains or not."""
+    factory = one_of(random, "Collected", "StoredCollected")
+    return plan.depending_on_order().then(f"aggregate({factory})", kind="number", most=2 * plan.most + 1)
+
+
+def scan(random: Random, plan: Drawn) -> Drawn:
+    """Append a scan, with states of several types."""
+    scans: tuple[tuple[str, Kind], ...] = (
+        ("totalled, 0", "number"),
+        ("remembered, []", "row"),
+        ("gathered, frozenset()", "number"),
+    )
+    call, kind = one_of(random, *scans)
+    return plan.depending_on_order().then(f"scan({call})", kind=kind)

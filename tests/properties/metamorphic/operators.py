@@ -7,7 +7,16 @@ from dataclasses import replace
 from random import Random
 
 from metamorphic.drawing import MOST, STACKABLE, Drawn, Kind, arguments, chance, one_of, seed_or_none, weighted
-from metamorphic.keys_and_columns import collated, columns, pack, reduced_by_key, split_by_key, windows_by_key
+from metamorphic.keys_and_columns import (
+    aggregated,
+    collated,
+    columns,
+    pack,
+    reduced_by_key,
+    scan,
+    split_by_key,
+    windows_by_key,
+)
 
 Operator = Callable[[Random, Drawn], Drawn]
 
@@ -154,16 +163,6 @@ def _take(random: Random, plan: Drawn) -> Drawn:
 def _take_while(random: Random, plan: Drawn) -> Drawn:
     predicate = one_of(random, "is_usual", "is_usual", "is_kept", "never")
     return plan.depending_on_order().then(f"take_while({predicate})")
-
-
-def _scan(random: Random, plan: Drawn) -> Drawn:
-    scans: tuple[tuple[str, Kind], ...] = (
-        ("totalled, 0", "number"),
-        ("remembered, []", "row"),
-        ("gathered, frozenset()", "number"),
-    )
-    call, kind = one_of(random, *scans)
-    return plan.depending_on_order().then(f"scan({call})", kind=kind)
 
 
 def _asserted(random: Random, plan: Drawn) -> Drawn:
@@ -341,7 +340,8 @@ _OF_ROWS: list[tuple[float, Operator]] = [
 _IN_ORDER: list[tuple[float, Operator]] = [
     (0.7, _take),
     (0.5, _take_while),
-    (0.6, _scan),
+    (0.3, scan),
+    (0.3, aggregated),
     (0.6, _unique),
     (0.4, _asserted),
     (0.7, _skip),

@@ -34,7 +34,7 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda: TEN.map(3), r"map\(\) needs a function, got int"),  # type: ignore[call-overload]
     (lambda: TEN.filter(None), r"filter\(\) needs a function, got NoneType"),  # type: ignore[arg-type]
     (lambda: TEN.flat_map([1]), r"flat_map\(\) needs a function, got list"),  # type: ignore[arg-type]
-    (lambda: TEN.concatenate([TEN]), r"concatenate\(\) needs datasets"),  # type: ignore[arg-type]
+    (lambda: TEN.concatenate([TEN]), r"concatenate\(\) needs datasets"),  # type: ignore[call-overload]
     (lambda: asd.Dataset.range(0, 5, 0), r"step must not be 0"),
     (lambda: asd.Dataset.from_tfrecord("x", compression="lzma"), r"compression must be one of .*, got 'lzma'"),
     (lambda: asd.Dataset.from_text("x", cycle_length=0), r"cycle_length must be at least 1, got 0"),

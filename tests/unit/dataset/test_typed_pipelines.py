@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 from mypy import api
+
+from aiostream_data import Dataset
 
 PIPELINE = """
 from typing import Any, assert_type
@@ -42,6 +45,8 @@ for images, labels in batches:
     assert_type(images, NDArray[np.int64])
 """
 
+EXPRESSIONS = Path(__file__).with_name("typed_expressions.py")
+"""Expressions of every constructor and operator, with their types."""
 
 ROOT = Path(__file__).parents[3]
 
@@ -79,3 +84,18 @@ def test_a_wrong_idea_of_a_batch_is_an_error_of_types(folder: Path) -> None:
     report, status = check(PIPELINE + WRONG, folder)
     assert status == 1
     assert "assert-type" in report
+
+
+@pytest.mark.timeout(300)
+def test_every_constructor_and_operator_gives_the_type_of_its_elements(folder: Path) -> None:
+    report, status = check(EXPRESSIONS.read_text(), folder)
+    assert status == 0, report
+
+
+def test_expressions_name_every_public_method() -> None:
+    tree = ast.parse(EXPRESSIONS.read_text())
+    named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    public = {name for name in dir(Dataset) if not name.startswith("_")} - {"plan", "carried_options"}
+    assert public - named == set()
+    typed = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "assert_type"]
+    assert len(typed) >= 200
