@@ -65,6 +65,7 @@ def test_patterns_stand_for_folders_and_files() -> None:
         ("def f(dataset):\n    dataset.open(limit=2)", ["dataset.open(limit=)"]),
         ("import aiostream_data as asd\nasd.ShardCache('x', size=2)", ["asd.ShardCache(size=)"]),
         ("import torch\ntorch.anything(x=3).batch(5, drop_remainder=True)", []),
+        ("import torch\nx = torch.data.Dataset.all(5)\nx.map(len, workers=2).batch(5, last=True)", []),
     ],
 )
 def test_names_that_are_not_there_are_found(source: str, found: list[str]) -> None:
