@@ -41,6 +41,11 @@ def test_a_program_is_its_blocks_with_their_marks_at_their_lines() -> None:
     assert (second.line, second.source.strip(), second.modules) == (21, "print(1)", ())
 
 
+def test_a_program_of_another_library_prints_what_the_program_below_it_prints() -> None:
+    pair = PAGE.replace("needs: torch,", "prints: below; needs: torch,").replace("continues; ", "")
+    assert [program.prints for program in programs("page.md", pair)] == ["ValueError: ...\n"] * 2 + [None]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("```python\n", "does not end"), ("  ```python\n", "a fence is"), ("<!-- skip -->\n```python\n```\n", "skip")],
