@@ -41,6 +41,7 @@ def test_what_may_not_run_here_is_known() -> None:
     """A program with a new need is a number here: nothing is left out unnoticed."""
     assert Counter(program.modules for program in PROGRAMS if program.modules) == {
         ("torch",): 5,
+        ("h5py",): 1,
         ("tensorflow",): 11,
         ("webdataset", "torch"): 2,
         ("grain",): 3,
