@@ -30,7 +30,7 @@ RULES: Final = (
     rf"benchmarks/(README\.md|requirements(-{NAME})?\.txt|results/{NAME}\.json)",
     rf"benchmarks/gpu/results/{NAME}_[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(_[0-9]+)?\.json",
     r"tests/real_cupy/requirements-[0-9]+\.txt",
-    rf"docs/(contributing/)?{NAME}\.md|examples/{NAME}/README\.md",
+    rf"docs/((contributing|migrate)/)?{NAME}\.md|examples/{NAME}/README\.md",
     r"docker/(Dockerfile\.(cpu|cuda)|compose\.yaml|\.yamllint)",
 )
 """What may be in the tree: each rule is matched against a whole path from the root."""

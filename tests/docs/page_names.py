@@ -20,15 +20,38 @@ def unknown_names(source: str, where: str) -> list[str]:
     """Return names, methods and arguments that are not there; SyntaxError where it is no program."""
     tree = ast.parse(source, where)
     named = dict(_imported(tree))
+    foreign = _foreign(tree)
     found = [f"{name}: {error}" for name, error in _failed_imports(tree)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in named:
             value = named[node.value.id]
             if not hasattr(value, node.attr):
                 found.append(f"{node.value.id}.{node.attr}")
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and _root(node) not in foreign:
             found += _unknown_in_call(node, named)
     return [f"{where}: {name}" for name in found]
+
+
+def _foreign(tree: ast.AST) -> set[str]:
+    """Return the names of other packages, and of values that chains of calls on these packages made."""
+    found = {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).split(".")[0] != PACKAGE
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _root(node.value) in found:
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name at which a chain of calls and attributes starts, or ""."""
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[str, str, str]]:

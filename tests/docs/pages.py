@@ -11,6 +11,7 @@ A fenced block may have a comment in front of it, which readers of the page do n
 - ``<!-- file: a/file.py -->``: the block is a file, or part of one: see :mod:`changed_package`.
 - ``<!-- prints -->``, in front of a ``text`` block: what the block above it prints, or the error that ends it.
   ``...`` stands for anything, and any amount of space for any other.
+- ``<!-- prints: below -->``, in front of a program: it prints what the program below it prints.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +66,7 @@ class Program:
         files: Patterns of the files that it reads, in the order in which they are written.
         raises: Name of the error that ends it, or "".
         prints: What it prints, or None where the page does not show it.
+        prints_as_below: It prints what the next program of the page prints.
     """
 
     page: str
@@ -74,6 +77,7 @@ class Program:
     files: tuple[str, ...] = ()
     raises: str = ""
     prints: str | None = None
+    prints_as_below: bool = False
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -118,7 +122,10 @@ def programs(page: str, text: str) -> list[Program]:
             found.append(_continued(found.pop(), block) if "continues" in block.marks else _begun(page, block))
         elif "prints" in block.marks:
             found[-1] = replace(found[-1], prints=(found[-1].prints or "") + block.text)
-    return found
+    return [
+        replace(program, prints=below.prints) if program.prints_as_below and below else program
+        for program, below in zip_longest(found, found[1:])
+    ]
 
 
 def _begun(page: str, block: Block) -> Program:
@@ -135,6 +142,7 @@ def _continued(program: Program, block: Block) -> Program:
         is_launched=program.is_launched or LAUNCHER in names,
         files=(*program.files, *(need for need in needs if need not in names)),
         raises=block.marks.get("raises", ""),
+        prints_as_below=block.marks.get("prints") == "below",
     )
 
 

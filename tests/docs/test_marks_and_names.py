@@ -41,6 +41,11 @@ def test_a_program_is_its_blocks_with_their_marks_at_their_lines() -> None:
     assert (second.line, second.source.strip(), second.modules) == (21, "print(1)", ())
 
 
+def test_a_program_of_another_library_prints_what_the_program_below_it_prints() -> None:
+    pair = PAGE.replace("needs: torch,", "prints: below; needs: torch,").replace("continues; ", "")
+    assert [program.prints for program in programs("page.md", pair)] == ["ValueError: ...\n"] * 2 + [None]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("```python\n", "does not end"), ("  ```python\n", "a fence is"), ("<!-- skip -->\n```python\n```\n", "skip")],
@@ -65,6 +70,7 @@ def test_patterns_stand_for_folders_and_files() -> None:
         ("def f(dataset):\n    dataset.open(limit=2)", ["dataset.open(limit=)"]),
         ("import aiostream_data as asd\nasd.ShardCache('x', size=2)", ["asd.ShardCache(size=)"]),
         ("import torch\ntorch.anything(x=3).batch(5, drop_remainder=True)", []),
+        ("import torch\nx = torch.data.Dataset.all(5)\nx.map(len, workers=2).batch(5, last=True)", []),
     ],
 )
 def test_names_that_are_not_there_are_found(source: str, found: list[str]) -> None:

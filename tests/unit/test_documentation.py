@@ -18,7 +18,7 @@ def test_every_error_has_its_line() -> None:
 
 
 def test_every_operation_of_a_data_set_is_compared_with_tf_data() -> None:
-    page = (ROOT / "docs" / "tf_data.md").read_text()
+    page = (ROOT / "docs" / "migrate" / "tf_data.md").read_text()
     running = {"open", "debug", "explain", "memory_bound", "plan"}
     names = [name for name, _ in inspect.getmembers(Dataset, callable) if not name.startswith("_")]
     assert "from_tfrecord" in names
