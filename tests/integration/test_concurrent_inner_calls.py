@@ -71,7 +71,7 @@ THREADS = HOW[:3]
 @pytest.mark.parametrize(
     ("function", "how"),
     [*((function, how) for function in (tens, generated, drawn) for how in THREADS), (generated, HOW[3])],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_elements_and_hash_are_those_of_one_call_at_a_time(function: Any, how: dict[str, Any]) -> None:
     def read(more: dict[str, Any]) -> tuple[list[Any], str]:
