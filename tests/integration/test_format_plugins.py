@@ -91,8 +91,8 @@ def test_the_magic_must_fit_to_the_suffix(site: Path, tmp_path: Path) -> None:
 
 
 def test_kinds_of_files_without_a_constructor_can_be_offered(site: Path, tmp_path: Path) -> None:
-    offer(site, "first", 'suffixes=("h5",)')
-    assert Dataset.open_any(written(tmp_path, "a.h5", b"\x89HDF\r\n\x1a\n")).plan.call().startswith("from_format(")
+    offer(site, "first", 'suffixes=("orc",)')
+    assert Dataset.open_any(written(tmp_path, "a.orc", b"ORC\x08\x03")).plan.call().startswith("from_format(")
 
 
 def test_formats_of_the_package_are_read_without_loading_others(site: Path, tmp_path: Path) -> None:
