@@ -40,12 +40,17 @@ class KeyedReduction:
         self._rows += 1
         return is_new
 
+    @property
+    def is_due(self) -> bool:
+        """True if the states may have grown enough to measure them again."""
+        return self._rows >= self._measured_at
+
     def nbytes(self) -> int:
         """Estimate the size of all states and keys in bytes.
 
         States are measured from time to time, because measuring them takes as long as reading them.
         """
-        if self._rows >= self._measured_at:
+        if self.is_due:
             self._measured_at = max(self._rows + MEASURED_ROWS, GROWTH * self._rows)
             self._measured = sum(map(object_nbytes, self._states))
         return self._measured + self._table.nbytes

@@ -61,6 +61,8 @@ class GroupByReducerStep(Step):
                 raise PartlyDone(None, error) from error
             if is_new:
                 self._firsts.append(lineage.slice(row, row + 1))
+            if self._reduction.is_due:  # a chunk of small rows can be long
+                self._check_memory()
         self._check_memory()
         return None
 
