@@ -28,7 +28,7 @@ from aiostream_data._native.arrow_structs import ARRAY_NAME, CArray, pointer_of
 from aiostream_data.rows.arrow.importing import read_arrow
 
 FOLDERS = ("tests/fakes", "tests/lifecycle", ".")
-EXCHANGES = 400
+EXCHANGES = 1_000
 WORKERS = 8
 WIDTH = 250
 
@@ -71,7 +71,7 @@ EXCHANGE = pytest.mark.parametrize("exchange", [export_and_read, never_consume, 
 
 
 @EXCHANGE
-def test_hundreds_of_exchanges_leave_no_memory(kernels: str, exchange: Callable[[int], None]) -> None:
+def test_a_thousand_exchanges_leave_no_memory(kernels: str, exchange: Callable[[int], None]) -> None:
     rows, limit = 400, 30 << 20  # one in three that leaked would take more
     process = psutil.Process()
     for _ in range(50):
@@ -85,7 +85,7 @@ def test_hundreds_of_exchanges_leave_no_memory(kernels: str, exchange: Callable[
 
 
 @EXCHANGE
-def test_hundreds_of_exchanges_leave_no_objects(kernels: str, exchange: Callable[[int], None]) -> None:
+def test_a_thousand_exchanges_leave_no_objects(kernels: str, exchange: Callable[[int], None]) -> None:
     tracemalloc.start()
     try:
         for _ in range(500):  # until NumPy's own caches are full

@@ -350,6 +350,8 @@ MAY_BE_NONE = {
     # A user's function may take any time: what waits for it is watched.
     *(
         "dataset.dataset:map(timeout)",
+        "dataset.column_operators:with_column(timeout)",
+        "plan.columns:__init__(timeout_s)",
         "dataset.dataset:filter(timeout)",
         "_engine.calls.paced_hops:__init__(timeout_s)",
     ),
