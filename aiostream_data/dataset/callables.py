@@ -69,17 +69,12 @@ def check_takes_arguments(name: str, function: Callable[..., Any], given: Sequen
     Raises:
         StageBuildError: The function requires more arguments, or accepts fewer arguments.
     """
-    try:
-        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments
-    except (TypeError, ValueError):  # builtins without a signature
-        return
-    try:
-        signature.bind(*given)
-    except TypeError as error:
+    error = _misfit(function, given)
+    if error is not None:
         raise StageBuildError(
             f"{name}() cannot call {function_name(function)} with the {len(given)} arguments of args=: {error}. "
             "Pass the arguments that the function requires."
-        ) from None
+        )
 
 
 def check_takes_state_and_element(name: str, function: Callable[..., Any]) -> None:
@@ -88,17 +83,25 @@ def check_takes_state_and_element(name: str, function: Callable[..., Any]) -> No
     Raises:
         StageBuildError: The function requires more arguments, or accepts fewer arguments.
     """
-    try:
-        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments
-    except (TypeError, ValueError):  # builtins without a signature
-        return
-    try:
-        signature.bind(None, None)
-    except TypeError as error:
+    error = _misfit(function, (None, None))
+    if error is not None:
         raise StageBuildError(
             f"{name}() calls its function with a state and an element, but {function_name(function)} cannot be called "
             f"with two arguments: {error}. Define two parameters; a tuple element is one argument."
-        ) from None
+        )
+
+
+def _misfit(function: Callable[..., Any], given: Sequence[Any]) -> TypeError | None:
+    """Return the error of a call with these positional arguments; None if the function accepts them or may do so."""
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments
+    except (TypeError, ValueError):  # builtins without a signature
+        return None
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        return error
+    return None
 
 
 def warn_of_hidden_state(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
 from aiostream_data.errors import MissingExtraError
+from aiostream_data.formats.known_ranges import SeekableFile
 from aiostream_data.rows.records import ByteRange
 
 
-class PartlyKnownFile(io.RawIOBase):
+class PartlyKnownFile(SeekableFile):
     """Readable file object over the known parts of a file. It remembers the first read of other bytes.
 
     Args:
@@ -23,25 +23,9 @@ class PartlyKnownFile(io.RawIOBase):
     """
 
     def __init__(self, nbytes: int, *tables: Sequence[tuple[int, memoryview]]) -> None:
-        super().__init__()
-        self._nbytes = nbytes
+        super().__init__(nbytes)
         self._tables = [(([start for start, _ in table]), table) for table in tables]
-        self._at = 0
         self.missing: ByteRange | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
-        self._at = max(0, base + offset)
-        return self._at
 
     def truncate(self, size: int | None = None) -> int:
         return self._nbytes if size is None else size

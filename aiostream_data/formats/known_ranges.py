@@ -10,20 +10,16 @@ from typing import Any
 from aiostream_data.rows.records import ByteRange
 
 
-class KnownRanges(io.RawIOBase):
-    """Readable file object over some ranges of a file. A read of other bytes raises :class:`OSError`.
+class SeekableFile(io.RawIOBase):
+    """Base class of readable file objects: size and position. Subclasses read.
 
     Args:
         nbytes: Size of the file in bytes.
-        ranges: Ranges in memory, ascending and without overlap.
-        parts: Bytes of each range.
     """
 
-    def __init__(self, nbytes: int, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
+    def __init__(self, nbytes: int) -> None:
         super().__init__()
         self._nbytes = nbytes
-        self._starts = [part.start for part in ranges]
-        self._parts = parts
         self._at = 0
 
     def readable(self) -> bool:
@@ -39,6 +35,21 @@ class KnownRanges(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
         self._at = max(0, base + offset)
         return self._at
+
+
+class KnownRanges(SeekableFile):
+    """Readable file object over some ranges of a file. A read of other bytes raises :class:`OSError`.
+
+    Args:
+        nbytes: Size of the file in bytes.
+        ranges: Ranges in memory, ascending and without overlap.
+        parts: Bytes of each range.
+    """
+
+    def __init__(self, nbytes: int, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
+        super().__init__(nbytes)
+        self._starts = [part.start for part in ranges]
+        self._parts = parts
 
     def size(self) -> int:
         return self._nbytes

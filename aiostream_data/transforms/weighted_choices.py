@@ -30,8 +30,8 @@ class ChoicesPlace(NamedTuple):
 class ChoicesByWeight:
     """Chooses an input for each row. Resumable.
 
-    Without random draws, the input with the largest lag among the inputs of positive weight is chosen. The number of
-    rows of each input therefore follows the sum of its shares. With random draws, each choice is independent.
+    Without random draws, each row comes from the input with the largest lag. Inputs of weight 0 do not count. The
+    number of rows of each input therefore follows the sum of its shares. With random draws, each choice is independent.
 
     Args:
         inputs: Number of inputs.

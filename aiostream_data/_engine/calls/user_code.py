@@ -21,7 +21,7 @@ from aiostream_data._engine.calls.running_calls import noted_as_running
 from aiostream_data._engine.calls.view_arguments import Views, elements_with_views, views_of
 from aiostream_data._engine.calls.worker_state import StateKey, state_of_worker
 from aiostream_data._engine.failures.carried_error import PartlyDone
-from aiostream_data._engine.failures.element_summary import note_call, rows_within, summary
+from aiostream_data._engine.failures.element_summary import note_row, summary
 from aiostream_data._engine.failures.failed_row import Failed
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.resume.row_keys import Stable
@@ -122,10 +122,7 @@ class UserFunction:
         """Add notes to an error that name the function and the record."""
         name = function_name(self.function)
         if 0 <= row < len(chunk):
-            made_of = None if chunk.made_of is None else chunk.made_of[row]
-            rows = rows_within(chunk.ids.row(row), made_of)
-            record, element = self.describe(chunk.ids, row), chunk.element(row)
-            note_call(error, name, record, element, rows, is_batch=self.takes_batches)
+            note_row(error, name, chunk, row, self.describe, is_batch=self.takes_batches)
         else:
             error.add_note(f"function: {name}")
 

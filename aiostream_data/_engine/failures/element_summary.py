@@ -6,12 +6,13 @@ the element, and calls no user-defined ``__repr__``. A summary shows plain numbe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, Final
 
 from aiostream_data.rows.lineage import MadeOf, source_ids
+from aiostream_data.rows.records import Chunk
 from aiostream_data.rows.row_ids import RowIds
 
 OF_A_CALL: Final = ("stage: ", "function: ", "record: ", "records: ", "element: ")
@@ -59,6 +60,25 @@ def note_call(
     hint = f", a batch of {rows}: put a function of single rows before batch()" if is_batch else ""
     for note in (first, f"record: {record}{others}", f"element: {summary(element)}{hint}"):
         error.add_note(note)
+
+
+def note_row(
+    error: BaseException,
+    function: str,
+    chunk: Chunk,
+    row: int,
+    describe: Callable[[RowIds, int], str],
+    *,
+    is_batch: bool = False,
+) -> None:
+    """Add notes to an error of a call with one row of a chunk; see :func:`note_call`.
+
+    Args:
+        describe: Function that returns the name of the record of a row.
+    """
+    made_of = None if chunk.made_of is None else chunk.made_of[row]
+    rows = rows_within(chunk.ids.row(row), made_of)
+    note_call(error, function, describe(chunk.ids, row), chunk.element(row), rows, is_batch=is_batch)
 
 
 def rows_within(ids: RowIds, made_of: MadeOf | None) -> int:

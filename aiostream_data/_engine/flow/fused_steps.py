@@ -116,6 +116,19 @@ class Step:
         return self.rows_out
 
 
+class RowForRowStep(Step):
+    """Base class of steps that emit one row for each input row. The saved state is that of the input."""
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        return self.source.at(rows, book)
+
+    def forget(self, rows: int) -> None:
+        self.source.forget(rows)
+
+    def resume(self, state: State) -> State:
+        return state
+
+
 class DoneRows(Protocol):
     """Interface of the result of one hop (call on a worker) that runs row-wise operators.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from aiostream_data._engine.calls.running_calls import noted_as_running
 from aiostream_data._engine.failures.carried_error import PartlyDone
-from aiostream_data._engine.failures.element_summary import note_call, rows_within
+from aiostream_data._engine.failures.element_summary import note_row
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.flow.recall import recalled_by_a_run
 from aiostream_data._engine.resume.lineage_writer import BookWriter
@@ -123,7 +123,10 @@ class AggregateStep(Step):
                     self._made += len(made)
                     self._last = chunk.slice(row, row + 1), len(made)
         except BaseException as raised:  # noqa: BLE001 - the error that a loader raises
-            raise self._noted(raised, chunk, row) from None
+            error = workable(raised)
+            name, is_batch = function_name(node.factory), gives_batches(node.input)
+            note_row(error, name, chunk, row, describe, is_batch=is_batch)
+            raise error from None
 
     def _started(self) -> Aggregating:
         if self._aggregating is None:
@@ -134,14 +137,6 @@ class AggregateStep(Step):
                     raise StateMismatchError(["the aggregator of aggregate() has no restore() now"], OTHER_PIPELINE)
                 self._aggregating.restore(restored(self._form[0]))
         return self._aggregating
-
-    def _noted(self, raised: BaseException, chunk: Chunk, row: int) -> BaseException:
-        error = workable(raised)
-        made_of = None if chunk.made_of is None else chunk.made_of[row]
-        record = self.context.services.origins.describe(chunk.ids, row)
-        rows, is_batch = rows_within(chunk.ids.row(row), made_of), gives_batches(self.node.input)
-        note_call(error, function_name(self.node.factory), record, chunk.element(row), rows, is_batch=is_batch)
-        return error
 
     def _without_skipped(self, outputs: _Outputs, chunk: Chunk) -> Chunk | None:
         skipped = min(self._skip - self._skipped, len(outputs.values))

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.flow.first_failing_row import leading
-from aiostream_data._engine.flow.fused_steps import Step
-from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.flow.fused_steps import RowForRowStep
 from aiostream_data.plan.columns import CastColumns, ColumnOperator, PickColumns, check_present, not_dicts
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, concat
@@ -16,7 +14,7 @@ from aiostream_data.transforms.column_changes import cast_columns, dicts_at_star
 
 
 @dataclass
-class ColumnStep(Step):
+class ColumnStep(RowForRowStep):
     """Base class of steps that change columns and emit one row per input row. The saved state is that of the input."""
 
     def changed(self, chunk: Chunk) -> Chunk:
@@ -30,15 +28,6 @@ class ColumnStep(Step):
             found.error.add_note(f"record: {self.context.services.origins.describe(chunk.ids, found.rows)}")
             raise PartlyDone(made, found.error)
         return made
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        return self.source.at(rows, book)
-
-    def forget(self, rows: int) -> None:
-        self.source.forget(rows)
-
-    def resume(self, state: State) -> State:
-        return state
 
     async def recall(self, lineage: Lineage) -> Chunk:
         return self._checked(await self.context.recall(self.node.input, lineage))

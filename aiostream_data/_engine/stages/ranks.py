@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.fused_steps import Step
+from aiostream_data._engine.flow.fused_steps import RowForRowStep, Step
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State
@@ -106,21 +106,12 @@ class RankShardStep(Step):
 
 
 @dataclass
-class MarkPaddingStep(Step):
+class MarkPaddingStep(RowForRowStep):
     """Step of a ``MarkPadding`` plan node: marks padding rows."""
 
     def push(self, chunk: Chunk) -> Chunk:
         node: MarkPadding = self.node
         return batches_with_marks(chunk) if node.batches else with_marks(chunk)
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        return self.source.at(rows, book)
-
-    def forget(self, rows: int) -> None:
-        self.source.forget(rows)
-
-    def resume(self, state: State) -> State:
-        return state
 
     async def recall(self, lineage: Lineage) -> Chunk:
         return self.push(await self.context.recall(self.node.input, lineage))

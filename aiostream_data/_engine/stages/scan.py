@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from aiostream_data._engine.calls.running_calls import noted_as_running
 from aiostream_data._engine.failures.carried_error import PartlyDone
-from aiostream_data._engine.failures.element_summary import note_call, rows_within
+from aiostream_data._engine.failures.element_summary import note_row
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.flow.recall import recalled_by_a_run
 from aiostream_data._engine.resume.lineage_writer import BookWriter
@@ -75,16 +75,11 @@ class ScanStep(Step):
                 outputs.extend(self._scanning.push(left))  # keeps the outputs before an error
         except BaseException as raised:  # noqa: BLE001 - the error that a loader raises
             error = workable(raised)
-            self._note(error, chunk, len(outputs) - first)
+            name, is_batch = function_name(self.node.function), gives_batches(self.node.input)
+            note_row(error, name, chunk, len(outputs) - first, describe, is_batch=is_batch)
             raise error  # noqa: B904 - it is the same, or stands for it
         self._done += len(chunk)
         self._log.add(self._done, stored(self._scanning.state))
-
-    def _note(self, error: BaseException, chunk: Chunk, row: int) -> None:
-        made_of = None if chunk.made_of is None else chunk.made_of[row]
-        record = self.context.services.origins.describe(chunk.ids, row)
-        rows, is_batch = rows_within(chunk.ids.row(row), made_of), gives_batches(self.node.input)
-        note_call(error, function_name(self.node.function), record, chunk.element(row), rows, is_batch=is_batch)
 
     def _without_skipped(self, chunk: Chunk, outputs: list[Any]) -> Chunk | None:
         skipped = min(self._skip - self._skipped, len(outputs))
