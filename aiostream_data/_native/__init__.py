@@ -23,10 +23,24 @@ except ImportError:  # the event loop sends all requests, and the strict parser 
     from aiostream_data._native.exchange_py import ordinary_head
 
 try:
-    from aiostream_data._native.row_bytes import BytesMemory, BytesPool, byte_rows, first_invalid_utf8, str_rows
+    from aiostream_data._native.row_bytes import (
+        BytesMemory,
+        BytesPool,
+        byte_rows,
+        byte_rows_many,
+        first_invalid_utf8,
+        str_rows,
+    )
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.row_bytes_py import BytesMemory, BytesPool, byte_rows, first_invalid_utf8, str_rows
+    from aiostream_data._native.row_bytes_py import (
+        BytesMemory,
+        BytesPool,
+        byte_rows,
+        byte_rows_many,
+        first_invalid_utf8,
+        str_rows,
+    )
 
 try:
     from aiostream_data._native.arrow_c import (
@@ -170,6 +184,7 @@ __all__ = [
     "NativeExchange",
     "PhiloxSeeker",
     "byte_rows",
+    "byte_rows_many",
     "compact",
     "compact_many",
     "crc32c",

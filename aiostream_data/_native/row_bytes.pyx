@@ -11,13 +11,13 @@ from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 import numpy as np
 
-from aiostream_data._native.row_bytes_py import check_rows
+from aiostream_data._native.row_bytes_py import check_rows, check_rows_many
 
 cdef extern from "utf8.h":
     bint utf8_is_valid(const unsigned char* text, int64_t nbytes) noexcept nogil
@@ -80,36 +80,53 @@ cdef enum:
 def byte_rows(const unsigned char[::1] values, starts, lengths, memory=None):
     """Return ``[bytes(values[start:start + length]), ...]`` for all starts and lengths; see the pure-Python twin."""
     check_rows(values, starts, lengths)
+    return _copied([values], np.zeros(len(starts), np.int32), starts, lengths, memory)
+
+
+def byte_rows_many(sources, which, starts, lengths, memory=None):
+    """Return rows of several arrays as ``bytes`` objects; see the pure-Python twin."""
+    check_rows_many(sources, which, starts, lengths)
+    return _copied(sources, which, starts, lengths, memory)
+
+
+cdef list _copied(sources, which, starts, lengths, list memory):
+    """Copy rows, whose places were checked, into new ``bytes`` objects or into ``memory``."""
+    cdef const int32_t[::1] source = np.ascontiguousarray(which, np.int32)
     cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
     cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
-    cdef Py_ssize_t count = first.shape[0], i
+    cdef const unsigned char[::1] values
+    cdef Py_ssize_t count = first.shape[0], kinds = len(sources), i
     cdef int64_t nbytes = 0
     cdef list rows = PyList_New(count)
-    cdef list lent = memory
     cdef bytes row
+    cdef const char** begin
+    cdef const char** origin
     cdef char** target
-    cdef const unsigned char* source = &values[0] if values.shape[0] else NULL
     if not count:
         return rows
-    target = <char**>malloc(count * sizeof(char*))
-    if target == NULL:
+    begin = <const char**>malloc((kinds + 2 * count) * sizeof(char*))
+    if begin == NULL:
         raise MemoryError
+    origin, target = begin + kinds, <char**>(begin + kinds + count)
     try:
+        for i in range(kinds):
+            values = sources[i]
+            begin[i] = <const char*>&values[0] if values.shape[0] else NULL
         for i in range(count):
-            row = PyBytes_FromStringAndSize(NULL, length[i]) if lent is None else (<BytesMemory?>lent[i])._data
+            row = PyBytes_FromStringAndSize(NULL, length[i]) if memory is None else (<BytesMemory?>memory[i])._data
             if len(row) != length[i]:
                 raise ValueError(f"row {i} has {length[i]} bytes, but its memory {len(row)}")
-            target[i] = PyBytes_AS_STRING(row)
+            origin[i], target[i] = begin[source[i]] + first[i], PyBytes_AS_STRING(row)
             Py_INCREF(row)
             PyList_SET_ITEM(rows, i, row)
             nbytes += length[i]
         if nbytes <= KEEP_GIL_NBYTES:
-            _fill(target, source, &first[0], &length[0], count)
+            _fill(target, origin, &length[0], count)
         else:
             with nogil:
-                _fill(target, source, &first[0], &length[0], count)
+                _fill(target, origin, &length[0], count)
     finally:
-        free(target)
+        free(begin)
     return rows
 
 
@@ -141,13 +158,11 @@ def first_invalid_utf8(const unsigned char[::1] values, starts, lengths):
     return bad
 
 
-cdef void _fill(
-    char** target, const unsigned char* source, const int64_t* starts, const int64_t* lengths, Py_ssize_t count
-) noexcept nogil:
+cdef void _fill(char** target, const char** origin, const int64_t* lengths, Py_ssize_t count) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(count):
         if lengths[i]:
-            memcpy(target[i], source + starts[i], <size_t>lengths[i])
+            memcpy(target[i], origin[i], <size_t>lengths[i])
 
 
 cdef bytes new_bytes(Py_ssize_t nbytes):

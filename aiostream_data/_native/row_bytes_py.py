@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 
 import numpy as np
@@ -67,6 +67,32 @@ def byte_rows(
     return [bytes(view[a : a + n]) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
 
 
+def byte_rows_many(
+    sources: Sequence[NDArray[np.uint8]],
+    which: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    memory: list[BytesMemory] | None = None,
+) -> list[bytes]:
+    """Return ``[bytes(sources[k][start:start + length]), ...]`` for all ``which``, starts and lengths.
+
+    Args:
+        sources: uint8, contiguous.
+        which: int32, the source of each row.
+        starts, lengths, memory: See :func:`byte_rows`.
+
+    Raises:
+        ValueError: See :func:`byte_rows`.
+        IndexError: A row is outside its source, or the source does not exist.
+    """
+    check_rows_many(sources, which, starts, lengths)
+    views = [source.data for source in sources]
+    rows = [views[k][a : a + n] for k, a, n in zip(which.tolist(), starts.tolist(), lengths.tolist(), strict=True)]
+    if memory is None:
+        return list(map(bytes, rows))
+    return [_written(each, row) for each, row in zip(memory, rows, strict=True)]
+
+
 def _written(memory: BytesMemory, row: memoryview) -> bytes:
     with memory.view() as into:
         into[:] = row
@@ -75,13 +101,37 @@ def _written(memory: BytesMemory, row: memoryview) -> bytes:
 
 def check_rows(values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
     """Raise an error if a row is outside the array."""
-    starts, lengths = np.asarray(starts), np.asarray(lengths)
+    _check_within(np.int64(len(values)), np.asarray(starts), np.asarray(lengths))
+
+
+def check_rows_many(
+    sources: Sequence[NDArray[np.uint8]],
+    which: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+) -> None:
+    """Raise an error if a row is outside its array."""
+    which, starts, lengths = np.asarray(which), np.asarray(starts), np.asarray(lengths)
+    if len(which) != len(starts):
+        raise ValueError(f"{len(which)} sources and {len(starts)} starts must be equally many")
+    if len(which) and (int(which.min()) < 0 or int(which.max()) >= len(sources)):
+        raise IndexError(f"rows of the arrays {which.min()} to {which.max()} were requested, of {len(sources)}")
+    _check_within(np.array([len(source) for source in sources], np.int64)[which], starts, lengths)
+
+
+def _check_within(nbytes: NDArray[np.int64] | np.int64, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+    """Raise an error if a row is outside its array.
+
+    Args:
+        nbytes: Number of bytes of the array of each row, or of the only array.
+    """
     if len(starts) != len(lengths):
         raise ValueError(f"{len(starts)} starts and {len(lengths)} lengths must be equally many")
-    is_outside = (starts < 0) | (lengths < 0) | (starts > len(values) - lengths)
+    is_outside = (starts < 0) | (lengths < 0) | (starts > nbytes - lengths)
     if is_outside.any():
         row = int(is_outside.argmax())
-        raise IndexError(f"row {row} with {lengths[row]} bytes at {starts[row]} is outside {len(values)} bytes")
+        own = int(np.broadcast_to(nbytes, len(starts))[row])
+        raise IndexError(f"row {row} with {lengths[row]} bytes at {starts[row]} is outside {own} bytes")
 
 
 class BytesMemory:

@@ -205,30 +205,13 @@ def gather_column(
     starts = _native.take_rows_many([column.starts for column in variable], which, rows)
     lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
     if pool is not None and variable[0].kind == "bytes" and int(lengths.sum()) >= LARGE_ROW_NBYTES * max(1, len(rows)):
-        return SeparateBytes(_gathered_objects(variable, which, starts, lengths, pool))
+        sources, memory = (
+            [np.ascontiguousarray(column.values) for column in variable],
+            pool.lend_objects(lengths.tolist()),
+        )
+        return SeparateBytes(_native.byte_rows_many(sources, which, starts, lengths, memory))
     values, new_starts = _native.compact_many([column.values for column in variable], which, starts, lengths)
     return VarColumn(values, new_starts, lengths, variable[0].kind)
-
-
-def _gathered_objects(
-    columns: Sequence[VarColumn],
-    which: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    pool: LendsObjects,
-) -> list[bytes]:
-    """Copy each row of several columns into an object of its own."""
-    memory = pool.lend_objects(lengths.tolist())
-    found: list[bytes] = [b""] * len(which)
-    for number in np.unique(which).tolist():
-        places = np.flatnonzero(which == number)
-        own = [memory[place] for place in places.tolist()]
-        values = np.ascontiguousarray(columns[number].values)
-        for place, row in zip(
-            places.tolist(), _native.byte_rows(values, starts[places], lengths[places], own), strict=True
-        ):
-            found[place] = row
-    return found
 
 
 def concat_column(columns: Sequence[Column]) -> Column:

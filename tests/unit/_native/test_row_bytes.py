@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -88,6 +88,48 @@ class TestByteRows:
     def test_starts_and_lengths_must_be_equally_many(self, kernel: ModuleType) -> None:
         with pytest.raises(ValueError, match="2 starts and 1 lengths"):
             kernel.byte_rows(np.zeros(6, np.uint8), indices(0, 1), indices(1))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
+class TestByteRowsOfSeveralArrays:
+    SOURCES: ClassVar = [np.frombuffer(text, np.uint8) for text in (b"abcdef", b"", b"xyz")]
+
+    @pytest.mark.parametrize("is_given", [False, True])
+    def test_each_row_comes_from_its_own_array(self, kernel: ModuleType, is_given: bool) -> None:
+        lengths = indices(3, 2, 0, 0, 6)
+        memory = kernel.BytesPool(1 << 20).memory(lengths.tolist()) if is_given else None
+        which = np.array([2, 0, 1, 0, 0], np.int32)
+        rows = kernel.byte_rows_many(self.SOURCES, which, indices(0, 4, 0, 6, 0), lengths, memory)
+        assert rows == [b"xyz", b"ef", b"", b"", b"abcdef"]
+
+    def test_no_rows_are_no_error(self, kernel: ModuleType) -> None:
+        assert kernel.byte_rows_many(self.SOURCES, np.empty(0, np.int32), indices(), indices()) == []
+
+    def test_large_rows_equal_their_slices(self, kernel: ModuleType) -> None:
+        draws = np.random.default_rng(5)
+        sources = [draws.integers(0, 256, nbytes, np.uint8) for nbytes in (1 << 20, 300_000)]
+        which, starts = np.array([0, 1, 0], np.int32), indices(500_000, 7, 0)
+        expected = [sources[k][start : start + 200_000].tobytes() for k, start in zip(which, starts, strict=True)]
+        assert kernel.byte_rows_many(sources, which, starts, np.full(3, 200_000)) == expected
+
+    @pytest.mark.parametrize(("start", "length"), [(-1, 1), (0, -1), (0, 4), (3, 1), (4, 0), (1 << 62, 1 << 62)])
+    def test_a_row_outside_its_array_raises_before_anything_is_copied(
+        self, kernel: ModuleType, start: int, length: int
+    ) -> None:
+        with pytest.raises(IndexError, match=r"row 1 .* outside 3 bytes"):
+            kernel.byte_rows_many(self.SOURCES, np.array([0, 2], np.int32), indices(5, start), indices(1, length))
+
+    @pytest.mark.parametrize("source", [-1, 3])
+    def test_an_array_that_does_not_exist_is_an_error(self, kernel: ModuleType, source: int) -> None:
+        with pytest.raises(IndexError, match="of 3"):
+            kernel.byte_rows_many(self.SOURCES, np.array([source], np.int32), indices(0), indices(1))
+
+    def test_rows_must_have_one_array_start_and_length_each(self, kernel: ModuleType) -> None:
+        for count in (0, 2):
+            with pytest.raises(ValueError, match="equally many"):
+                kernel.byte_rows_many(self.SOURCES, np.zeros(count, np.int32), indices(0), indices(1))
+        with pytest.raises(ValueError, match="1 starts and 2 lengths"):
+            kernel.byte_rows_many(self.SOURCES, np.zeros(1, np.int32), indices(0), indices(1, 1))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
