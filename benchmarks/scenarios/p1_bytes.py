@@ -53,7 +53,7 @@ P1_BYTES = Scenario(
             module="p1_aiostream_data",
             how="the same, but the bytes feature is not parsed",
             packages=NATIVE,
-            is_part=True,
+            same_values=False,  # it has no captions
         ),
         Contender(
             name="tf.data",
