@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 from typing import Any, Final, Never, cast
 
 import numpy as np
 
 from aiostream_data.errors import TfdsError
-from aiostream_data.formats.features import Feature, FeatureType, FixedLen, FixedLenSequence
+from aiostream_data.formats.features import MAX_VALUES_PER_ROW, Feature, FeatureType, FixedLen, FixedLenSequence
 from aiostream_data.safe_url import shorten
 
 Shape = tuple[int | None, ...]
@@ -234,6 +235,8 @@ def _problem_of(shape: Shape, lengths: Shape, encoding: str) -> str | None:
         return f"has the encoding {shorten(repr(encoding))}, which is not supported"
     if 0 in lengths or (0 in shape and encoding != "image"):
         return "has an axis of length 0, which is not supported"
+    if prod(axis for axis in (*lengths, *shape) if axis is not None) > MAX_VALUES_PER_ROW:
+        return f"has more than {MAX_VALUES_PER_ROW} values, which is not supported"
     unknown = shape.count(None)
     if encoding in ("bytes", "zlib"):
         return "is a sequence of tensors of any shape, which is not supported" if unknown > 1 and lengths else None

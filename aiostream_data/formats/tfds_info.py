@@ -14,6 +14,8 @@ from aiostream_data.safe_url import safe_url, shorten
 _TEMPLATE: Final = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _PLACES: Final = re.compile(r"\{(\w+)\}")
 _MOST_SHARDS: Final = 10_000_000
+_MOST_ROWS: Final = (1 << 63) - 1
+_MOST_DIGITS: Final = len(str(_MOST_ROWS))
 _NUMBER: Final = r"-?[0-9][0-9_]*(?:\.[0-9]+)?|-?\.[0-9]+"
 _PART: Final = re.compile(rf"([\w-]+)(?:\[(?:({_NUMBER})(%|shard)?)?(?:(:)(?:({_NUMBER})(%|shard)?)?)?\])?")
 _FORMS: Final = "Examples: 'train', 'train[:100]', 'train[10%:]', 'train[:-2shard]', 'train+test'."
@@ -210,15 +212,23 @@ def _shards(url: str, dataset: str, split: dict[str, Any]) -> tuple[SplitShard, 
     digits = max(5, len(str(len(lengths))))
     count = f"{len(lengths):0{digits}}"
     shards = []
-    for number, rows in enumerate(lengths):
-        if not (isinstance(rows, str) and rows.isascii() and rows.isdigit()) and type(rows) is not int:
-            _refuse(url, f"split {name!r} has a shard with an invalid number of rows: {shorten(repr(rows))}")
+    for number, given in enumerate(lengths):
+        rows = _rows(url, name, given)
         index = f"{number:0{digits}}"
         values = {"DATASET": dataset, "SPLIT": name, "FILEFORMAT": "tfrecord", "SHARD_INDEX": index}
         values |= {"NUM_SHARDS": count, "SHARD_X_OF_Y": f"{index}-of-{count}"}
         file = _PLACES.sub(lambda found, values=values: values.get(found[1], found[0]), template)  # type: ignore[misc]
-        shards.append(SplitShard(_below(url, file), int(rows)))
+        shards.append(SplitShard(_below(url, file), rows))
     return tuple(shards)
+
+
+def _rows(url: str, split: str, given: Any) -> int:
+    """Return the number of rows of a shard, which may be written as a JSON number or as text."""
+    is_text = isinstance(given, str) and given.isascii() and given.isdigit() and len(given) <= _MOST_DIGITS
+    rows = int(given) if is_text or type(given) is int else -1
+    if not 0 <= rows <= _MOST_ROWS:
+        _refuse(url, f"split {split!r} has a shard with an invalid number of rows: {shorten(repr(given))}")
+    return rows
 
 
 def _text(url: str, given: Any) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,9 @@ def record_of(value: int) -> bytes:
     return bytes([value % 256]) * 500
 
 
+IDS = f"WITH RECURSIVE ids(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM ids LIMIT {ROWS}) SELECT * FROM ids"
+
+
 class Small(Dataset[Any]):
     """A data set that is opened with so small a limit that rows of a shuffle wait in a file."""
 
@@ -133,6 +138,7 @@ STAGES: dict[str, Callable[[list[str]], Dataset[Any]]] = {
     "tfrecord": lambda shards: Dataset.from_tfrecord(shards, cycle_length=2),
     "unordered tfrecord": lambda shards: Dataset.from_tfrecord(shards, cycle_length=3, ordered=False),
     "text": lambda shards: Dataset.from_text(shards, encoding=None, cycle_length=2),
+    "sql": lambda _: Dataset.from_sql(IDS, partial(sqlite3.connect, ":memory:"), key="id"),
     "thread map": lambda _: _numbers().map(slow_same, concurrency=4),
     "unordered map": lambda _: _numbers().map(slow_same, concurrency=4, ordered=False),
     "inline map": lambda _: _numbers().map(same, executor="inline"),
