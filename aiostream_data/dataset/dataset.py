@@ -1039,6 +1039,47 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
     @classmethod
+    def from_array_record(
+        cls,
+        files: Files | None = None,
+        *,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[bytes]:
+        """Return the records of ArrayRecord files, the files that Grain reads, as ``bytes``.
+
+        Only the footer and the chunks of the needed records are read. The hashes of all chunks are checked. The
+        compressions zstd (extra ``zstd``), brotli and snappy (extra ``arrow``) are supported. Transposed chunks are
+        not. tf.data has no equivalent.
+
+        Args:
+            files: As for :meth:`from_tfrecord`.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, or is not an ArrayRecord file.
+            PlanError: A file has transposed chunks.
+            MemoryBudgetError: A chunk does not fit into the memory limit.
+            MissingExtraError: The library for the compression is not installed.
+        """
+        from aiostream_data.dataset.tables import RowsOf
+        from aiostream_data.formats.array_record import ArrayRecordFormat
+
+        rows = RowsOf(ArrayRecordFormat(), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
     def _listed(cls, files: Any, index: Any, storage_options: Any, shuffle_shards: Any, seed: Any) -> Dataset[Any]:
         """Return the URLs of the files, in the order in which they are opened."""
         is_listed = isinstance(files, Dataset)

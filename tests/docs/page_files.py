@@ -17,6 +17,7 @@ from typing import Final
 import mds_files
 import numpy as np
 import tfds_files
+from array_records import array_record, in_groups
 from PIL import Image
 
 import aiostream_data as asd
@@ -70,6 +71,7 @@ def content(name: str) -> bytes:
         ".db": labels,
         ".tar": samples,
         ".mds": mds_shard,
+        ".array_record": lambda name: array_record(in_groups(captions(name).splitlines(), 4)),
         ".json": mds_index,
     }
     return makers[Path(name).suffix](name)

@@ -173,7 +173,9 @@ def _arrays(random: Random) -> Drawn:
         shuffle_shards=shuffled or None,
         seed=seed_or_none(random) if shuffled else None,
     )
-    if chance(random, 0.5):
+    if chance(random, 0.3):
+        return Drawn(Step(f'Dataset.from_array_record(pattern(".array_record"), {more})'), "text", 20)
+    if chance(random, 0.4):
         return Drawn(Step(f'Dataset.from_npy(pattern(".npy"), {more})'), "row", 20)
     fields = one_of(random, "", 'fields=["n", "name"], ')
     call = one_of(random, 'from_npy(pattern(".npz")', 'from_hdf5(pattern(".h5")')
