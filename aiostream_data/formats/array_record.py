@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.array_record_footer import StoredChunks, chunks_of, footer_offset
+from aiostream_data.formats.array_record_footer import StoredChunks, chunks_of, footer_offset, footer_stop
 from aiostream_data.formats.riegeli import BLOCK_NBYTES, MAX_SIZE_NBYTES, SIGNATURE, RiegeliChunks
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
 from aiostream_data.rows.records import ByteRange
@@ -20,6 +20,9 @@ from aiostream_data.rows.structure import LEAF
 
 _POSTSCRIPT_NBYTES: Final = 1 << 10
 """Number of bytes to read of the last block. The rest of this block is padding."""
+
+_FOOTER_NBYTES: Final = 16 << 10
+"""Number of bytes to read at the start of the footer, which suffice for about a thousand chunks."""
 
 _GROUP_NBYTES: Final = 2 << 20
 """Size of the chunks that are read together, if one chunk is not larger."""
@@ -42,9 +45,7 @@ class ArrayRecordFormat:
         if end < BLOCK_NBYTES or nbytes % BLOCK_NBYTES:
             (head,) = yield [ByteRange(0, min(nbytes, len(SIGNATURE)))]
             raise CorruptRecordError(url, 0, _wrong_kind(bytes(head)))
-        start = end - BLOCK_NBYTES
-        (tail,) = yield [ByteRange(start, end + _POSTSCRIPT_NBYTES)]
-        postscript = tail[BLOCK_NBYTES:]
+        (postscript,) = yield [ByteRange(end, end + _POSTSCRIPT_NBYTES)]
         try:
             offset = footer_offset(url, nbytes, postscript)
         except CorruptRecordError:
@@ -52,11 +53,11 @@ class ArrayRecordFormat:
             if bytes(head) != SIGNATURE:
                 raise CorruptRecordError(url, 0, _wrong_kind(bytes(head))) from None
             raise
-        if offset < start:
-            (footer,) = yield [ByteRange(offset, end)]
-        else:
-            footer = tail[offset - start : BLOCK_NBYTES]
-        return ArrayRecordDirectory(url, chunks_of(url, offset, footer))
+        (footer,) = yield [ByteRange(offset, min(offset + _FOOTER_NBYTES, end))]
+        stop = footer_stop(url, offset, end, footer)
+        if stop > offset + len(footer):
+            (footer,) = yield [ByteRange(offset, stop)]
+        return ArrayRecordDirectory(url, chunks_of(url, offset, footer[: stop - offset]))
 
 
 def _wrong_kind(head: bytes) -> str:

@@ -18,6 +18,7 @@ from aiostream_data.formats.riegeli import (
     FIRST_CHUNK,
     RiegeliChunks,
     may_begin_chunk,
+    stored_nbytes,
 )
 from aiostream_data.formats.varints import Numbers
 from aiostream_data.rows.columns import VarColumn
@@ -64,12 +65,32 @@ def footer_offset(url: str, nbytes: int, postscript: memoryview) -> int:
     return offset
 
 
+def footer_stop(url: str, offset: int, stop: int, head: memoryview) -> int:
+    """Return the offset after the footer.
+
+    Args:
+        offset: Offset of the footer in the file.
+        stop: Largest possible offset after the footer: that of the last block.
+        head: First bytes of the footer.
+
+    Raises:
+        CorruptRecordError: The footer is damaged, or is larger than its place in the file.
+    """
+    nbytes = CHUNK_HEADER_NBYTES + RiegeliChunks(url, np.array([offset]), stop, head).data_nbytes()
+    found = offset + stored_nbytes(offset, nbytes)
+    if found > stop:
+        raise CorruptRecordError(
+            url, offset, f"the footer has {nbytes} bytes, more than fit before the end of the file"
+        )
+    return found
+
+
 def chunks_of(url: str, offset: int, footer: memoryview) -> StoredChunks:
     """Return the chunks that the footer lists.
 
     Args:
         offset: Offset of the footer in the file.
-        footer: Bytes from the footer to the last block of the file.
+        footer: Bytes of the footer.
 
     Raises:
         CorruptRecordError: The footer is damaged.

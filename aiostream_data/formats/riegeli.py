@@ -22,6 +22,7 @@ from aiostream_data.rows.columns import VarColumn
 from aiostream_data.safe_url import safe_url
 
 Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
 
 BLOCK_NBYTES: Final = 64 << 10
 BLOCK_HEADER_NBYTES: Final = 24
@@ -79,6 +80,17 @@ def places_without_block_headers(offsets: Numbers, start: int) -> Numbers:
     return offsets - start - BLOCK_HEADER_NBYTES * blocks
 
 
+def stored_nbytes(offset: int, nbytes: int) -> int:
+    """Return the number of bytes of a chunk in the file, with the headers of blocks inside of it.
+
+    Args:
+        offset: Offset of the chunk in the file.
+        nbytes: Number of bytes of the chunk without these headers.
+    """
+    room = BLOCK_NBYTES - BLOCK_HEADER_NBYTES
+    return nbytes + (nbytes + (offset + room - 1) % BLOCK_NBYTES) // room * BLOCK_HEADER_NBYTES
+
+
 class ChunkHeaders(NamedTuple):
     """Headers of chunks, after their hashes and those of the data were compared.
 
@@ -121,12 +133,7 @@ class RiegeliChunks:
         Raises:
             CorruptRecordError: A chunk is damaged or cut short. The error names the first one.
         """
-        self._check(self._stops - self._starts >= CHUNK_HEADER_NBYTES, "a chunk is cut short")
-        raw = self._values[self._starts[:, None] + np.arange(CHUNK_HEADER_NBYTES)]
-        header_hash, size, data_hash, kind, nbytes = raw.view("<u8").astype(np.uint64, copy=False).T
-        hashed = np.full(len(raw), CHUNK_HEADER_NBYTES - _HASH_NBYTES)
-        hashes = _native.highway_spans(self._values, self._starts + _HASH_NBYTES, hashed, _KEY)
-        self._check(hashes == header_hash, "the header of a chunk does not match its hash")
+        size, data_hash, kind, nbytes = self._words()
         starts = self._starts + CHUNK_HEADER_NBYTES
         self._check(size <= (self._stops - starts).astype(np.uint64), "the data of a chunk are cut short")
         lengths = size.astype(np.int64)
@@ -136,6 +143,24 @@ class RiegeliChunks:
         records = (kind >> np.uint64(8)).astype(np.int64)
         kinds = (kind & np.uint64(0xFF)).astype(np.int64)
         return ChunkHeaders(starts, starts + lengths, kinds, records, nbytes.astype(np.int64))
+
+    def data_nbytes(self) -> int:
+        """Read the header of the first chunk, whose data need not be in memory. Return the size of its data.
+
+        Raises:
+            CorruptRecordError: The header is damaged or cut short.
+        """
+        return int(self._words()[0][0])
+
+    def _words(self) -> tuple[Words, Words, Words, Words]:
+        """Return the numbers in the headers: size and hash of the data, kind with number of records, decoded size."""
+        self._check(self._stops - self._starts >= CHUNK_HEADER_NBYTES, "a chunk is cut short")
+        raw = self._values[self._starts[:, None] + np.arange(CHUNK_HEADER_NBYTES)]
+        header_hash, size, data_hash, kind, nbytes = raw.view("<u8").astype(np.uint64, copy=False).T
+        hashed = np.full(len(raw), CHUNK_HEADER_NBYTES - _HASH_NBYTES)
+        hashes = _native.highway_spans(self._values, self._starts + _HASH_NBYTES, hashed, _KEY)
+        self._check(hashes == header_hash, "the header of a chunk does not match its hash")
+        return size, data_hash, kind, nbytes
 
     def records(self, headers: ChunkHeaders) -> VarColumn:
         """Return the records of all chunks, in order.

@@ -79,6 +79,15 @@ def test_only_the_chunks_of_the_needed_records_are_read() -> None:
     assert read(data, 72) == records[72:]
 
 
+@pytest.mark.parametrize("chunks", [20, 3000])
+def test_no_padding_is_read_to_find_the_chunks(chunks: int) -> None:
+    records = [b"%d" % n for n in range(chunks)]
+    data = array_record(in_groups(records, 1), "")
+    assert len(data) > 2 * made.BLOCK - 1
+    assert directory_of(ArrayRecordFormat(), data, limit=17_000 + 16 * chunks).rows == chunks
+    assert read(data, chunks - 5) == records[-5:]
+
+
 def test_offsets_beyond_four_gib_are_exact(tmp_path: Path) -> None:
     path = tmp_path / "large.array_record"
     gap, block = 5 << 30, made.BLOCK
