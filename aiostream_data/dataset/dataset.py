@@ -359,6 +359,51 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return dataset
 
     @classmethod
+    def from_hub(
+        cls,
+        repository: str,
+        split: str = "train",
+        *,
+        config: str | None = None,
+        revision: str = "main",
+        token: str | bool | None = None,
+        cycle_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[Any]:
+        """Return a dataset of one split of a data set on the Hugging Face Hub, as its constructor reads the files.
+
+        README.md, or the names of the files, tell the files of each split. Their names tell the format. The dataset
+        reads the files of one commit, whose hash is part of its plan and of the states. The logger ``aiostream_data``
+        reports the commit, level ``INFO``. Lists the files, so this call blocks. tf.data has no equivalent. See
+        docs/hub.md.
+
+        Args:
+            repository: Name of the data set, as ``"organization/name"``.
+            split: Name of the split.
+            config: Name of a configuration in README.md; None for the default one.
+            revision: Branch, tag or commit. Pass a commit to read the same files in every run and on every rank.
+            token: Access token; False for none. By default, that of the environment or of ``hf auth login``.
+            cycle_length, shuffle_shards, seed: As for :meth:`from_tfrecord`.
+            storage_options: Options of the store, such as ``endpoint``.
+
+        Raises:
+            AccessDeniedError, CredentialsError: The data set is private or gated.
+            MissingExtraError: aiohttp or PyYAML is not installed (extra ``hub``).
+            ObjectNotFoundError, NoMatchError: There is no such data set or revision, or it has no files.
+            PlanError: There is no such split or configuration, or its files have several formats or an unknown one.
+            StorageError: The Hub did not answer.
+        """
+        from aiostream_data.dataset.hub_files import find_hub_files
+
+        options = dict(storage_options or {}) if token is None else {**(storage_options or {}), "token": token}
+        found = find_hub_files(repository, split, config, revision, options)
+        common = {"cycle_length": cycle_length, "shuffle_shards": shuffle_shards, "seed": seed}
+        dataset: Dataset[Any] = found.read_by(cls, **common, storage_options=options)
+        return dataset
+
+    @classmethod
     def list_files(
         cls,
         pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,

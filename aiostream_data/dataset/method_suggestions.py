@@ -75,7 +75,7 @@ NAMES: Final = MappingProxyType(
         "FixedLengthRecordDataset": "Dataset.from_fixed_length()",
         "TFRecordDataset": "Dataset.from_tfrecord()",
         "collate": "batch(collate=)",
-        "load_dataset": "Dataset.open_any()",
+        "load_dataset": "Dataset.from_hub() for the Hub, or Dataset.open_any()",
         "map_batches": "map(batched=True), or map() after batch()",
         "shape": "element_spec",
     }
