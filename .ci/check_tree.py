@@ -25,6 +25,7 @@ RULES: Final = (
     rf"tests/data/mds/(expected\.json|{NAME}/(index\.json|shard\.[0-9]{{5}}\.mds(\.gz|\.zstd)?))",
     rf"tests/data/tfds/(expected\.json|{NAME}/({NAME}(\.labels\.txt|\.json)|{NAME}-{NAME}\.tfrecord-[0-9]{{5}}-of-[0-9]{{5}}))",
     rf"tests/data/jsonl/{NAME}\.(jsonl(\.gz)?|json)",
+    rf"tests/data/array_record/({NAME}\.array_record\.gz|expected\.json)",
     rf"tests/data/arrow/{NAME}\.(arrow|json)",
     rf"tests/data/golden/{NAME}\.(json|tar(\.gz)?|tfrecord(\.gz|\.zlib)?)",
     rf"benchmarks/(README\.md|requirements(-{NAME})?\.txt|results/{NAME}\.json)",

@@ -157,10 +157,10 @@ except ImportError:
     from aiostream_data._native.small_files_py import read_small_files
 
 try:
-    from aiostream_data._native.spans import crc32c_spans, read_spans
+    from aiostream_data._native.spans import crc32c_spans, highway_spans, read_spans
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.spans_py import crc32c_spans, read_spans
+    from aiostream_data._native.spans_py import crc32c_spans, highway_spans, read_spans
 
 try:
     from aiostream_data._native.tar import find_tar_header, walk_tar
@@ -206,6 +206,7 @@ __all__ = [
     "hardware_crc",
     "hash_ids",
     "hash_rows",
+    "highway_spans",
     "import_array",
     "import_schema",
     "interleave_rows",

@@ -7,3 +7,6 @@ def read_spans(
 def crc32c_spans(
     values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]: ...
+def highway_spans(
+    values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], key: tuple[int, int, int, int]
+) -> NDArray[np.uint64]: ...

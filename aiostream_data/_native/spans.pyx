@@ -6,17 +6,21 @@ One call reads all rows. Separate calls per row would reacquire the GIL each tim
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 import os
 
 import numpy as np
 
-from aiostream_data._native.spans_py import check_bytes, check_spans
+from aiostream_data._native.spans_py import check_bytes, check_inside, check_spans
 
 cdef extern from "crc32c.h":
     void crc32c_init()
     uint32_t crc32c_extend(uint32_t value, const unsigned char* p, size_t nbytes) nogil
+
+cdef extern from "highway.h":
+    void highway_init()
+    uint64_t highway_hash(const uint64_t* key, const unsigned char* p, size_t nbytes) nogil
 
 cdef extern from *:
     """
@@ -37,6 +41,7 @@ cdef extern from *:
     int64_t spans_pread(int file, void* target, int64_t length, int64_t offset) nogil
 
 crc32c_init()
+highway_init()
 
 
 def read_spans(int file, offsets, lengths, bint ahead=False):
@@ -92,19 +97,32 @@ cdef int64_t _read(int file, unsigned char* target, int64_t length, int64_t offs
 
 def crc32c_spans(values, starts, lengths):
     """Return the CRC-32C of ``values[starts[i] : starts[i] + lengths[i]]`` for each i."""
-    check_spans(starts, lengths)
-    check_bytes(values)
+    check_inside(values, starts, lengths)
     cdef const unsigned char[::1] data = values
     cdef const int64_t[:] start_of = starts, length_of = lengths
     cdef Py_ssize_t count = start_of.shape[0], i
-    cdef int64_t size = data.shape[0]
-    cdef const unsigned char* first = &data[0] if size else NULL
+    cdef const unsigned char* first = &data[0] if data.shape[0] else NULL
     sums = np.empty(count, np.uint32)
     cdef uint32_t[::1] sum_of = sums
-    for i in range(count):
-        if length_of[i] > size - start_of[i]:
-            raise IndexError(f"a span is outside {size} bytes")
     with nogil:
         for i in range(count):
             sum_of[i] = crc32c_extend(0, first + start_of[i], length_of[i]) if length_of[i] else 0
     return sums
+
+
+def highway_spans(values, starts, lengths, key):
+    """Return the HighwayHash-64 of ``values[starts[i] : starts[i] + lengths[i]]`` for each i."""
+    check_inside(values, starts, lengths)
+    cdef const unsigned char[::1] data = values
+    cdef const int64_t[:] start_of = starts, length_of = lengths
+    cdef Py_ssize_t count = start_of.shape[0], i
+    cdef const unsigned char* first = &data[0] if data.shape[0] else NULL
+    cdef uint64_t[4] words
+    for i in range(4):
+        words[i] = key[i]
+    hashes = np.empty(count, np.uint64)
+    cdef uint64_t[::1] hash_of = hashes
+    with nogil:
+        for i in range(count):
+            hash_of[i] = highway_hash(words, first + start_of[i], length_of[i])
+    return hashes

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._native.framing_py import crc32c
+from aiostream_data._native.highway_py import highway_spans as highway_spans
+from aiostream_data._native.span_checks import check_bytes as check_bytes
+from aiostream_data._native.span_checks import check_inside as check_inside
+from aiostream_data._native.span_checks import check_spans as check_spans
 
 Numbers = NDArray[np.int64]
 
@@ -53,30 +56,6 @@ def crc32c_spans(values: NDArray[np.uint8], starts: Numbers, lengths: Numbers) -
         IndexError: A span (byte range) is outside ``values``.
         ValueError: ``values`` is not a contiguous uint8 vector, or the spans are invalid as in :func:`read_spans`.
     """
-    check_spans(starts, lengths)
-    check_bytes(values)
-    if len(starts) and int((starts + lengths).max()) > len(values):
-        raise IndexError(f"a span is outside {len(values)} bytes")
+    check_inside(values, starts, lengths)
     spans = zip(starts.tolist(), lengths.tolist(), strict=True)
     return np.array([crc32c(values[start : start + length].data) for start, length in spans], np.uint32)
-
-
-def check_spans(starts: Numbers, lengths: Numbers) -> None:
-    """Raise ``ValueError`` unless the arrays describe valid spans (byte ranges).
-
-    The native kernel also calls this function.
-    """
-    for array in (starts, lengths):
-        if array.dtype != np.int64 or array.ndim != 1 or len(array) != len(starts):
-            raise ValueError("starts and lengths must be int64 vectors of one length")
-        if len(array) and int(array.min()) < 0:
-            raise ValueError(f"a span begins at {array.min()} or has as many bytes")
-
-
-def check_bytes(values: NDArray[Any]) -> None:
-    """Raise ``ValueError`` unless ``values`` is a contiguous uint8 vector.
-
-    The native kernel also calls this function.
-    """
-    if values.dtype != np.uint8 or values.ndim != 1 or not values.flags.c_contiguous:
-        raise ValueError(f"values must be a contiguous vector of uint8, got {values.dtype}{list(values.shape)}")

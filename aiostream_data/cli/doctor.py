@@ -17,6 +17,7 @@ EXTRAS = {
     "s3": ("s3fs", "aiohttp"),
     "gcs": ("gcsfs", "aiohttp"),
     "http": ("aiohttp",),
+    "hub": ("aiohttp", "pyyaml"),
     "files": ("aiofiles",),
     "fsspec": ("fsspec",),
     "zstd": ("zstandard",),

@@ -44,6 +44,7 @@ ZIP: Final = FileKind(
 PARQUET: Final = FileKind("a Parquet file", "use from_parquet()")
 ARROW: Final = FileKind("an Arrow file", "use from_arrow()")
 HDF5: Final = FileKind("an HDF5 file", "use from_hdf5()")
+ARRAY_RECORD: Final = FileKind("an ArrayRecord file", "use from_array_record()")
 NPY: Final = FileKind("a NumPy file", "use from_npy()")
 PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)
 JPEG: Final = FileKind("a JPEG image", _IMAGES, is_certain=False)
@@ -71,6 +72,7 @@ _MAGICS: Final = (
     (b"PAR1\x15", PARQUET),  # \x15 begins the first page; plain text may begin with PAR1
     (b"ARROW1\0\0", ARROW),
     (b"\x89HDF\r\n\x1a\n", HDF5),
+    (b"\x83\xafp\xd1\r\x88J?\0\0\0\0\0\0\0\0@\0\0\0\0\0\0\0", ARRAY_RECORD),  # the first block of a Riegeli file
     (b"\x89PNG\r\n\x1a\n", PNG),
     (b"\x93NUMPY", NPY),
     (b"%PDF-1.", PDF),

@@ -359,6 +359,51 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return dataset
 
     @classmethod
+    def from_hub(
+        cls,
+        repository: str,
+        split: str = "train",
+        *,
+        config: str | None = None,
+        revision: str = "main",
+        token: str | bool | None = None,
+        cycle_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[Any]:
+        """Return a dataset of one split of a data set on the Hugging Face Hub, as its constructor reads the files.
+
+        README.md, or the names of the files, tell the files of each split. Their names tell the format. The dataset
+        reads the files of one commit, whose hash is part of its plan and of the states. The logger ``aiostream_data``
+        reports the commit, level ``INFO``. Lists the files, so this call blocks. tf.data has no equivalent. See
+        docs/hub.md.
+
+        Args:
+            repository: Name of the data set, as ``"organization/name"``.
+            split: Name of the split.
+            config: Name of a configuration in README.md; None for the default one.
+            revision: Branch, tag or commit. Pass a commit to read the same files in every run and on every rank.
+            token: Access token; False for none. By default, that of the environment or of ``hf auth login``.
+            cycle_length, shuffle_shards, seed: As for :meth:`from_tfrecord`.
+            storage_options: Options of the store, such as ``endpoint``.
+
+        Raises:
+            AccessDeniedError, CredentialsError: The data set is private or gated.
+            MissingExtraError: aiohttp or PyYAML is not installed (extra ``hub``).
+            ObjectNotFoundError, NoMatchError: There is no such data set or revision, or it has no files.
+            PlanError: There is no such split or configuration, or its files have several formats or an unknown one.
+            StorageError: The Hub did not answer.
+        """
+        from aiostream_data.dataset.hub_files import find_hub_files
+
+        options = dict(storage_options or {}) if token is None else {**(storage_options or {}), "token": token}
+        found = find_hub_files(repository, split, config, revision, options)
+        common = {"cycle_length": cycle_length, "shuffle_shards": shuffle_shards, "seed": seed}
+        dataset: Dataset[Any] = found.read_by(cls, **common, storage_options=options)
+        return dataset
+
+    @classmethod
     def list_files(
         cls,
         pattern: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
@@ -1035,6 +1080,47 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.dataset.tables import RowsOf, hdf5_format
 
         rows = RowsOf(hdf5_format(fields), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
+    def from_array_record(
+        cls,
+        files: Files | None = None,
+        *,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[bytes]:
+        """Return the records of ArrayRecord files, the files that Grain reads, as ``bytes``.
+
+        Only the footer and the chunks of the needed records are read. The hashes of all chunks are checked. The
+        compressions zstd (extra ``zstd``), brotli and snappy (extra ``arrow``) are supported. Transposed chunks are
+        not. tf.data has no equivalent.
+
+        Args:
+            files: As for :meth:`from_tfrecord`.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: A file is damaged, or is not an ArrayRecord file.
+            PlanError: A file has transposed chunks.
+            MemoryBudgetError: A chunk does not fit into the memory limit.
+            MissingExtraError: The library for the compression is not installed.
+        """
+        from aiostream_data.dataset.tables import RowsOf
+        from aiostream_data.formats.array_record import ArrayRecordFormat
+
+        rows = RowsOf(ArrayRecordFormat(), dict(storage_options or {}))
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 

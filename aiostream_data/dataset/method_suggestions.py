@@ -53,6 +53,9 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(("WebDataset", "WebLoader", "from_tar"), "Dataset.from_webdataset()"),
         **dict.fromkeys(("from_json", "read_json"), "Dataset.from_jsonl()"),
         **dict.fromkeys(("ParquetFile", "read_parquet", "scan_parquet"), "Dataset.from_parquet()"),
+        **dict.fromkeys(
+            ("ArrayRecordDataSource", "ArrayRecordReader", "from_arrayrecord"), "Dataset.from_array_record()"
+        ),
         **dict.fromkeys(("from_h5", "from_hdf5"), "from_generator() over slices of h5py datasets"),
         **dict.fromkeys(("from_feather", "from_ipc", "read_feather", "read_ipc", "scan_ipc"), "Dataset.from_arrow()"),
         **dict.fromkeys(("from_npz", "from_numpy_files", "read_npy", "load_npy"), "Dataset.from_npy()"),
@@ -72,7 +75,7 @@ NAMES: Final = MappingProxyType(
         "FixedLengthRecordDataset": "Dataset.from_fixed_length()",
         "TFRecordDataset": "Dataset.from_tfrecord()",
         "collate": "batch(collate=)",
-        "load_dataset": "Dataset.open_any()",
+        "load_dataset": "Dataset.from_hub() for the Hub, or Dataset.open_any()",
         "map_batches": "map(batched=True), or map() after batch()",
         "shape": "element_spec",
     }

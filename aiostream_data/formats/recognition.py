@@ -52,6 +52,7 @@ PARQUET: Final = FileFormat("Parquet", "from_parquet")
 ARROW: Final = FileFormat("Arrow IPC", "from_arrow")
 NUMPY: Final = FileFormat("NumPy", "from_npy")
 HDF5: Final = FileFormat("HDF5", "from_hdf5")
+ARRAY_RECORD: Final = FileFormat("ArrayRecord", "from_array_record")
 IMAGES: Final = FileFormat("images", "from_files")
 IMAGE_FOLDER: Final = FileFormat("folder of images", "from_image_folder")
 MDS: Final = FileFormat("MosaicML MDS", "from_mds")
@@ -79,9 +80,11 @@ _BY_KIND: Final = MappingProxyType(
         file_kinds.ARROW: ARROW,
         file_kinds.NPY: NUMPY,
         file_kinds.HDF5: HDF5,
+        file_kinds.ARRAY_RECORD: ARRAY_RECORD,
         **dict.fromkeys((file_kinds.JPEG, file_kinds.PNG, file_kinds.GIF), IMAGES),
     }
 )
+_ARRAY_RECORD_NAME: Final = re.compile(r"(^|[._-])array_?records?([._-]|$)")
 _TFRECORD_NAME: Final = re.compile(r"(^|[._-])tfrecords?([._-]|$)")
 _IGNORED: Final = re.compile(r"[._].*|(readme|license|checksums?|manifest)\b.*|.*\.(md|crc|idx|index|sha256|md5|lock)")
 """Names of files beside the data: hidden files, descriptions and checksums. In lower case."""
@@ -92,6 +95,8 @@ def by_name(url: str) -> FileFormat | None:
     name = _uncompressed_name(url)
     if _TFRECORD_NAME.search(name):
         return TFRECORD
+    if _ARRAY_RECORD_NAME.search(name):
+        return ARRAY_RECORD
     return _BY_SUFFIX.get(_suffix(name))
 
 

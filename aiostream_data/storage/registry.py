@@ -50,6 +50,12 @@ def _gcs(options: StoreOptions, run_blocking: RunBlocking) -> Store:
     return GcsStore(options, run_blocking)
 
 
+def _hub(options: StoreOptions, run_blocking: RunBlocking) -> Store:
+    from aiostream_data.storage.hub import HubStore
+
+    return HubStore(options, run_blocking)
+
+
 _factories: dict[str, StoreFactory] = {
     "file": _local,
     "memory": _memory,
@@ -57,6 +63,7 @@ _factories: dict[str, StoreFactory] = {
     "https": _http,
     "s3": _s3,
     "gs": _gcs,
+    "hf": _hub,
 }
 
 

@@ -10,11 +10,13 @@ from urllib.parse import quote
 
 import pytest
 from http_server import HttpObjects
+from hub_server import hub_server
 
 from aiostream_data.storage import memory
 from aiostream_data.storage.base import Store
 from aiostream_data.storage.fsspec_store import FsspecStore
 from aiostream_data.storage.http import HttpStore
+from aiostream_data.storage.hub import HubStore
 from aiostream_data.storage.local import LocalStore
 from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.storage.retry import RetryingStore
@@ -92,6 +94,25 @@ class TestHttpStore(StoreConformance):
 
     def url(self, name: str) -> str:
         return f"{self.server.endpoint_url}/{quote(name)}"
+
+
+class TestHubStore(ListingConformance):
+    @pytest.fixture(autouse=True)
+    def _hub(self) -> Iterator[None]:
+        with hub_server() as self.hub:
+            self.hub.commit("org/name", {"README.md": b""})
+            yield
+
+    def make_store(self) -> Store:
+        return HubStore({"endpoint": self.hub.endpoint, "token": False}, asyncio.to_thread)
+
+    def put(self, name: str, data: bytes) -> str:
+        repository = self.hub.repositories["org/name"]
+        repository.commits[repository.refs["main"]][name] = data
+        return self.url(name)
+
+    def url(self, name: str) -> str:
+        return f"hf://datasets/org/name/{name}"
 
 
 class TestFsspecStore(ListingConformance):

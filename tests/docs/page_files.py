@@ -17,6 +17,8 @@ from typing import Final
 import mds_files
 import numpy as np
 import tfds_files
+from array_records import array_record, in_groups
+from hub_server import Hub
 from PIL import Image
 
 import aiostream_data as asd
@@ -31,7 +33,7 @@ LINES: Final = 3_000
 RECORDS: Final = 100
 
 
-def write_files(pattern: str, folder: Path, servers: Callable[[str], ObjectServer]) -> None:
+def write_files(pattern: str, folder: Path, servers: Callable[[str], ObjectServer | Hub]) -> None:
     """Write files that match a pattern, below ``folder`` or into the server of the URL's scheme."""
     scheme, _, path = pattern.rpartition("://")
     for name in matching(path):
@@ -70,6 +72,7 @@ def content(name: str) -> bytes:
         ".db": labels,
         ".tar": samples,
         ".mds": mds_shard,
+        ".array_record": lambda name: array_record(in_groups(captions(name).splitlines(), 4)),
         ".json": mds_index,
     }
     return makers[Path(name).suffix](name)

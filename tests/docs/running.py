@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from hub_server import Hub
 from pages import ROOT, Program
 
 from aiostream_data.testing.servers import ObjectServer
@@ -27,7 +28,7 @@ LIMIT_S: Final = 60
 MODULES = {"compression": "compressed"}
 """Other names for the programs of pages that have the name of a module, which the program would replace."""
 
-Servers = Callable[[str], ObjectServer]
+Servers = Callable[[str], ObjectServer | Hub]
 """The server of a scheme, started when it is first asked for."""
 
 
@@ -54,6 +55,8 @@ def _environment(program: Program, home: Path, servers: Servers) -> dict[str, st
         found |= TORCHRUN
     if any(file.startswith("s3://") for file in program.files):
         found |= {**KEYS, "AWS_ENDPOINT_URL": servers("s3").endpoint_url}
+    if any(file.startswith("hf://") for file in program.files):
+        found["HF_ENDPOINT"] = servers("hf").endpoint_url
     if any(file.startswith("gs://") for file in program.files):
         found["STORAGE_EMULATOR_HOST"] = servers("gs").endpoint_url
     return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hub_server import Hub, hub_server
 from page_files import write_files
 from page_names import unknown_names
 from pages import PAGES, ROOT, all_programs, blocks, programs
@@ -19,7 +21,13 @@ LIKE_PYTHON = re.compile(r"^(import|from) \w|^dataset = |^def ", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def servers(request: pytest.FixtureRequest) -> Servers:
-    return lambda scheme: request.getfixturevalue({"s3": "s3_endpoint", "gs": "gcs_endpoint"}[scheme])
+    return lambda scheme: request.getfixturevalue({"s3": "s3_endpoint", "gs": "gcs_endpoint", "hf": "hub"}[scheme])
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with hub_server() as server:
+        yield server
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_PROGRAMS)

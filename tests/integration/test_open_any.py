@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from array_records import array_record
 from http_server import HttpObjects
 from pyarrow import parquet
 from tfds_files import record, write_folder
@@ -75,6 +76,11 @@ def arrays(folder: Path) -> tuple[str, Dataset[Any]]:
     return str(folder / "*.npy"), Dataset.from_npy(str(folder / "a.npy"))
 
 
+def records_of_grain(folder: Path) -> tuple[str, Dataset[Any]]:
+    (folder / "train.array_record-00000-of-00001").write_bytes(array_record([[b"one", b"two"]]))
+    return str(folder), Dataset.from_array_record(str(folder / "train*"))
+
+
 def images(folder: Path) -> tuple[str, Dataset[Any]]:
     for name in ("cat", "dog"):
         (folder / name).mkdir()
@@ -103,7 +109,16 @@ def archives(folder: Path) -> tuple[str, Dataset[Any]]:
 
 MAKERS = (
     *(tfrecord, csv, tsv, json_without_a_suffix, json_with_the_suffix_of_a_document, text, table_with_a_wrong_name),
-    *(partitions, arrays, images, images_without_classes, shards_of_mosaic, archives, prepared_by_tensorflow),
+    *(
+        records_of_grain,
+        partitions,
+        arrays,
+        images,
+        images_without_classes,
+        shards_of_mosaic,
+        archives,
+        prepared_by_tensorflow,
+    ),
 )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from array_records import array_record, in_groups
 from http_server import HttpObjects
 
 from aiostream_data import Dataset
@@ -49,10 +51,26 @@ def npz(file: int) -> bytes:
     return made.getvalue()
 
 
+def array_records(file: int) -> bytes:
+    columns = columns_of(file)
+    rows = zip(columns["n"].tolist(), columns["x"].tolist(), strict=True)
+    records = [json.dumps({"n": n, "x": x}).encode() for n, x in rows]
+    return array_record(in_groups(records, 7), "zstd" if file else "")
+
+
+def parsed(record: bytes) -> dict[str, Any]:
+    row = json.loads(record)
+    return {"n": row["n"], "x": np.array(row["x"])}
+
+
 READERS: dict[str, tuple[Callable[[int], bytes], Callable[..., Dataset[Any]]]] = {
     "arrow": (arrow, lambda urls, **options: Dataset.from_arrow(urls, ["n", "x"], **options)),
     "npy": (npy, lambda urls, **options: Dataset.from_npy(urls, **options)),
     "npz": (npz, lambda urls, **options: Dataset.from_npy(urls, **options)),
+    "array_record": (
+        array_records,
+        lambda urls, **options: Dataset.from_array_record(urls, **options).map(parsed),
+    ),
 }
 
 

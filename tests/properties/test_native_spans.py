@@ -62,6 +62,24 @@ def test_both_find_the_same_checksums(pieces: tuple[Any, Any]) -> None:
     assert ours.tolist() == theirs.tolist()
 
 
+KEY = (0x0706050403020100, 0x0F0E0D0C0B0A0908, 0x1716151413121110, 0x1F1E1D1C1B1A1918)
+
+
+@given(spans())
+def test_both_find_the_same_hashes(pieces: tuple[Any, Any]) -> None:
+    ours, theirs = native.highway_spans(CONTENT, *pieces, KEY), twin.highway_spans(CONTENT, *pieces, KEY)
+    assert ours.dtype == theirs.dtype == np.uint64
+    assert ours.tolist() == theirs.tolist()
+
+
+@BOTH
+def test_hashes_are_those_of_highwayhash_for_every_length_of_the_last_packet(kernels: ModuleType) -> None:
+    lengths = np.arange(66)
+    hashes = kernels.highway_spans(np.arange(66, dtype=np.uint8), np.zeros(66, np.int64), lengths, KEY)
+    assert [int(hashes[length]) for length in (0, 1, 2)] == [0x907A56DE22C26E53, 0x7EAB43AAC7CDDD78, 0xB8D0569AB0B53D62]
+    assert len(set(hashes.tolist())) == 66
+
+
 def vector(*numbers: int) -> NDArray[np.int64]:
     return np.array(numbers, np.int64)
 
@@ -95,6 +113,7 @@ def test_a_file_that_cannot_be_read_is_an_error_with_its_reason(kernels: ModuleT
         lambda kernels: kernels.read_spans(0, vector(1).astype(np.int32), vector(1)),
         lambda kernels: kernels.crc32c_spans(CONTENT[::2], vector(0), vector(1)),
         lambda kernels: kernels.crc32c_spans(CONTENT.view(np.int8), vector(0), vector(1)),
+        lambda kernels: kernels.highway_spans(CONTENT, vector(0), vector(1, 2), KEY),
     ],
 )
 def test_what_are_no_spans_is_refused(kernels: ModuleType, call: Callable[[ModuleType], Any]) -> None:
@@ -107,3 +126,5 @@ def test_spans_outside_of_the_values_are_refused(kernels: ModuleType) -> None:
     for start, length in [(4_999, 2), (6_000, 0), (6_000, 1)]:
         with pytest.raises(IndexError, match="5000 bytes"):
             kernels.crc32c_spans(CONTENT, vector(start), vector(length))
+        with pytest.raises(IndexError, match="5000 bytes"):
+            kernels.highway_spans(CONTENT, vector(start), vector(length), KEY)

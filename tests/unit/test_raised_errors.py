@@ -70,6 +70,7 @@ SIGNALS = frozenset(
         *("NotStorableError", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
         *("OversizedBody", "_BadFeature", "_BadTensor", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
+        "UnreadablePart",
     }
 )
 """Classes that one part of the package raises for another, which catches them all."""

@@ -18,6 +18,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+import array_records
 import h5py
 import mds_files
 import numpy as np
@@ -76,6 +77,9 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     (path / f"{file}.txt.bz2").write_bytes(bz2.compress(lines))
     (path / f"{file}.txt.xz").write_bytes(lzma.compress(lines))
     _write_records(path / f"{file}.tfrecord.lz4", records, "lz4")
+    compression = list(array_records.COMPRESSIONS)[file]
+    chunks = array_records.in_groups(records, 1 + 2 * file)
+    (path / f"{file}.array_record").write_bytes(array_records.array_record(chunks, compression))
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
     _write_csv(path, file, names)

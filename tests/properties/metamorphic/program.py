@@ -16,6 +16,7 @@ import aiostream_data as asd
 from aiostream_data import Dataset
 from metamorphic import functions
 from metamorphic.files import database, pattern, place
+from metamorphic.hub import hub
 
 NAMES: Mapping[str, Any] = {
     **{name: value for name, value in vars(plan_functions).items() if not name.startswith("_")},
@@ -25,6 +26,7 @@ NAMES: Mapping[str, Any] = {
     "asd": asd,
     "np": np,
     "database": database,
+    "hub": hub,
     "pattern": pattern,
     "place": place,
 }

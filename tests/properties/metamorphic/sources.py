@@ -173,7 +173,9 @@ def _arrays(random: Random) -> Drawn:
         shuffle_shards=shuffled or None,
         seed=seed_or_none(random) if shuffled else None,
     )
-    if chance(random, 0.5):
+    if chance(random, 0.3):
+        return Drawn(Step(f'Dataset.from_array_record(pattern(".array_record"), {more})'), "text", 20)
+    if chance(random, 0.4):
         return Drawn(Step(f'Dataset.from_npy(pattern(".npy"), {more})'), "row", 20)
     fields = one_of(random, "", 'fields=["n", "name"], ')
     call = one_of(random, 'from_npy(pattern(".npz")', 'from_hdf5(pattern(".h5")')
@@ -230,6 +232,17 @@ def _sql(random: Random) -> Drawn:
     return Drawn(Step(text), "other", 15 if params else 20)
 
 
+def _hub(random: Random) -> Drawn:
+    shuffled = chance(random, 0.4)
+    more = arguments(
+        revision=one_of(random, None, "csv"),
+        cycle_length=random.randint(1, 3),
+        shuffle_shards=shuffled or None,
+        seed=seed_or_none(random) if shuffled else None,
+    )
+    return Drawn(Step(f'Dataset.from_hub("org/rows", {more}, storage_options=hub())'), "other", 20)
+
+
 def _tfds(random: Random) -> Drawn:
     split = one_of(random, "train", "train", "train[3:]", "train[20%:80%]", "test+train[:9]")
     features = one_of(random, None, None, ["text", "n"])
@@ -269,6 +282,7 @@ _SOURCES = [
     (0.4, _image_folder),
     (0.5, _mds),
     (0.5, _tfds),
+    (0.2, _hub),
     (0.6, _tables),
     (0.4, _arrays),
     (0.4, _sql),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from array_records import array_record
 
 import aiostream_data as asd
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
@@ -55,6 +56,7 @@ FILES = {
     "Parquet file": b"PAR1\x15\x04\x15\x20text\n" * 64,
     "Arrow file": b"ARROW1\0\0" + b"\xff\xff\xff\xff\n" * 64,
     "HDF5 file": b"\x89HDF\r\n\x1a\n" + bytes(1016),
+    "ArrayRecord file": array_record([[b"record"]]),
     "zip archive": zipped(),
     "NumPy file": npy(),
     "PNG image": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500),
@@ -74,6 +76,7 @@ CURES = {
     "Parquet file": "from_parquet",
     "Arrow file": "from_arrow",
     "HDF5 file": "from_hdf5()",
+    "ArrayRecord file": "from_array_record()",
     "zip archive": "zipfile",
     "NumPy file": "from_npy",
     "PNG image": "from_files",

@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 import pyarrow as pa
 import pytest
+from array_records import array_record
 from pyarrow import ipc, parquet
 
 from aiostream_data.codecs import file_kinds
@@ -34,6 +35,9 @@ from aiostream_data.formats.tfrecord_writer import frame
         ("train.tfrecord-00001-of-00010", r.TFRECORD),
         ("train.tfrecords.gz", r.TFRECORD),
         ("mnist-train.tfrecord-00000-of-00001.zst", r.TFRECORD),
+        ("a.array_record", r.ARRAY_RECORD),
+        ("a.arrayrecord", r.ARRAY_RECORD),
+        ("mnist-train.array_record-00000-of-00001", r.ARRAY_RECORD),
         ("a.tar", r.TAR),
         ("a.tar.gz", r.TAR),
         ("a.tgz", r.TAR),
@@ -108,6 +112,7 @@ def test_the_first_bytes_show_a_format_compressed_or_not(name: str, compression:
 
 def test_a_format_that_nobody_reads_is_named() -> None:
     assert r.by_start(b"\x89HDF\r\n\x1a\n" + bytes(100)) is r.HDF5
+    assert r.by_start(array_record([[b"a"]])) is r.ARRAY_RECORD
     assert r.by_start(b"PK\x03\x04\x14\0" + bytes(24) + b"a.txt" + bytes(40)) is file_kinds.ZIP
 
 
