@@ -56,7 +56,8 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(
             ("ArrayRecordDataSource", "ArrayRecordReader", "from_arrayrecord"), "Dataset.from_array_record()"
         ),
-        **dict.fromkeys(("from_h5", "from_hdf5"), "from_generator() over slices of h5py datasets"),
+        "from_h5": "Dataset.from_hdf5()",
+        **dict.fromkeys(("from_lance", "from_zarr"), "from_generator() over slices of the array or table"),
         **dict.fromkeys(("from_feather", "from_ipc", "read_feather", "read_ipc", "scan_ipc"), "Dataset.from_arrow()"),
         **dict.fromkeys(("from_npz", "from_numpy_files", "read_npy", "load_npy"), "Dataset.from_npy()"),
         **dict.fromkeys(("from_pandas", "from_polars"), "Dataset.from_dataframe()"),
@@ -105,7 +106,7 @@ def unknown_name_of_package(name: str, known: Collection[str], dataset: type) ->
 
 
 class _Hinting(type):
-    """Metaclass that suggests alternatives for unknown class attributes, such as ``Dataset.from_hdf5``."""
+    """Metaclass that suggests alternatives for unknown class attributes, such as ``Dataset.from_h5``."""
 
     if not TYPE_CHECKING:
 

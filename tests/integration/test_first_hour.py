@@ -180,7 +180,7 @@ SLIPS: dict[str, Slip] = {
     "a constructor of the package": Slip(lambda: PACKAGE.from_text, "'from_text'", r"use Dataset.from_text\(\)"),
     "torch's loader": Slip(lambda: PACKAGE.DataLoader, "'DataLoader'", r"use Dataset.open\(\)"),
     "a mistyped name": Slip(lambda: PACKAGE.Datasets, "'Datasets'", r"did you mean Dataset\?"),
-    "a format that is not read": Slip(lambda: ANY.from_hdf5("a.h5"), "'from_hdf5'", r"from_generator\(\) over"),
+    "a format that is not read": Slip(lambda: ANY.from_zarr("a.zarr"), "'from_zarr'", r"from_generator\(\) over"),
     "a folder of images": Slip(lambda: ANY.from_folder("sub"), "'from_folder'", r"use Dataset.from_image_folder\("),
     "a mistyped constructor": Slip(lambda: ANY.from_tfrecords("x"), "'from_tfrecords'", r"mean from_tfrecord\?"),
     "a method of tf.data": Slip(lambda: R.as_numpy_iterator(), "'as_numpy_iterator'", "elements are NumPy"),
