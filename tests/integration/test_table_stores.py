@@ -49,10 +49,19 @@ def npz(file: int) -> bytes:
     return made.getvalue()
 
 
+def tokens(file: int) -> bytes:
+    return np.repeat(columns_of(file)["n"], 4).astype("<u4").tobytes()
+
+
+def read_tokens(urls: Any, **options: Any) -> Dataset[Any]:
+    return Dataset.from_tokens(urls, 4, dtype="<u4", **options).map(lambda row: {"n": row[0], "x": row[1:] / 8})
+
+
 READERS: dict[str, tuple[Callable[[int], bytes], Callable[..., Dataset[Any]]]] = {
     "arrow": (arrow, lambda urls, **options: Dataset.from_arrow(urls, ["n", "x"], **options)),
     "npy": (npy, lambda urls, **options: Dataset.from_npy(urls, **options)),
     "npz": (npz, lambda urls, **options: Dataset.from_npy(urls, **options)),
+    "tokens": (tokens, read_tokens),
 }
 
 

@@ -173,6 +173,10 @@ def _arrays(random: Random) -> Drawn:
         shuffle_shards=shuffled or None,
         seed=seed_or_none(random) if shuffled else None,
     )
+    if chance(random, 0.3):
+        stride = arguments(stride=one_of(random, None, 3, 6))
+        step = ", ".join(part for part in ('pattern(".tokens")', "4", stride, more) if part)
+        return Drawn(Step(f"Dataset.from_tokens({step})"), "row", 20)
     if chance(random, 0.5):
         return Drawn(Step(f'Dataset.from_npy(pattern(".npy"), {more})'), "row", 20)
     fields = one_of(random, "", 'fields=["n", "name"], ')
