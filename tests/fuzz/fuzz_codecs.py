@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from fuzzing import Target, run_target
 
-from aiostream_data.codecs import decode_audio, decode_image, decode_npy, decode_video
+from aiostream_data.codecs import decode_audio, decode_image, decode_npy, decode_random_crop, decode_video
 from aiostream_data.errors import DecodeError
 
 LIMIT = 1 << 18
@@ -35,6 +35,7 @@ DECODERS: dict[int, Callable[[bytes], Any]] = {
     4: lambda data: decode_audio(data, max_samples=LIMIT, start=3, stop=90, dtype="int16", mono=True).samples,
     5: lambda data: decode_video(data, max_pixels=LIMIT).frames,
     6: lambda data: decode_video(data, max_pixels=LIMIT, frames=[5, 1], size=(4, 4)).frames,
+    7: lambda data: decode_random_crop(data, np.random.default_rng(1), max_pixels=LIMIT, size=(5, 7)),
 }
 
 
@@ -50,7 +51,7 @@ def seeds() -> list[bytes]:
     """Return valid files for each decoder."""
     found = [bytes([0]) + npy()]
     for image in images():
-        found += [bytes([number]) + image for number in (1, 2)]
+        found += [bytes([number]) + image for number in (1, 2, 7)]
     if importlib.util.find_spec("soundfile"):
         found += [bytes([number]) + sound for sound in sounds() for number in (3, 4)]
     if importlib.util.find_spec("av"):
