@@ -25,6 +25,8 @@ EXTRAS = {
     "process": ("cloudpickle",),
     "parquet": ("pyarrow",),
     "images": ("pillow", "simplejpeg"),
+    "audio": ("soundfile",),
+    "video": ("av",),
     "json": ("msgspec",),
     "arrow": ("pyarrow",),
     "hdf5": ("h5py",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from io import BytesIO
 from types import ModuleType
@@ -37,17 +37,29 @@ _FORMATS: Final = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "P
 _JPEG: Final = b"\xff\xd8\xff"
 _OF_SIMPLEJPEG: Final = {"RGB": "RGB", "L": "GRAY", "RGBA": "RGBA"}
 _SIXTEEN_BIT: Final = ("I;16", "I;16L", "I;16B", "I;16N")
-_GAP: Final = 2
-"""A JPEG image is decoded at a smaller scale if it stays larger than the result by this factor."""
+_EIGHTHS: Final = (1, 2, 4)
+"""Scales of a JPEG image in eighths. Other scales, such as 5 eighths, take longer than the whole image."""
+
+CropOf: TypeAlias = Callable[[int, int], Box]
+"""Function from the height and width of an upright image to the part to return."""
 
 
-class _Wanted(NamedTuple):
-    """Checked arguments of ``decode_image``."""
+class ImageOptions(NamedTuple):
+    """Checked arguments of a decoder.
+
+    Attributes:
+        mode: Mode of the result.
+        size: Height and width of the result, or None to keep the size.
+        crop: Part of the upright image, a function that returns it, or None for the whole image.
+        max_pixels: Maximum number of pixels that the image declares.
+        gap: A JPEG image is decoded at a smaller scale if it stays larger than the result by this factor.
+    """
 
     mode: str
     size: tuple[int, int] | None
-    crop: Box | None
+    crop: Box | CropOf | None
     max_pixels: int
+    gap: int = 2
 
 
 class _View(NamedTuple):
@@ -55,18 +67,18 @@ class _View(NamedTuple):
 
     box: Box
     size: tuple[int, int] | None
+    gap: int
 
     def inside(self) -> _View:
         """Return the view of an image that has been cropped to the box."""
-        return _View(Box(0, 0, self.box.height, self.box.width), self.size)
+        return self._replace(box=Box(0, 0, self.box.height, self.box.width))
 
-    def smallest(self, height: int, width: int) -> tuple[int, int]:
-        """Return the smallest scaled size (height, width) of the stored image that has enough pixels for the result."""
+    def eighths(self) -> int | None:
+        """Return the smallest scale of the stored image with enough pixels for the result; None for the full size."""
         if self.size is None:
-            return height, width
-        tall = min(height, -(-_GAP * self.size[0] * height // self.box.height))
-        wide = min(width, -(-_GAP * self.size[1] * width // self.box.width))
-        return tall, wide
+            return None
+        tall, wide = 8 * self.gap * self.size[0], 8 * self.gap * self.size[1]
+        return next((e for e in _EIGHTHS if self.box.height * e >= tall and self.box.width * e >= wide), None)
 
 
 def decode_image(
@@ -101,7 +113,11 @@ def decode_image(
         PlanError: An argument is invalid.
         MissingExtraError: Pillow is not installed (extra ``images``).
     """
-    wanted = _checked(mode, size, crop, max_pixels)
+    return decode_wanted(data, checked(mode, size, crop, max_pixels))
+
+
+def decode_wanted(data: bytes | bytearray | memoryview, wanted: ImageOptions) -> Pixels:
+    """Decode an image; see :func:`decode_image`."""
     content = data if isinstance(data, bytes) else bytes(data)
     pixels = _by_simplejpeg(content, wanted) if content.startswith(_JPEG) else None
     if pixels is None:
@@ -109,17 +125,22 @@ def decode_image(
     return pixels if pixels.flags.writeable and pixels.flags.c_contiguous else np.array(pixels, order="C")
 
 
-def _checked(mode: Any, size: Any, crop: Any, max_pixels: Any) -> _Wanted:
+def checked(mode: Any, size: Any, crop: Any, max_pixels: Any) -> ImageOptions:
+    """Check arguments of decoders.
+
+    Raises:
+        PlanError: An argument is invalid.
+    """
     if mode not in CHANNELS:
         raise PlanError(f"mode must be one of {', '.join(map(repr, CHANNELS))}, got {shown(mode)}")
     most = integer("max_pixels", max_pixels, 1)
     box = None if crop is None else Box(*_integers("crop", crop, (0, 0, 1, 1), "top, left, height and width"))
     if size is None:
-        return _Wanted(mode, None, box, most)
+        return ImageOptions(mode, None, box, most)
     height, width = _integers("size", size, (1, 1), "height and width")
     if height * width > most:
         raise PlanError(f"size must be at most max_pixels={most} pixels, got {height} x {width}")
-    return _Wanted(mode, (height, width), box, most)
+    return ImageOptions(mode, (height, width), box, most)
 
 
 def _integers(name: str, given: Any, least: Sequence[int], what: str) -> list[int]:
@@ -128,7 +149,7 @@ def _integers(name: str, given: Any, least: Sequence[int], what: str) -> list[in
     return [integer(name, value, minimum) for value, minimum in zip(given, least, strict=True)]
 
 
-def _view(wanted: _Wanted, height: int, width: int, orientation: int) -> _View:
+def _view(wanted: ImageOptions, height: int, width: int, orientation: int) -> _View:
     """Return what to take from a stored image of this size.
 
     Raises:
@@ -138,17 +159,17 @@ def _view(wanted: _Wanted, height: int, width: int, orientation: int) -> _View:
         raise DecodeError(f"the image declares {height} x {width} pixels, more than max_pixels={wanted.max_pixels}")
     turned = swaps_axes(orientation)
     tall, wide = (width, height) if turned else (height, width)
-    box = wanted.crop or Box(0, 0, tall, wide)
+    box = wanted.crop(tall, wide) if callable(wanted.crop) else wanted.crop or Box(0, 0, tall, wide)
     if box.top + box.height > tall or box.left + box.width > wide:
         raise DecodeError(f"crop={tuple(box)} is not part of the image, which has {tall} x {wide} pixels")
     size = wanted.size[::-1] if wanted.size is not None and turned else wanted.size
-    return _View(stored_box(box, orientation, tall, wide), size)
+    return _View(stored_box(box, orientation, tall, wide), size, wanted.gap)
 
 
 # -- JPEG with simplejpeg
 
 
-def _by_simplejpeg(data: bytes, wanted: _Wanted) -> Pixels | None:
+def _by_simplejpeg(data: bytes, wanted: ImageOptions) -> Pixels | None:
     """Decode a JPEG image. Return None if Pillow has to decode it, or to find the error."""
     simplejpeg = _simplejpeg()
     if simplejpeg is None:
@@ -161,11 +182,11 @@ def _by_simplejpeg(data: bytes, wanted: _Wanted) -> Pixels | None:
         return None
     orientation = jpeg_orientation(data)
     view = _view(wanted, height, width, orientation)
-    tall, wide = view.smallest(height, width)
-    least = {"min_height": tall, "min_width": wide, "min_factor": 1} if (tall, wide) != (height, width) else {}
+    eighths = view.eighths()
+    least = {"min_height": -(-height * eighths // 8), "min_width": -(-width * eighths // 8)} if eighths else {}
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(
-            data, _OF_SIMPLEJPEG[wanted.mode], fastdct=False, fastupsample=False, **least
+            data, _OF_SIMPLEJPEG[wanted.mode], fastdct=False, fastupsample=False, min_factor=1, **least
         )
     except ValueError:
         return None
@@ -190,7 +211,7 @@ def _simplejpeg() -> ModuleType | None:
 # -- all formats with Pillow
 
 
-def _by_pillow(data: bytes, wanted: _Wanted) -> Pixels:
+def _by_pillow(data: bytes, wanted: ImageOptions) -> Pixels:
     image_module, formats = _image_module(), _formats()
     try:
         with image_module.open(BytesIO(data), formats=formats) as image:
@@ -201,15 +222,15 @@ def _by_pillow(data: bytes, wanted: _Wanted) -> Pixels:
         raise DecodeError(f"the image cannot be decoded: {type(error).__name__}: {shorten(str(error))}") from error
 
 
-def _decoded(image: Any, data: bytes, wanted: _Wanted) -> Pixels:
+def _decoded(image: Any, data: bytes, wanted: ImageOptions) -> Pixels:
     is_jpeg = data.startswith(_JPEG)
     width, height = image.size
     if is_jpeg:
         orientation = jpeg_orientation(data)
         view = _view(wanted, height, width, orientation)
-        tall, wide = view.smallest(height, width)
-        if (tall, wide) != (height, width):
-            image.draft(image.mode, (wide, tall))
+        eighths = view.eighths()
+        if eighths:
+            image.draft(image.mode, (max(1, width * eighths // 8), max(1, height * eighths // 8)))
         image.load()
     else:
         _view(wanted._replace(crop=None), height, width, UPRIGHT)  # raises if the image is too large

@@ -1039,6 +1039,54 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
     @classmethod
+    def from_tokens(
+        cls,
+        files: Files | None,
+        length: int,
+        *,
+        stride: int | None = None,
+        dtype: DTypeLike = "uint16",
+        header_nbytes: int = 0,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        index: Url | None = None,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[NDArray[Any]]:
+        """Return a dataset of sequences of tokens: arrays of ``length`` integers.
+
+        The files contain integers without a header (``.bin`` files of nanoGPT and Megatron-LM), or are ``.npy`` files
+        of one axis. A sequence does not cross the end of a file. Tokens after the last complete sequence of a file are
+        left out. A sequence has the dtype of the file, in the byte order of this machine.
+
+        Args:
+            files: As for :meth:`from_tfrecord`. NumPy files are recognized by their first bytes.
+            length: Number of tokens of a sequence.
+            stride: Number of tokens from the start of a sequence to the start of the next one; None for ``length``.
+                With ``length=1025`` and ``stride=1024``, the last token of a sequence is the first one of the next.
+            dtype: Type of the tokens of files without a header, such as ``"uint16"``, ``"uint32"`` or ``">u2"``.
+            header_nbytes: Number of bytes to skip at the start of files that are not NumPy files.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for sequences.
+            index: As for :meth:`list_files`.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            CorruptRecordError: The size of a file is not a multiple of the size of a token. Or a file is compressed, is
+                in another format, or is an array of other shapes or types.
+            TableSchemaError: Two NumPy files differ in their dtype.
+        """
+        from aiostream_data.dataset.tables import RowsOf, tokens_format
+
+        rows = RowsOf(tokens_format(length, stride, dtype, header_nbytes), dict(storage_options or {}))
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
     def from_hdf5(
         cls,
         files: Files | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiostream_data.arguments import flag, shown
+from aiostream_data.arguments import flag, integer, numpy_dtype, shown
 from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.arrow_files import ArrowFormat
@@ -14,6 +14,7 @@ from aiostream_data.formats.hdf5 import Hdf5Format
 from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
+from aiostream_data.formats.tokens import TokensFormat
 from aiostream_data.plan.tables import TableFile, TableFormatLike
 
 
@@ -82,3 +83,18 @@ def hdf5_format(fields: Any) -> Hdf5Format:
         PlanError: An argument is invalid.
     """
     return Hdf5Format(fields=_names("fields", fields))
+
+
+def tokens_format(length: Any, stride: Any, dtype: Any, header_nbytes: Any) -> TokensFormat:
+    """Return the format of ``from_tokens``.
+
+    Raises:
+        PlanError: An argument is invalid.
+    """
+    found = numpy_dtype("dtype", dtype, "a dtype of integers")
+    if found.kind not in "iu":
+        raise PlanError(f"dtype must be a dtype of integers, got {found}")
+    tokens = integer("length", length, 1)
+    step = tokens if stride is None else integer("stride", stride, 1)
+    start = integer("header_nbytes", header_nbytes, 0)
+    return TokensFormat(length=tokens, stride=step, dtype=found.str, header_nbytes=start)

@@ -50,6 +50,8 @@ def test_what_may_not_run_here_is_known() -> None:
     assert Counter(program.modules for program in PROGRAMS if program.modules) == {
         ("torch",): 5,
         ("h5py",): 1,
+        ("soundfile",): 1,
+        ("av",): 1,
         ("tensorflow",): 11,
         ("webdataset", "torch"): 2,
         ("grain",): 3,

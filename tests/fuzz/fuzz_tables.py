@@ -1,4 +1,4 @@
-"""Fuzz the readers of Arrow and NumPy files: hostile files give rows or a typed error, in bounded memory.
+"""Fuzz the readers of Arrow, NumPy and token files: hostile files give rows or a typed error, in bounded memory.
 
 Run it with atheris when that is installed, which follows coverage::
 
@@ -29,6 +29,7 @@ from aiostream_data.errors import AiostreamError
 from aiostream_data.formats.arrow_files import ArrowFormat
 from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.row_groups import TableFormat
+from aiostream_data.formats.tokens import TokensFormat
 
 LIMIT = 1 << 24
 MOST_ROWS = 10_000
@@ -37,6 +38,7 @@ FORMATS: tuple[TableFormat, ...] = (
     ArrowFormat(columns=("words", "values")),
     NpyFormat(),
     NpyFormat(fields=("n",)),
+    TokensFormat(length=3, stride=2, dtype="<u2"),
 )
 HOSTILE = (b"\xff" * 8, bytes(8), b"\xff" * 7 + b"\x7f", b"\xff\xff\xff\x7f", (1 << 33).to_bytes(8, "little"))
 
@@ -85,6 +87,7 @@ def seeds() -> list[bytes]:
     )
     for save, values in ((np.save, (records,)), (np.save, (np.asfortranarray(np.ones((4, 3))),))):
         found.append(bytes([2 + (values[0] is records), 1]) + _saved(save, *values))
+    found += [b"\4\1" + tokens for tokens in (bytes(40), _saved(np.save, np.arange(9, dtype=">u4")))]
     for save in (np.savez, np.savez_compressed):
         found.append(bytes([2, 1]) + _saved(save, n=np.arange(5), x=np.ones((5, 2)), r=records))
     return found

@@ -63,6 +63,14 @@ def parsed(record: bytes) -> dict[str, Any]:
     return {"n": row["n"], "x": np.array(row["x"])}
 
 
+def tokens(file: int) -> bytes:
+    return np.repeat(columns_of(file)["n"], 4).astype("<u4").tobytes()
+
+
+def read_tokens(urls: Any, **options: Any) -> Dataset[Any]:
+    return Dataset.from_tokens(urls, 4, dtype="<u4", **options).map(lambda row: {"n": row[0], "x": row[1:] / 8})
+
+
 READERS: dict[str, tuple[Callable[[int], bytes], Callable[..., Dataset[Any]]]] = {
     "arrow": (arrow, lambda urls, **options: Dataset.from_arrow(urls, ["n", "x"], **options)),
     "npy": (npy, lambda urls, **options: Dataset.from_npy(urls, **options)),
@@ -71,6 +79,7 @@ READERS: dict[str, tuple[Callable[[int], bytes], Callable[..., Dataset[Any]]]] =
         array_records,
         lambda urls, **options: Dataset.from_array_record(urls, **options).map(parsed),
     ),
+    "tokens": (tokens, read_tokens),
 }
 
 

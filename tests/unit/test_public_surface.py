@@ -54,9 +54,9 @@ PUBLIC = [
 ]
 
 LOADED_WHEN_FIRST_USED = [
-    "aiofiles", "aiohttp", "aiobotocore", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "h5py", "jax",
-    "nanoarrow", "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "tensorflow", "torch",
-    "uvloop", "zstandard",
+    "aiofiles", "aiohttp", "aiobotocore", "av", "botocore", "cupy", "duckdb", "fsspec", "gcsfs", "google", "h5py",
+    "jax", "nanoarrow", "PIL", "polars", "psutil", "pyarrow", "ray", "s3fs", "simplejpeg", "sklearn", "soundfile",
+    "tensorflow", "torch", "uvloop", "zstandard",
 ]  # fmt: skip
 
 IMPORT_LIMIT_S = 0.150

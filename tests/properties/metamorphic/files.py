@@ -176,6 +176,7 @@ def _write_table(path: Path, file: int, names: list[str]) -> None:
 def _write_arrays(path: Path, file: int, numbers: list[int]) -> None:
     """Write arrays in both memory orders, and archives with and without compression."""
     rows = np.array(numbers, np.int64)[:, None] + np.arange(3)
+    path.with_suffix(".tokens").write_bytes((100 * file + np.arange(47)).astype(np.uint16).tobytes())
     np.save(path.with_suffix(".npy"), rows if file % 2 else np.asfortranarray(rows))
     save = np.savez_compressed if file % 2 else np.savez
     save(path.with_suffix(".npz"), n=rows[:, 0], x=rows / 8, name=np.array([f"{n}" for n in numbers], "U5"))

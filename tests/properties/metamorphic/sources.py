@@ -175,7 +175,11 @@ def _arrays(random: Random) -> Drawn:
     )
     if chance(random, 0.3):
         return Drawn(Step(f'Dataset.from_array_record(pattern(".array_record"), {more})'), "text", 20)
-    if chance(random, 0.4):
+    if chance(random, 0.3):
+        stride = arguments(stride=one_of(random, None, 3, 6))
+        step = ", ".join(part for part in ('pattern(".tokens")', "4", stride, more) if part)
+        return Drawn(Step(f"Dataset.from_tokens({step})"), "row", 20)
+    if chance(random, 0.5):
         return Drawn(Step(f'Dataset.from_npy(pattern(".npy"), {more})'), "row", 20)
     fields = one_of(random, "", 'fields=["n", "name"], ')
     call = one_of(random, 'from_npy(pattern(".npz")', 'from_hdf5(pattern(".h5")')

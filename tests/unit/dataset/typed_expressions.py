@@ -138,6 +138,7 @@ def sources_in_files(urls: Dataset[str], anything: Any, connect: Any) -> None:
     assert_type(Dataset.from_parquet("*", ["x"]), Dataset[Row])
     assert_type(Dataset.from_arrow("*"), Dataset[Row])
     assert_type(Dataset.from_npy("*"), Dataset[Any])
+    assert_type(Dataset.from_tokens("*", 16), Dataset[NDArray[Any]])
     assert_type(Dataset.from_sql("select 1", connect, key="id"), Dataset[Row])
     assert_type(Dataset.from_format("*", anything), Dataset[Any])
     assert_type(Dataset.from_tfds("data"), Dataset[Row])
