@@ -157,10 +157,10 @@ def walk(node: Node) -> Iterator[Node]:
 TRANSPARENT: Final = (
     *("prefetch", "to_device", "parse_example", "parse_sequence_example", "parse_csv", "parse_mds", "parse_jsonl"),
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
-    *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
+    *("in_subprocess", "worker_shard", "loader_shard", "recalled", "check_spec"),
 )
-"""Labels of nodes that use no random numbers. The environment and the options of a run determine whether a plan
-contains nodes with these labels."""
+"""Labels of nodes that use no random numbers. They can be added and removed without an effect on the rows: by ranks, by
+options of a run, and by the user."""
 
 
 def keys_of(plan: Node) -> dict[Node, int]:

@@ -151,6 +151,9 @@ def functions_of_elements(texts: Dataset[str], rows: Dataset[Row], pairs: Datase
     assert_type(texts.map(str.encode), Dataset[bytes])
     assert_type(texts.map(words), Dataset[list[str]])
     assert_type(texts.map(lambda text: (text, len(text))), Dataset[tuple[Any, int]])
+    assert_type(texts.map(len, spec=asd.ArraySpec((), np.dtype(np.int64))), Dataset[int])
+    assert_type(texts.map(fetched, spec=None), Dataset[bytes])
+    assert_type(texts.map(len).infer_spec(), Any)
     assert_type(texts.map(fetched), Dataset[bytes])
     assert_type(texts.map(fetched, concurrency=8, ordered=False), Dataset[bytes])
     assert_type(texts.map(len, executor="process", timeout=1.0, on_error="skip"), Dataset[int])
@@ -184,6 +187,7 @@ def functions_of_elements(texts: Dataset[str], rows: Dataset[Row], pairs: Datase
 def elements_into_several(texts: Dataset[str], raw: Dataset[bytes], lists: Dataset[list[str]]) -> None:
     assert_type(texts.flat_map(lines_of), Dataset[str])
     assert_type(texts.flat_map(words), Dataset[str])
+    assert_type(texts.flat_map(letters, spec=asd.ArraySpec((), np.dtype(object))), Dataset[str])
     assert_type(texts.flat_map(letters), Dataset[str])
     assert_type(texts.flat_map(slow_letters), Dataset[str])
     assert_type(texts.flat_map(Dataset.from_tfrecord), Dataset[bytes])
@@ -412,6 +416,7 @@ async def loops_of_coroutines(texts: Dataset[str], pairs: Dataset[tuple[Floats, 
         async for text in loader:
             assert_type(text, str)
     assert_type([text async for text in texts.map(len)], list[int])
+    assert_type(await texts.ainfer_spec(), Any)
     assert_type(await texts.areduce(longer, 0), int)
     assert_type(await texts.areduce(slowly_longer, 0), int)
     assert_type(await pairs.aget_single_element(), tuple[Floats, int])
