@@ -60,6 +60,7 @@ from aiostream_data.plan.base import (
     Node,
     at_least,
     auto_or_at_least_one,
+    native_threads_of,
     seed_of,
     spill_of,
 )
@@ -2641,8 +2642,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Args:
             options: ``deterministic``, ``memory_limit``, ``seed``, ``on_error``, ``dead_letters``, ``shard_cache``,
-                ``prices``, ``debug``, ``stall_after``, ``stage_timeout``, ``full_tracebacks`` or ``profile``, as for
-                :meth:`open`.
+                ``prices``, ``debug``, ``stall_after``, ``stage_timeout``, ``full_tracebacks``, ``profile`` or
+                ``native_threads``, as for :meth:`open`.
 
         Raises:
             PlanError: An option is unknown or invalid.
@@ -2687,6 +2688,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         full_tracebacks: bool = False,
         profile: bool = False,
         hidden_state: Literal["warn", "raise"] = "warn",
+        native_threads: int | None = None,
     ) -> Loader[T]:
         """Start reading the dataset and return the running :class:`Loader`.
 
@@ -2746,6 +2748,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             hidden_state: Action for functions with state that a resumed run cannot restore, such as a random generator
                 in a closure. Operators issue a :class:`HiddenStateWarning` for such functions. "raise" also raises an
                 error here. See docs/functions.md.
+            native_threads: Maximum number of threads of each BLAS or OpenMP library in user functions. None does not
+                limit them. Needs the extra ``threads``. BLAS libraries have one setting per process, so the limit also
+                applies to the training loop until the loader is closed. Debug mode ignores it. See docs/executors.md.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: The loader cannot
@@ -2778,6 +2783,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
             debug=flag("debug", debug),
             shard_cache=ShardCache.of(shard_cache),
+            native_threads=native_threads_of(native_threads),
             resuming=Resuming(
                 force=flag("force", force),
                 allow=checked_allow(several("allow", allow, "names of differences"), plan),

@@ -224,6 +224,11 @@ def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
     return at_least(name, number, 1)
 
 
+def native_threads_of(value: Any) -> int | None:
+    """Check a ``native_threads`` argument: an integer of at least 1, or None."""
+    return None if value is None else integer("native_threads", value, 1, what="an integer or None")
+
+
 def seed_of(value: Any) -> int | None:
     """Check a ``seed`` argument: an integer, or None."""
     return None if value is None else integer("seed", value, maximum=None, what="an integer or None")

@@ -214,7 +214,7 @@ def _cache(random: Random, plan: Drawn) -> Drawn:
 
 
 def _with_options(random: Random, plan: Drawn) -> Drawn:
-    return plan.then(f"with_options({one_of(random, 'stage_timeout=900', 'memory_limit=' + repr('1GB'))})")
+    return plan.then(f"with_options({one_of(random, 'stage_timeout=900', 'memory_limit=1 << 30', 'native_threads=1')})")
 
 
 def _prefetch(random: Random, plan: Drawn) -> Drawn:

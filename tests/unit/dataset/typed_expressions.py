@@ -373,7 +373,7 @@ def running(texts: Dataset[str], rows: Dataset[Row], pairs: Dataset[Pair], array
     assert_type(texts.reduce(lambda total, text: total + text, "", seed=1), str)
     assert_type(texts.get_single_element(), str)
     assert_type(texts.open(), Loader[str])
-    assert_type(arrays.open(seed=1, epoch=2), Loader[Floats])
+    assert_type(arrays.open(seed=1, epoch=2, native_threads=1), Loader[Floats])
     assert_type(texts.debug(), Loader[str])
     assert_type(iter(texts), Iterator[str])
     assert_type(aiter(texts), AsyncIterator[str])
