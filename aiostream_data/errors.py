@@ -444,7 +444,7 @@ class BatchCostError(DataError, ValueError):
 
 
 class SignatureError(DataError, TypeError):
-    """An item of a generator does not match its declared signature."""
+    """An element does not match its declared spec: ``signature=`` of ``from_generator``, or ``spec=``."""
 
 
 class CastError(DataError, OverflowError):
@@ -471,7 +471,7 @@ class ChoiceError(DataError, IndexError):
 
 
 class CardinalityError(DataError):
-    """The number of elements is not the one that ``assert_cardinality`` or ``get_single_element`` expects.
+    """The number of elements is not the one that an operator or a method expects.
 
     Also raised if the numbers of input and output rows of an epoch are inconsistent, or a number exceeds 2**63 - 1.
     """

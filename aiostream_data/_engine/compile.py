@@ -108,6 +108,7 @@ _STEPS: Final = {
     "Drop": "stages.columns.PickColumnsStep",
     "Rename": "stages.columns.PickColumnsStep",
     "CastColumns": "stages.columns.CastStep",
+    "CheckSpec": "stages.declared.CheckSpecStep",
     "AssertCardinality": "stages.asserted.AssertCardinalityStep",
     "Unique": "stages.unique.UniqueStep",
     "Unbatch": "stages.unbatch.UnbatchStep",

@@ -26,6 +26,7 @@ from aiostream_data._engine.stages.to_device.open_devices import Devices
 from aiostream_data._engine.state_against_plan import InnerStates
 from aiostream_data.errors import CloseError
 from aiostream_data.executors.inline import InlineExecutor
+from aiostream_data.executors.native_threads import NativeThreads
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.allocator import trim
 from aiostream_data.metrics.report import SHARD_CACHE
@@ -82,7 +83,9 @@ class Resources:
         self._letters: DeadLetters | None = None
         self._closing = threading.Event()
         self.blocks = BlockPool(idle_blocks_nbytes(options.run.memory_limit))
-        self.workers = Workers(self.pool, one_at_a_time=options.run.debug)
+        most = None if options.run.debug else options.run.native_threads
+        native_threads = None if most is None else NativeThreads(most)
+        self.workers = Workers(self.pool, one_at_a_time=options.run.debug, native_threads=native_threads)
         # Separate from the pool, so that threads blocked on a slow disk do not delay decoding.
         self._readers = (
             InlineExecutor()  # separate from the pool: an interrupt may be raised in a user function, not in a read

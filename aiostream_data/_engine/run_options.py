@@ -61,12 +61,14 @@ class RunOptions:
         memory_limit: Memory limit of the loader, in bytes.
         debug: True to compute one element at a time, on the consumer's thread.
         shard_cache: Local cache for parts of shards; None for no cache.
+        native_threads: Maximum number of threads of each BLAS or OpenMP library in user functions; None for no limit.
         resuming, failing, diagnosing: Options for resuming, for error handling, and for diagnosis.
     """
 
     memory_limit: int
     debug: bool = False
     shard_cache: ShardCache | None = None
+    native_threads: int | None = None
     resuming: Resuming = field(default_factory=Resuming)
     failing: Failing = field(default_factory=Failing)
     diagnosing: Diagnosing = field(default_factory=Diagnosing)

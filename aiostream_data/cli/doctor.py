@@ -31,6 +31,7 @@ EXTRAS = {
     "arrow": ("pyarrow",),
     "hdf5": ("h5py",),
     "sparse": ("scipy",),
+    "threads": ("threadpoolctl",),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""

@@ -11,7 +11,7 @@ from aiostream_data.arguments import flag, seconds_or_none
 from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import ArgumentTypeError
 from aiostream_data.failing.policies import log_path, policy_of
-from aiostream_data.plan.base import seed_of
+from aiostream_data.plan.base import native_threads_of, seed_of
 from aiostream_data.rows.structure import flatten
 
 P = ParamSpec("P")
@@ -41,6 +41,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = MappingProxyType(
         **{name: partial(flag, name) for name in ("deterministic", "debug", "full_tracebacks", "profile")},
         **{name: partial(seconds_or_none, name) for name in ("stall_after", "stage_timeout")},
         "seed": seed_of,
+        "native_threads": native_threads_of,
         "on_error": policy_of,
         "dead_letters": _dead_letters,
         "shard_cache": _shard_cache,

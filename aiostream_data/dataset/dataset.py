@@ -49,6 +49,7 @@ from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.formats.with_url import WithUrl
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
+from aiostream_data.plan.alike import check_concatenated
 from aiostream_data.plan.asserted import AssertCardinality, PadToCardinality
 from aiostream_data.plan.base import (
     AUTO,
@@ -59,6 +60,7 @@ from aiostream_data.plan.base import (
     Node,
     at_least,
     auto_or_at_least_one,
+    native_threads_of,
     seed_of,
     spill_of,
 )
@@ -66,7 +68,7 @@ from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.endless import Random
 from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
 from aiostream_data.plan.scan import Scan
-from aiostream_data.plan.spec import element_spec, spec_of
+from aiostream_data.plan.spec import inferred_spec, spec_of
 from aiostream_data.plan.subprocess import in_subprocess
 from aiostream_data.plan.take_while import TakeWhile
 from aiostream_data.plan.unique import Unique
@@ -1303,6 +1305,15 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
     # -- functions
 
+    def _declared(self, operator: str, spec: Any) -> Dataset[T]:
+        """Return the dataset whose elements are checked against ``spec``; the dataset itself if ``spec`` is None."""
+        if spec is None:
+            return self
+        from aiostream_data.dataset.declared_specs import spec_call
+        from aiostream_data.plan.declared import CheckSpec
+
+        return self._then(CheckSpec, operator, **spec_call(operator, spec))
+
     @overload
     def map(
         self,
@@ -1316,6 +1327,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         init: Callable[[], Any] | None = ...,
         timeout: float | None = ...,
         on_error: OnError = ...,
+        spec: Any = ...,
     ) -> Dataset[U]: ...
     @overload
     def map(
@@ -1330,6 +1342,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         init: Callable[[], Any] | None = ...,
         timeout: float | None = ...,
         on_error: OnError = ...,
+        spec: Any = ...,
     ) -> Dataset[U]: ...
     def map(
         self,
@@ -1343,6 +1356,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         init: Callable[[], Any] | None = None,
         timeout: float | None = None,
         on_error: OnError = None,
+        spec: Any = None,
     ) -> Dataset[Any]:
         """Apply ``function`` to every element (tf.data ``map``).
 
@@ -1367,13 +1381,19 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 timeout, a call in a process is terminated; a call on a thread continues in the background.
             on_error: Error policy: "raise", "skip", :class:`Retry`, :class:`Skip`, :class:`Replace` or
                 :class:`Quarantine`. None uses ``open(on_error=...)``.
+            spec: Structure of :class:`ArraySpec` that describes the results, one per leaf. The loader checks every
+                result. :attr:`element_spec` then contains the spec, and later operators use it. Error policies do not
+                apply to this check. :meth:`infer_spec` returns the spec of the first element.
 
         Raises:
             StageBuildError: The function cannot be pickled for a process, or is a generator function.
             PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            SignatureError: A result does not match ``spec``. A note on the error names the record.
         """
         call = functions.map_call(function, executor, concurrency, ordered, batched, seed, init, timeout, on_error)
-        return self._then(op.Map, "map", **call)
+        return self._then(op.Map, "map", **call)._declared("map", spec)
 
     def filter(
         self,
@@ -1402,7 +1422,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         call = functions.filter_call(predicate, executor, concurrency, seed, init, timeout, on_error)
         return self._then(op.Filter, "filter", **call)
 
-    def scan(self, function: Callable[[Any, T], tuple[Any, U]], initial: Any) -> Dataset[U]:
+    def scan(self, function: Callable[[Any, T], tuple[Any, U]], initial: Any, *, spec: Any = None) -> Dataset[U]:
         """Emit one output per element, computed from a state and the element (tf.data ``scan``).
 
         The operator calls ``function(state, element)`` for one element at a time, in order. The function returns the
@@ -1421,15 +1441,16 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             function: Function that returns the pair (next state, output). It must depend on its arguments only. It may
                 modify the state, but not an output that it returned before.
             initial: State before the first element, of any type. Each pass over the data starts with a copy.
+            spec: Spec of the outputs, as in :meth:`map`.
 
         Raises:
             PlanError: ``function`` is not callable, or is a coroutine function; or ``initial`` cannot be copied. When
                 iterated: the function did not return a pair.
             StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
         """
-        return self._then(Scan, "scan", **functions.scan_call(function, initial))
+        return self._then(Scan, "scan", **functions.scan_call(function, initial))._declared("scan", spec)
 
-    def aggregate(self, factory: Callable[[], Aggregator[T, U]]) -> Dataset[U]:
+    def aggregate(self, factory: Callable[[], Aggregator[T, U]], *, spec: Any = None) -> Dataset[U]:
         """Emit the outputs of an object that collects elements. tf.data has no such operator.
 
         Each pass calls ``factory()`` for a new aggregator. The operator calls ``add(element)`` for one element at a
@@ -1460,6 +1481,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Args:
             factory: Class or function that returns an aggregator. Its outputs must depend on the elements only. It must
                 not modify an output that it returned before.
+            spec: Spec of the outputs, as in :meth:`map`.
 
         Raises:
             PlanError: ``factory`` is not callable, or is a coroutine function. When iterated: the aggregator lacks a
@@ -1468,7 +1490,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         """
         from aiostream_data.plan.aggregate import Aggregate
 
-        return self._then(Aggregate, "aggregate", factory=functions.checked_factory(factory))
+        made = self._then(Aggregate, "aggregate", factory=functions.checked_factory(factory))
+        return made._declared("aggregate", spec)
 
     def unique(self, key: Callable[..., Any] | None = None) -> Dataset[T]:
         """Keep the first element with each key, in order (tf.data ``unique``).
@@ -1512,6 +1535,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         executor: Literal["thread", "process", "inline"] = "thread",
         concurrency: Concurrency = 1,
         on_error: OnError = None,
+        spec: Any = None,
     ) -> Dataset[U]:
         """Emit all elements of each dataset that ``function`` returns, in sequence (tf.data ``flat_map``).
 
@@ -1525,13 +1549,14 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 do not depend on the executor or the concurrency.
             on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
+            spec: Spec of the emitted elements, as in :meth:`map`.
 
         Raises:
             StageBuildError: The function cannot be pickled for a process.
             PlanError: An argument is invalid.
         """
         call = functions.interleave_call("flat_map", function, on_error, executor=executor, concurrency=concurrency)
-        return self._then(op.Interleave, "flat_map", **call)
+        return self._then(op.Interleave, "flat_map", **call)._declared("flat_map", spec)
 
     def interleave(
         self,
@@ -1543,6 +1568,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         executor: Literal["thread", "process", "inline"] = "thread",
         concurrency: Concurrency = 1,
         on_error: OnError = None,
+        spec: Any = None,
     ) -> Dataset[U]:
         """Interleave the elements of the datasets that ``function`` returns (tf.data ``interleave``).
 
@@ -1556,6 +1582,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             executor, concurrency: As in :meth:`flat_map`.
             on_error: Error policy for elements for which ``function`` raises an error; see :meth:`map`. The policy does
                 not cover errors while reading the returned dataset.
+            spec: Spec of the emitted elements, as in :meth:`map`.
 
         Raises:
             StageBuildError: The function cannot be pickled for a process.
@@ -1563,7 +1590,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         """
         order = cycle_length, block_length, ordered
         call = functions.interleave_call("interleave", function, on_error, *order, executor, concurrency)
-        return self._then(op.Interleave, "interleave", **call)
+        return self._then(op.Interleave, "interleave", **call)._declared("interleave", spec)
 
     def rejection_resample(
         self,
@@ -2488,8 +2515,18 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     @overload
     def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]: ...
     def concatenate(*datasets: Any) -> Dataset[Any]:
-        """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``)."""
+        """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``).
+
+        The datasets must have elements of one structure, with the same dtypes. Shapes may differ. Parts of
+        :attr:`element_spec` that are unknown, or known from annotations only, are not checked. To check the results of
+        functions, declare them: ``map(function, spec=...)``.
+
+        Raises:
+            ArgumentTypeError: Elements of two datasets differ in structure or dtype (a ``TypeError``, as in tf.data).
+            PlanError: An argument is not a dataset.
+        """
         nodes = tuple(_plan_in("concatenate", dataset) for dataset in datasets)
+        check_concatenated(nodes)
         return Dataset(op.Concatenate(nodes=nodes), merged_options(datasets))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:
@@ -2600,8 +2637,48 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
     @property
     def element_spec(self) -> Any:
-        """Structure of an element, with one :class:`ArraySpec` per leaf (array). Unknown parts are left unspecified."""
+        """Structure of an element, with one :class:`ArraySpec` per leaf (array). Unknown parts are left unspecified.
+
+        The results of a function are known from the argument ``spec=`` of its operator, or from the annotation of the
+        function's result. Annotations are not checked, so checks of later operators and memory bounds do not use them.
+        To read the first element instead, call :meth:`infer_spec`.
+
+        Raises:
+            PlanError: An annotation contradicts a later operator, such as :meth:`select` of a missing column.
+        """
+        from aiostream_data.plan.annotations import element_spec
+
         return element_spec(self.plan)
+
+    def infer_spec(self, **open_options: Any) -> Any:
+        """Read the first element, and return its spec. tf.data needs no such method. Blocks until the element is read.
+
+        The result has the form of :attr:`element_spec`, and can be declared as ``spec=``. Set axes of varying length to
+        None first, because one element does not show them. Axes and dtypes that the plan knows are taken from it::
+
+            numbers = Dataset.range(5).map(lambda number: {"x": [number, number]})
+            print(numbers.infer_spec())  # {'x': ArraySpec(shape=(2,), dtype=dtype('int64'), ragged=False)}
+
+        Every call reads the beginning of epoch 0 of all ranks, and does not count as an iteration. Inside an event
+        loop, :meth:`ainfer_spec` does the same without blocking.
+
+        Args:
+            open_options: Arguments of :meth:`open`, such as ``seed``.
+
+        Raises:
+            CardinalityError: The dataset is empty.
+            StageBuildError: The source of the dataset can be read only once.
+            PlanError: The dataset ends in :meth:`to_device`.
+        """
+        from aiostream_data.loading.first_element import first_element
+
+        return inferred_spec(self.plan, first_element(self._open_first("infer_spec", open_options)))
+
+    async def ainfer_spec(self, **open_options: Any) -> Any:
+        """Do the same as :meth:`infer_spec`, without blocking the event loop."""
+        from aiostream_data.loading.first_element import first_element_async
+
+        return inferred_spec(self.plan, await first_element_async(self._open_first("ainfer_spec", open_options)))
 
     def cardinality(self) -> int:
         """Return the number of elements, :data:`INFINITE` (-1) or :data:`UNKNOWN` (-2)."""
@@ -2699,8 +2776,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Args:
             options: ``deterministic``, ``memory_limit``, ``seed``, ``on_error``, ``dead_letters``, ``shard_cache``,
-                ``prices``, ``debug``, ``stall_after``, ``stage_timeout``, ``full_tracebacks`` or ``profile``, as for
-                :meth:`open`.
+                ``prices``, ``debug``, ``stall_after``, ``stage_timeout``, ``full_tracebacks``, ``profile`` or
+                ``native_threads``, as for :meth:`open`.
 
         Raises:
             PlanError: An option is unknown or invalid.
@@ -2745,6 +2822,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         full_tracebacks: bool = False,
         profile: bool = False,
         hidden_state: Literal["warn", "raise"] = "warn",
+        native_threads: int | None = None,
     ) -> Loader[T]:
         """Start reading the dataset and return the running :class:`Loader`.
 
@@ -2804,6 +2882,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             hidden_state: Action for functions with state that a resumed run cannot restore, such as a random generator
                 in a closure. Operators issue a :class:`HiddenStateWarning` for such functions. "raise" also raises an
                 error here. See docs/functions.md.
+            native_threads: Maximum number of threads of each BLAS or OpenMP library in user functions. None does not
+                limit them. Needs the extra ``threads``. BLAS libraries have one setting per process, so the limit also
+                applies to the training loop until the loader is closed. Debug mode ignores it. See docs/executors.md.
 
         Raises:
             NoMatchError, StorageError, DeviceUnavailableError, MissingExtraError, ShardCacheError: The loader cannot
@@ -2836,6 +2917,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
             debug=flag("debug", debug),
             shard_cache=ShardCache.of(shard_cache),
+            native_threads=native_threads_of(native_threads),
             resuming=Resuming(
                 force=flag("force", force),
                 allow=checked_allow(several("allow", allow, "names of differences"), plan),
@@ -3019,6 +3101,12 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         if self.carried_options.get("seed") is None:
             chosen["seed"] = self._seed_of_iterations()
         return self.open(**{**chosen, **open_options})
+
+    def _open_first(self, name: str, open_options: Mapping[str, Any]) -> Loader[Any]:
+        """Open a loader of the first element of all ranks."""
+        check_rereadable(self.plan, f"{name}()")
+        first = self._then(op.Take, name, count=1)
+        return first.open(**{"rank": 0, "world_size": 1, "worker": (0, 1), **open_options})
 
     def _limit(self, memory_limit: int | str | None) -> int:
         """Return a memory limit in bytes. None selects the option of the dataset, or the default."""

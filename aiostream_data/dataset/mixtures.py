@@ -100,7 +100,8 @@ def choose(datasets: Any, choices: Any, stop: Any) -> Node:
 
 
 def _inputs_of(datasets: Any, operation: str) -> tuple[tuple[Node, ...], tuple[str, ...]]:
-    from aiostream_data.plan.mixing import check_alike, check_shared
+    from aiostream_data.plan.alike import check_alike
+    from aiostream_data.plan.mixing import check_shared
 
     if isinstance(datasets, Mapping):
         names, several = tuple(map(str, datasets)), list(datasets.values())

@@ -9,14 +9,13 @@ import numpy as np
 
 from aiostream_data.arguments import MOST, integer, numpy_dtype, several
 from aiostream_data.dataset.callables import check_takes_arguments, warn_of_hidden_state
+from aiostream_data.dataset.declared_specs import check_spec
 from aiostream_data.dataset.tensor_slices import read_only_column as read_only
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.endless import Counter
-from aiostream_data.plan.spec import ArraySpec
 from aiostream_data.rows.records import Items
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.rows.structure import flatten
 from aiostream_data.transforms.collate import collate
 
 _INT64 = np.dtype(np.int64)
@@ -26,16 +25,15 @@ def generator(factory: Callable[..., Any], args: Any, signature: Any) -> src.Gen
     """Return the plan node of ``from_generator``.
 
     Raises:
-        PlanError: ``factory`` is not callable, or does not accept ``args``.
+        PlanError: ``factory`` is not callable, or does not accept ``args``, or ``signature`` is invalid.
     """
     if not callable(factory):
         raise StageBuildError(
             f"from_generator() needs a function that returns an iterator, got a {type(factory).__name__}. "
             "Pass the function itself, without calling it."
         )
-    _, specs = flatten(signature, ArraySpec)
-    if signature is not None and not all(isinstance(spec, ArraySpec) for spec in specs):
-        raise PlanError(f"signature must be a structure of ArraySpec, got {signature!r}")
+    if signature is not None:
+        check_spec("signature", signature)
     given = several("args", args, "a tuple of arguments")
     check_takes_arguments("from_generator", factory, given)
     warn_of_hidden_state("from_generator", factory, args=given)

@@ -29,6 +29,7 @@ from aiostream_data.executors.child_main import STACKS_HEAD
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.forks import keep_from_forks
 from aiostream_data.executors.lifeline import end_with
+from aiostream_data.executors.native_threads import limited_environment
 
 JOIN_S = 1.0
 """Maximum time in seconds for a child process to end after a signal."""
@@ -51,12 +52,13 @@ class Child:
             exchange. The child process ends when the target function returns.
         name: Name of the child process in process lists.
         max_nbytes: Maximum number of bytes of shared memory that each end of the exchange lends at the same time.
+        native_threads: Maximum number of threads of native libraries in the child process; None for no limit.
 
     Raises:
         WorkerDiedError: The system could not start a process.
     """
 
-    def __init__(self, target: str, name: str, max_nbytes: int) -> None:
+    def __init__(self, target: str, name: str, max_nbytes: int, native_threads: int | None = None) -> None:
         self._burying = threading.Lock()
         self._asking = threading.Lock()
         self._asked = 0
@@ -70,7 +72,10 @@ class Child:
         try:
             with _interrupts_held_back():
                 self._process = subprocess.Popen(
-                    _command(target, name, max_nbytes, theirs), stdin=subprocess.DEVNULL, pass_fds=theirs
+                    _command(target, name, max_nbytes, theirs),
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=theirs,
+                    env=limited_environment(native_threads),
                 )
             end_with(their_lifeline, self._process.pid)
         except OSError as error:

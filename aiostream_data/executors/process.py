@@ -58,10 +58,14 @@ class ProcessExecutor(ThreadExecutor):
         max_workers: Maximum number of worker processes, which start when first needed.
         name: Name of the executor's threads and processes.
         max_nbytes: Maximum unused shared memory in bytes, per worker and direction.
+        native_threads: Maximum number of threads of native libraries in each worker; None for no limit.
     """
 
-    def __init__(self, max_workers: int, name: str, *, max_nbytes: int = MAX_NBYTES) -> None:
+    def __init__(
+        self, max_workers: int, name: str, *, max_nbytes: int = MAX_NBYTES, native_threads: int | None = None
+    ) -> None:
         super().__init__(max_workers, name)
+        self._native_threads = native_threads
         self._max_nbytes = max_nbytes
         self._workers: dict[int, _Worker] = {}
         self._starting = threading.Lock()
@@ -125,7 +129,7 @@ class ProcessExecutor(ThreadExecutor):
         with self._starting:  # processes start concurrently: Child() returns before the process is ready
             if self._closed:
                 raise WorkerDiedError("the workers are being closed")
-            worker = self._workers[me] = _Worker(Child(_SERVE, self._name, self._max_nbytes))
+            worker = self._workers[me] = _Worker(Child(_SERVE, self._name, self._max_nbytes, self._native_threads))
         return worker
 
 

@@ -57,7 +57,10 @@ class ThreadExecutor:
 
     Attributes:
         at_work: Identifiers of the threads that are running a call. Any thread may read ``at_work``.
+        before_call: Function that a thread calls before each call; None for none. It must not raise.
     """
+
+    before_call: Callable[[], None] | None = None
 
     def __init__(self, max_threads: int, name: str) -> None:
         self.max_threads = max_threads
@@ -152,6 +155,8 @@ class ThreadExecutor:
             del job, outcome
 
     def _call(self, job: Job) -> Outcome:
+        if self.before_call is not None:
+            self.before_call()
         if job.limit_s is None:
             return run_timed(job.function, job.args)
         prepared = run_timed(prepare_worker, (job.function,))

@@ -157,10 +157,10 @@ def walk(node: Node) -> Iterator[Node]:
 TRANSPARENT: Final = (
     *("prefetch", "to_device", "parse_example", "parse_sequence_example", "parse_csv", "parse_mds", "parse_jsonl"),
     *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
-    *("in_subprocess", "worker_shard", "loader_shard", "recalled"),
+    *("in_subprocess", "worker_shard", "loader_shard", "recalled", "check_spec"),
 )
-"""Labels of nodes that use no random numbers. The environment and the options of a run determine whether a plan
-contains nodes with these labels."""
+"""Labels of nodes that use no random numbers. They can be added and removed without an effect on the rows: by ranks, by
+options of a run, and by the user."""
 
 
 def keys_of(plan: Node) -> dict[Node, int]:
@@ -222,6 +222,11 @@ def auto_or_at_least_one(name: str, value: Any) -> Concurrency:
     if number == _AUTOTUNE:
         raise PlanError(f"{name} must be at least 1, got -1. Use AUTO instead of tf.data.AUTOTUNE")
     return at_least(name, number, 1)
+
+
+def native_threads_of(value: Any) -> int | None:
+    """Check a ``native_threads`` argument: an integer of at least 1, or None."""
+    return None if value is None else integer("native_threads", value, 1, what="an integer or None")
 
 
 def seed_of(value: Any) -> int | None:

@@ -22,7 +22,7 @@ Casting: TypeAlias = Literal["safe", "same_kind", "unsafe"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ColumnOperator(Operator):
-    """Base class of nodes that change the columns of dict elements, but no row, row id or order."""
+    """Base class of nodes that change or check the columns of elements, but change no row id and no order."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -19,6 +19,7 @@ from aiostream_data.object_names import object_name
 from aiostream_data.plan import operators as op
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.declared import CheckSpec
 from aiostream_data.plan.functions import identify, parse_identity
 from aiostream_data.plan.shard_list import ShardSummary
 from aiostream_data.plan.sql import SqlQuery
@@ -151,6 +152,7 @@ def _is_function(value: Any) -> bool:
 @arguments.register(op.Prefetch)
 @arguments.register(op.ToDevice)
 @arguments.register(InSubprocess)
+@arguments.register(CheckSpec)
 def _(node: Node) -> None:
     return None
 

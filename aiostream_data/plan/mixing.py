@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
 from aiostream_data._native import deal_rows
 from aiostream_data.errors import PlanError
+from aiostream_data.plan.alike import common_spec
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.operators import SCHEDULE_EVERY
-from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.validate import check_rereadable
 from aiostream_data.plan.written import Verbatim, call_arguments
-from aiostream_data.rows.structure import LEAF
 from aiostream_data.weights import Schedule, Stop, Weights, shares_of
 
 LONGEST_PERIOD = 1 << 20
@@ -136,53 +134,10 @@ def mixture_meant(plan: Node, weights: Weights) -> Mix:
 # -- element specs
 
 
-def check_alike(nodes: Sequence[Node], names: Sequence[str], operation: str) -> None:
-    """Raise an error if elements of the inputs have different known structures or dtypes.
-
-    Raises:
-        PlanError: Two inputs differ. The message names both.
-    """
-    known = [(name, spec_of(node)) for name, node in zip(names, nodes, strict=True) if spec_of(node) != _NOTHING]
-    for name, (structure, leaves) in known[1:]:
-        first, (expected, others) = known[0]
-        if structure != expected:
-            raise PlanError(
-                f"{operation}() needs datasets with equal elements, but {first!r} has {_shown(expected, others)} "
-                f"and {name!r} has {_shown(structure, leaves)}"
-            )
-        for path, leaf, other in zip(structure.paths(), leaves, others, strict=True):
-            if leaf.dtype != other.dtype and leaf.dtype is not None and other.dtype is not None:
-                raise PlanError(
-                    f"{operation}() needs datasets with equal elements, but {path} is {other.dtype} in {first!r} "
-                    f"and {leaf.dtype} in {name!r}"
-                )
-
-
-_NOTHING: Spec = (LEAF, (UNKNOWN_SPEC,))
-
-
-def _shown(structure: Any, leaves: Sequence[ArraySpec]) -> Any:
-    return structure.unflatten([leaf.dtype or "unknown" for leaf in leaves])
-
-
 @spec_of.register(Mix)
 @spec_of.register(Choose)
 def _(node: Mix | Choose) -> Spec:
-    specs = [spec_of(child) for child in node.nodes]
-    structure, leaves = specs[0]
-    if any(other != structure for other, _ in specs):
-        return _NOTHING
-    for _, others in specs[1:]:
-        leaves = tuple(map(_merged, leaves, others))
-    return structure, leaves
-
-
-def _merged(a: ArraySpec, b: ArraySpec) -> ArraySpec:
-    dtype = a.dtype if a.dtype == b.dtype else None
-    ragged = a.ragged or b.ragged
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return ArraySpec(None, dtype, ragged)
-    return ArraySpec(tuple(x if x == y else None for x, y in zip_longest(a.shape, b.shape)), dtype, ragged)
+    return common_spec([spec_of(child) for child in node.nodes])
 
 
 # -- cardinality

@@ -11,7 +11,7 @@ from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.operators import Call, Concatenate, Interleave, ParseRows, Unbatch, Zip
 from aiostream_data.plan.sources import Generator, ListFiles, PythonIterable, ReadFiles
-from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, spec_of
+from aiostream_data.plan.spec import UNKNOWN_SPEC, described, spec_of
 from aiostream_data.plan.subprocess import functions_of
 from aiostream_data.plan.windows import Rebatch
 from aiostream_data.plan.written import SourceLine, function_line, short_name
@@ -66,7 +66,7 @@ def elements_of(plan: Node) -> str:
     structure, leaves = spec_of(plan)
     if leaves == (UNKNOWN_SPEC,):
         return "known when the first one is made"
-    return structure.described(map(_leaf, leaves))
+    return structure.described(map(described, leaves))
 
 
 def as_html(plan: Node) -> str:
@@ -120,14 +120,6 @@ def _files(node: ReadFiles | ListFiles) -> str:
 
 def _end_of(url: str) -> str:
     return url if len(url) <= LONGEST_URL else f"...{url[3 - LONGEST_URL :]}"
-
-
-def _leaf(leaf: ArraySpec) -> str:
-    kind = "unknown" if leaf.dtype is None else "bytes or str" if leaf.dtype.hasobject else str(leaf.dtype)
-    if leaf.shape is None:
-        return kind + "[...]"
-    axes = ", ".join("?" if axis is None else str(axis) for axis in leaf.shape)
-    return kind + (f"[{axes}]" if leaf.shape else "") + (" (ragged)" if leaf.ragged else "")
 
 
 def _written_inputs(node: Node) -> tuple[Node, ...]:

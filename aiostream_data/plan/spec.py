@@ -16,6 +16,7 @@ from aiostream_data.plan.base import Node, Operator, SameElements
 from aiostream_data.plan.endless import Counter, Random
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of
 from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.structure import LEAF, Structure, flatten, graft
 
 
@@ -46,6 +47,13 @@ class ArraySpec:
             object.__setattr__(self, "dtype", numpy_dtype("dtype", self.dtype, "a dtype or None"))
         object.__setattr__(self, "ragged", flag("ragged", self.ragged))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ArraySpec):
+            return NotImplemented
+        # NumPy takes None for float64 in a comparison with a dtype.
+        own, others = (self.dtype is None, self.dtype), (other.dtype is None, other.dtype)
+        return (self.shape, self.ragged, *own) == (other.shape, other.ragged, *others)
+
 
 UNKNOWN_SPEC = ArraySpec(None, None)
 
@@ -61,19 +69,40 @@ def spec_of(node: Node) -> Spec:
     return LEAF, (UNKNOWN_SPEC,)
 
 
-def element_spec(node: Node) -> Any:
-    """Return the leaf specs of a node in the structure of the node's elements."""
-    structure, leaves = spec_of(node)
-    return structure.unflatten(leaves)
-
-
 def leaf_spec(value: Any) -> ArraySpec:
     """Return the spec of one leaf, given an example element."""
+    if isinstance(value, RaggedArray):
+        rows = np.asarray(value.values)
+        return ArraySpec((len(value), None, *rows.shape[1:]), rows.dtype, ragged=True)
     try:
         array = array_of(value)
     except NoNumpyFormError:
         return UNKNOWN_SPEC
     return ArraySpec((), np.dtype(object)) if array is None else ArraySpec(array.shape, array.dtype)
+
+
+def inferred_spec(node: Node, element: Any) -> Any:
+    """Return the leaf specs of an element in its structure. Facts that the plan knows precede those of the element."""
+    structure, leaves = flatten(element)
+    found = [leaf_spec(leaf) for leaf in leaves]
+    known_structure, known = spec_of(node)
+    if known_structure == structure and known != (UNKNOWN_SPEC,):
+        found = list(map(_completed, known, found))
+    return structure.unflatten(found)
+
+
+def _completed(known: ArraySpec, found: ArraySpec) -> ArraySpec:
+    shape = found.shape if known.shape is None else known.shape
+    return ArraySpec(shape, known.dtype or found.dtype, known.ragged or found.ragged)
+
+
+def described(leaf: ArraySpec) -> str:
+    """Return a spec as text for messages, such as ``float32[10, ?]``."""
+    kind = "unknown" if leaf.dtype is None else "bytes or str" if leaf.dtype.hasobject else str(leaf.dtype)
+    if leaf.shape is None:
+        return kind + "[...]"
+    axes = ", ".join("?" if axis is None else str(axis) for axis in leaf.shape)
+    return kind + (f"[{axes}]" if leaf.shape else "") + (" (ragged)" if leaf.ragged else "")
 
 
 @spec_of.register
@@ -209,8 +238,3 @@ def _(node: op.Zip) -> Spec:
     parts = [spec_of(child) for child in node.nodes]
     structure = graft(node.structure, [part[0] for part in parts])
     return structure, tuple(leaf for part in parts for leaf in part[1])
-
-
-@spec_of.register
-def _(node: op.Concatenate) -> Spec:
-    return spec_of(node.nodes[0])

@@ -12,7 +12,7 @@ from aiostream_data.executors.exchange import linked
 class ThreadChild:
     """Has what is used of :class:`aiostream_data.executors.child_process.Child`."""
 
-    def __init__(self, target: str, name: str, max_nbytes: int) -> None:
+    def __init__(self, target: str, name: str, max_nbytes: int, native_threads: int | None = None) -> None:
         module, _, function = target.partition(":")
         self.exchange, theirs = linked(max_nbytes)
         self._theirs = theirs

@@ -122,8 +122,54 @@ def test_concatenate_gives_all_of_the_first_then_all_of_the_next() -> None:
     assert list(nothing.concatenate(FIVE, nothing, asd.Dataset.range(2))) == [0, 1, 2, 3, 4, 0, 1]
 
 
-def test_concatenate_joins_elements_of_different_types() -> None:
-    assert list(asd.Dataset.range(1).concatenate(asd.Dataset.from_tensor_slices(["a"]))) == [0, "a"]
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ([1], ["a"], "element is int64 in 'dataset 0' and object in 'dataset 2'"),
+        ([1], [1.5], "element is int64 in 'dataset 0' and float64 in 'dataset 2'"),
+        ({"a": [1], "b": [2]}, {"a": [1]}, "'dataset 0' has {a: int64, b: int64} and 'dataset 2' has {a: int64}"),
+        ({"a": [1]}, ([1],), "'dataset 0' has {a: int64} and 'dataset 2' has (int64,)"),
+        ({"a": {"b": ([1], [2])}}, {"a": {"b": ([1], [b"c"])}}, "a.b[1] is int64"),
+    ],
+    ids=["text", "dtype", "keys", "structure", "nested"],
+)
+def test_concatenate_refuses_elements_that_differ(first: object, second: object, text: str) -> None:
+    one, two = asd.Dataset.from_tensor_slices(first), asd.Dataset.from_tensor_slices(second)
+    unknown = one.map(lambda *row: row)
+    with pytest.raises(TypeError) as caught:
+        asd.Dataset.concatenate(one, unknown, two)
+    assert isinstance(caught.value, asd.PlanError)
+    assert text in str(caught.value)
+
+
+def test_concatenate_joins_elements_of_different_shapes() -> None:
+    small, large = (asd.Dataset.from_tensor_slices(np.zeros((1, *shape))) for shape in ((2,), (3, 4)))
+    joined = small.concatenate(large)
+    assert [element.shape for element in joined] == [(2,), (3, 4)]
+    assert joined.element_spec == asd.ArraySpec(None, np.dtype(np.float64))
+    alike = small.concatenate(asd.Dataset.from_tensor_slices(np.zeros((1, 5))))
+    assert alike.element_spec == asd.ArraySpec((None,), np.dtype(np.float64))
+
+
+def test_concatenate_joins_dicts_with_keys_in_another_order() -> None:
+    one, two = ({"a": [1], "b": [2]}, {"b": [3], "a": [4]})
+    joined = asd.Dataset.from_tensor_slices(one).concatenate(asd.Dataset.from_tensor_slices(two))
+    assert list(joined) == [{"a": 1, "b": 2}, {"a": 4, "b": 3}]
+    assert list(joined.element_spec) == ["a", "b"]
+
+
+def test_concatenate_joins_elements_that_are_unknown() -> None:
+    text = FIVE.map(lambda number: f"{number}")
+    assert list(FIVE.take(1).concatenate(text.take(1))) == [0, "0"]
+    assert FIVE.concatenate(text).element_spec == asd.ArraySpec(None, None)
+    rows = asd.Dataset.from_tensor_slices({"a": [1]})
+    known, unknown = (rows.with_column("b", len) for _ in range(2))
+    assert len(list(known.drop("b").concatenate(unknown.drop("b")))) == 2
+    assert known.concatenate(asd.Dataset.from_tensor_slices({"a": [1], "b": {"c": [2]}})).cardinality() == 2
+    assert FIVE.enumerate().concatenate(text.enumerate()).element_spec == (
+        asd.ArraySpec((), np.dtype(np.int64)),
+        asd.ArraySpec(None, None),
+    )
 
 
 def test_enumerate_counts_from_its_start() -> None:

@@ -37,6 +37,7 @@ FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {
     "name": asd.FixedLen((), bytes),
     "values": asd.VarLen(np.int64),
 }
+NUMBER = asd.ArraySpec((), np.dtype(np.int64))
 ROWS = (4, 0, 6, 1)
 """Records of each file of a kind."""
 IDS = "WITH RECURSIVE ids(id) AS (SELECT -7 UNION ALL SELECT id + 3 FROM ids LIMIT 11) SELECT * FROM ids"
@@ -251,6 +252,7 @@ CASES: dict[str, Case] = {
     "aggregate without a stored state": Case(lambda _: numbers(12).shuffle(5).aggregate(Held).repeat(2)),
     "unique": Case(lambda _: numbers(20).shuffle(6).map(own_remainder).unique().repeat(2)),
     "unique by a key": Case(lambda _: draws(20).unique(own_number).shuffle(3).batch(2)),
+    "spec": Case(lambda _: numbers(8).map(plus_one, spec=NUMBER).flat_map(ten_fold, spec=NUMBER).shuffle(4).repeat(2)),
     "flat_map": Case(lambda _: numbers(8).flat_map(ten_fold)),
     "flat_map of data sets": Case(lambda _: numbers(8).flat_map(ten_fold_by_run)),
     "flat_map of flat_map": Case(lambda _: numbers(6).flat_map(ten_fold).flat_map(ten_fold_by_run)),

@@ -124,7 +124,8 @@ class RowwiseStage(CallStage):
 
         def make() -> Executor:
             name = f"asd-{self.node.label}"
-            return executor_elsewhere(kind, workers or services.cpus, name, services.budget.limit)
+            native_threads = services.options.run.native_threads
+            return executor_elsewhere(kind, workers or services.cpus, name, services.budget.limit, native_threads)
 
         executor = services.workers.at(f"{self.context.place(self.node)}/{kind}", make)
         if isinstance(executor, InterpreterExecutor):
@@ -263,13 +264,16 @@ def _workers_of(node: Call, cpus: int) -> int | None:
     return fixed or cpus if node.executor in IN_OTHER_PLACES else fixed
 
 
-def executor_elsewhere(kind: str, workers: int, name: str, memory_limit: int) -> Executor:
+def executor_elsewhere(
+    kind: str, workers: int, name: str, memory_limit: int, native_threads: int | None = None
+) -> Executor:
     """Return an executor that uses worker processes or subinterpreters."""
     if kind == "interpreter":
         return InterpreterExecutor(workers, name)
     from aiostream_data.executors.process import ProcessExecutor, idle_nbytes
 
-    return ProcessExecutor(workers, name, max_nbytes=idle_nbytes(memory_limit, workers))
+    nbytes = idle_nbytes(memory_limit, workers)
+    return ProcessExecutor(workers, name, max_nbytes=nbytes, native_threads=native_threads)
 
 
 def serial_executor(stage: RowwiseStage) -> Executor:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from aiostream_data.executors.base import Executor
+from aiostream_data.executors.native_threads import NativeThreads
 from aiostream_data.executors.thread import ThreadExecutor
 
 
@@ -22,12 +23,20 @@ class Workers:
             elements.
     """
 
-    def __init__(self, pool: ThreadExecutor, *, one_at_a_time: bool = False) -> None:
+    def __init__(
+        self,
+        pool: ThreadExecutor,
+        *,
+        one_at_a_time: bool = False,
+        native_threads: NativeThreads | None = None,
+    ) -> None:
         """Take ownership of ``pool``.
 
         With ``one_at_a_time``, ``pool`` replaces every other executor and thread.
         """
         self.one_at_a_time = one_at_a_time
+        self._native_threads = native_threads
+        self._limit(pool)
         self._only = pool if one_at_a_time else None
         self._shared: dict[str, Executor] = {"": pool}
         self._leaving: list[ThreadExecutor] = []
@@ -40,8 +49,14 @@ class Workers:
         if self._only is not None:
             return self._only
         if key not in self._shared:
-            self._shared[key] = make()
+            self._shared[key] = self._limit(make())
         return self._shared[key]
+
+    def _limit(self, executor: Executor) -> Executor:
+        """Let the threads of an executor limit the native threads of user functions."""
+        if self._native_threads is not None and isinstance(executor, ThreadExecutor):
+            executor.before_call = self._native_threads.apply
+        return executor
 
     @contextmanager
     def thread(self, name: str) -> Iterator[ThreadExecutor]:
@@ -94,6 +109,8 @@ class Workers:
         deadline = monotonic() + timeout_s
         executors: list[Executor] = [*self._shared.values(), *self._leaving]
         ended = [executor.close(max(0.0, deadline - monotonic())) for executor in executors]
+        if self._native_threads is not None:
+            self._native_threads.end()
         return all(ended)
 
 

@@ -74,7 +74,8 @@ class HostingProcess:
         self._closing = False
         self._answers_until: float | None = None
         self.last_stats: Mapping[str, Any] = NO_STATS
-        self.child = Child("aiostream_data._engine.process_server:serve", name, 2 * errand.window_nbytes)
+        target = "aiostream_data._engine.process_server:serve"
+        self.child = Child(target, name, 2 * errand.window_nbytes, errand.run.native_threads)
         self._send_errand(errand)
         self._thread = threading.Thread(target=self._receive, name=f"{name}-link", daemon=True)
         self._thread.start()

@@ -26,6 +26,10 @@ JSON_SCHEMA = {"n": np.int32, "more": {"x": np.float64, "values": asd.VarLen(np.
 SEQUENCE_FEATURES: dict[str, asd.FixedLen | asd.VarLen] = {"t": asd.FixedLen((), np.int64)}
 
 
+NUMBER = asd.ArraySpec((), np.dtype(np.int64))
+"""Spec of a number."""
+
+
 def frame(rows: int) -> Any:
     """Return a data frame of pandas, or a table of PyArrow, by its number of rows."""
     columns = {

@@ -77,13 +77,15 @@ def pack(random: Random, plan: Drawn) -> Drawn:
 def aggregated(random: Random, plan: Drawn) -> Drawn:
     """Append an aggregator whose state a saved place contains or not."""
     factory = one_of(random, "Collected", "StoredCollected")
-    return plan.depending_on_order().then(f"aggregate({factory})", kind="number", most=2 * plan.most + 1)
+    spec = one_of(random, "", ", spec=NUMBER")
+    return plan.depending_on_order().then(f"aggregate({factory}{spec})", kind="number", most=2 * plan.most + 1)
 
 
 def scan(random: Random, plan: Drawn) -> Drawn:
     """Append a scan, with states of several types."""
     scans: tuple[tuple[str, Kind], ...] = (
         ("totalled, 0", "number"),
+        ("totalled, 0, spec=NUMBER", "number"),
         ("remembered, []", "row"),
         ("gathered, frozenset()", "number"),
     )

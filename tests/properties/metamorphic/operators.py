@@ -44,7 +44,8 @@ def _map(random: Random, plan: Drawn) -> Drawn:
     function = one_of(random, *_FUNCTIONS)
     ordered = not chance(random, 0.06)
     more = "" if ordered else "concurrency=3, ordered=False"
-    call = f"map({function}, {more or '**HOW'})"
+    spec = ", spec=NUMBER" if function == "number" and chance(random, 0.5) else ""
+    call = f"map({function}{spec}, {more or '**HOW'})"
     return plan.then(call, kind=_FUNCTIONS[function], ordered=plan.ordered and ordered)
 
 
@@ -123,6 +124,8 @@ def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
         plan, more = replace(plan, ordered=False), f"{more}, ordered=False"
     if name in _BY_ORDER:
         plan = replace(plan, free=False)
+    if _EXPANDING[name] == "number" and chance(random, 0.2):
+        more += ", spec=NUMBER"
     return plan.then(f"{call}({name}{more})", kind=_EXPANDING[name], most=4 * plan.most)
 
 
@@ -211,7 +214,7 @@ def _cache(random: Random, plan: Drawn) -> Drawn:
 
 
 def _with_options(random: Random, plan: Drawn) -> Drawn:
-    return plan.then(f"with_options({one_of(random, 'stage_timeout=900', 'memory_limit=' + repr('1GB'))})")
+    return plan.then(f"with_options({one_of(random, 'stage_timeout=900', 'memory_limit=1 << 30', 'native_threads=1')})")
 
 
 def _prefetch(random: Random, plan: Drawn) -> Drawn:

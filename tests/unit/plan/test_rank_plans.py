@@ -11,6 +11,7 @@ import pytest
 
 from aiostream_data import INFINITE, UNKNOWN, Dataset, FixedLen
 from aiostream_data.errors import PlanError, RankError
+from aiostream_data.plan.annotations import element_spec
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.explain import explain
@@ -19,7 +20,6 @@ from aiostream_data.plan.rank_nodes import EqualRows, RankShard
 from aiostream_data.plan.ranks import check_enough_files, check_enough_rows, for_rank
 from aiostream_data.plan.rewrite import unordered
 from aiostream_data.plan.sources import ListFiles, ReadFiles
-from aiostream_data.plan.spec import element_spec
 from aiostream_data.plan.windows import Bucket
 from aiostream_data.ranks import Ranks, Sharing
 

@@ -71,7 +71,9 @@ class InnerCalls:
                 return ThreadExecutor(self.at_once, name)
             from aiostream_data.executors.process import ProcessExecutor, idle_nbytes
 
-            return ProcessExecutor(self.at_once, name, max_nbytes=idle_nbytes(services.budget.limit, self.at_once))
+            nbytes = idle_nbytes(services.budget.limit, self.at_once)
+            native_threads = services.options.run.native_threads
+            return ProcessExecutor(self.at_once, name, max_nbytes=nbytes, native_threads=native_threads)
 
         executor = services.workers.at(f"{self._stage.context.place(node)}/{kind}", make)
         return OnWorkers(executor, services.origins.stable) if self._is_far else OnThreads(executor)
