@@ -1473,9 +1473,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     @overload
     def batch(self: Dataset[Never], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[Any]: ...
     @overload
-    def batch(
-        self: Dataset[dict[A, Never]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, Any]]: ...
+    def batch(self: Dataset[dict[A, Any]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[dict[A, Any]]: ...
     @overload
     def batch(self: Dataset[int], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.int64]]: ...
     @overload
@@ -1486,18 +1484,6 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def batch(self: Dataset[S], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
     @overload
     def batch(self: Dataset[NDArray[S]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, int]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, NDArray[np.int64]]]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, float]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, NDArray[np.float64]]]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, NDArray[S]]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, NDArray[S]]]: ...
     @overload
     def batch(
         self: Dataset[tuple[int, int]], batch_size: int, *, drop_remainder: bool = ...
@@ -1654,7 +1640,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[Any]: ...
     @overload
     def padded_batch(
-        self: Dataset[dict[A, Never]],
+        self: Dataset[dict[A, Any]],
         batch_size: int,
         padded_shapes: Any = ...,
         padding_values: Any = ...,
@@ -1679,15 +1665,6 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         *,
         drop_remainder: bool = ...,
     ) -> Dataset[NDArray[S]]: ...
-    @overload
-    def padded_batch(
-        self: Dataset[dict[A, NDArray[S]]],
-        batch_size: int,
-        padded_shapes: Any = ...,
-        padding_values: Any = ...,
-        *,
-        drop_remainder: bool = ...,
-    ) -> Dataset[dict[A, NDArray[S]]]: ...
     @overload
     def padded_batch(
         self, batch_size: int, padded_shapes: Any = ..., padding_values: Any = ..., *, drop_remainder: bool = ...
@@ -1810,7 +1787,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[Any]: ...
     @overload
     def window(
-        self: Dataset[dict[A, Never]],
+        self: Dataset[dict[A, Any]],
         size: int,
         shift: int | None = ...,
         stride: int = ...,
@@ -1825,15 +1802,6 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def window(
         self: Dataset[NDArray[S]], size: int, shift: int | None = ..., stride: int = ..., *, drop_remainder: bool = ...
     ) -> Dataset[NDArray[S]]: ...
-    @overload
-    def window(
-        self: Dataset[dict[A, NDArray[S]]],
-        size: int,
-        shift: int | None = ...,
-        stride: int = ...,
-        *,
-        drop_remainder: bool = ...,
-    ) -> Dataset[dict[A, NDArray[S]]]: ...
     @overload
     def window(
         self: Dataset[int],
