@@ -1683,9 +1683,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Args:
             batch_size: Number of elements in a batch.
-            padded_shapes: A sequence of lengths for each leaf (array), in the structure of the elements. None or -1 as
-                a length means the length of the longest row in the batch. To pad every axis to the longest row, pass
-                None instead of such a sequence, or for the complete argument.
+            padded_shapes: A sequence of lengths for each leaf (array), in the structure of the elements, or one length
+                for a leaf with one axis. None or -1 in a sequence means the length of the longest row in the batch. To
+                pad every axis to the longest row, pass None instead of a sequence, or for the complete argument.
             padding_values: One value for all leaves, or a structure with one value per leaf. The default padding value
                 is 0 or the empty string. A text leaf whose rows are all empty is padded with b"".
             drop_remainder: If True, drop an incomplete last batch.
