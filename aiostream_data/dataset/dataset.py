@@ -32,7 +32,7 @@ from aiostream_data.dataset.carried_options import checked_options, completed_by
 from aiostream_data.dataset.chain import Chain, plan_of
 from aiostream_data.dataset.column_operators import ColumnOperators
 from aiostream_data.dataset.counts import asserted_count, padded_count
-from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
+from aiostream_data.dataset.element_checks import check_concatenated, check_length_of, check_packing, check_padding
 from aiostream_data.dataset.file_sources import Reading, StorageOptions, Url, listed_files
 from aiostream_data.dataset.method_suggestions import Hints
 from aiostream_data.dataset.open_sources import completed
@@ -2322,8 +2322,16 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     @overload
     def concatenate(*datasets: Dataset[Any]) -> Dataset[Any]: ...
     def concatenate(*datasets: Any) -> Dataset[Any]:
-        """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``)."""
+        """Emit all elements of the first dataset, then all elements of the next datasets (tf.data ``concatenate``).
+
+        The elements of all datasets must have the same structure and dtypes. Their shapes can differ.
+
+        Raises:
+            PlanError: An argument is not a dataset, or the elements of two datasets differ in a known structure or
+                dtype. Types behind a function such as that of :meth:`map` are not known, and not checked.
+        """
         nodes = tuple(_plan_in("concatenate", dataset) for dataset in datasets)
+        check_concatenated(nodes)
         return Dataset(op.Concatenate(nodes=nodes), merged_options(datasets))
 
     def enumerate(self, start: int = 0) -> Dataset[tuple[int, T]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import iscoroutinefunction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.dataset.callables import warn_of_hidden_state
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.spec import ArraySpec, spec_of
+from aiostream_data.plan.spec import ArraySpec, have_equal_dtypes, spec_of
 from aiostream_data.rows.structure import Structure
 
 if TYPE_CHECKING:
@@ -48,6 +49,30 @@ def check_padding(node: Node, shapes: Any, values: Any) -> None:
                 f"cannot pad leaf {leaf.path!r} to {leaf.shape}: its shape is {known.shape}. "
                 "Pass a shape with as many axes, each at least as long."
             )
+
+
+def check_concatenated(nodes: Sequence[Node]) -> None:
+    """Check that all datasets have elements of the same structure and dtypes, as far as they are known.
+
+    Raises:
+        PlanError: The elements of two datasets differ.
+    """
+    from aiostream_data.plan.windows import is_unknown
+
+    specs = [(number, spec) for number, spec in enumerate(map(spec_of, nodes)) if not is_unknown(spec)]
+    for (first, one), (second, other) in pairwise(specs):
+        where = f"dataset {first} and dataset {second}"
+        if one[0] != other[0]:
+            raise PlanError(
+                f"cannot concatenate {where}: the structure of their elements is {one[0]} and {other[0]}. "
+                "Change the elements of one dataset with map()."
+            )
+        for path, own, leaf in zip(one[0].paths(), one[1], other[1], strict=True):
+            if own.dtype is not None and leaf.dtype is not None and not have_equal_dtypes(own, leaf):
+                raise PlanError(
+                    f"cannot concatenate {where}: leaf {path!r} is {own.dtype} and {leaf.dtype}. "
+                    "Convert the leaf of one dataset with map() or cast()."
+                )
 
 
 def _check_fill(leaf: LeafPadding, known: ArraySpec) -> None:

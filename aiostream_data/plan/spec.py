@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import reduce, singledispatch
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -213,4 +213,26 @@ def _(node: op.Zip) -> Spec:
 
 @spec_of.register
 def _(node: op.Concatenate) -> Spec:
-    return spec_of(node.nodes[0])
+    return reduce(_common, map(spec_of, node.nodes))
+
+
+def _common(one: Spec, other: Spec) -> Spec:
+    """Return what is known of elements that come from either of two datasets."""
+    if one[0] != other[0]:
+        return LEAF, (UNKNOWN_SPEC,)
+    return one[0], tuple(map(_common_leaf, one[1], other[1]))
+
+
+def _common_leaf(one: ArraySpec, other: ArraySpec) -> ArraySpec:
+    if one == other:
+        return one
+    dtype = one.dtype if have_equal_dtypes(one, other) else None
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return ArraySpec(None, dtype, one.ragged or other.ragged)
+    axes = tuple(own if own == next_one else None for own, next_one in zip(one.shape, other.shape, strict=True))
+    return ArraySpec(axes, dtype, one.ragged or other.ragged)
+
+
+def have_equal_dtypes(one: ArraySpec, other: ArraySpec) -> bool:
+    """Return True if both dtypes are known and equal."""
+    return one.dtype is not None and other.dtype is not None and one.dtype == other.dtype

@@ -122,8 +122,34 @@ def test_concatenate_gives_all_of_the_first_then_all_of_the_next() -> None:
     assert list(nothing.concatenate(FIVE, nothing, asd.Dataset.range(2))) == [0, 1, 2, 3, 4, 0, 1]
 
 
-def test_concatenate_joins_elements_of_different_types() -> None:
-    assert list(asd.Dataset.range(1).concatenate(asd.Dataset.from_tensor_slices(["a"]))) == [0, "a"]
+def test_concatenate_joins_elements_whose_types_are_not_known() -> None:
+    joined = asd.Dataset.range(1).concatenate(asd.Dataset.range(1).map(str), asd.Dataset.range(1))
+    assert list(joined) == [0, "0", 0]
+    assert joined.element_spec == asd.ArraySpec(None, None)
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (asd.Dataset.from_tensor_slices(["a"]), "dataset 0 and dataset 2: leaf 'element' is int64 and object"),
+        (asd.Dataset.range(1, dtype=np.int32), "leaf 'element' is int64 and int32"),
+        (asd.Dataset.range(1).zip(asd.Dataset.range(1)), r"the structure of their elements is \* and \(\*, \*\)"),
+        (asd.Dataset.from_tensor_slices({"a": [1]}), r"is \* and \{a: \*\}"),
+    ],
+    ids=["text", "int32", "pairs", "dicts"],
+)
+def test_concatenate_refuses_elements_of_other_types(other: asd.Dataset[Any], says: str) -> None:
+    unknown: asd.Dataset[Any] = asd.Dataset.range(1).map(str)
+    with pytest.raises(asd.PlanError, match=says):
+        FIVE.concatenate(unknown, other)
+
+
+def test_concatenate_knows_what_the_shapes_of_its_datasets_have_in_common() -> None:
+    two, three = (asd.Dataset.range(6).batch(size, drop_remainder=True) for size in (2, 3))
+    assert two.concatenate(three).element_spec == asd.ArraySpec((None,), np.dtype(np.int64))
+    assert two.concatenate(two).element_spec == asd.ArraySpec((2,), np.dtype(np.int64))
+    assert two.concatenate(asd.Dataset.range(2)).element_spec == asd.ArraySpec(None, np.dtype(np.int64))
+    assert [batch.tolist() for batch in two.concatenate(three)] == [[0, 1], [2, 3], [4, 5], [0, 1, 2], [3, 4, 5]]
 
 
 def test_enumerate_counts_from_its_start() -> None:
