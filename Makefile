@@ -60,10 +60,12 @@ sanitize: install
 	@echo "== the native core under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@$(BIN)/python .ci/sanitize.py
 
-# Random plans in tf.data and in this package. FIRST is the seed of the first plan.
+# Random plans in tf.data and in this package, and tf.data's docstring examples. FIRST is the seed of the first plan.
 differential: install .venv-bench/.installed
 	@echo "== $(PLANS) new plans in tf.data and here, from seed $(FIRST)"
 	@TF_CPP_MIN_LOG_LEVEL=3 PYTHONPATH=.:tests/properties .venv-bench/bin/python -m differential --plans $(PLANS) --first $(FIRST)
+	@echo "== the examples in the docstrings of tf.data, in tf.data and here"
+	@TF_CPP_MIN_LOG_LEVEL=3 PYTHONPATH=.:tests/properties .venv-bench/bin/python -m differential.docstrings
 
 bench: install .venv-bench/.installed
 	@echo "== benchmarks against other loaders: every one in its own process, taking turns"

@@ -21,6 +21,7 @@ RULES: Final = (
     rf"aiostream_data/_native/{NAME}\.(pyx|pxd|pyi|h)",
     r"aiostream_data/py\.typed|aiostream_data/device/gpu_verified\.json",
     r"tests/data/tfdata_outcomes\.jsonl\.xz",
+    r"tests/data/tfdata_docstrings\.json",
     rf"tests/data/csv/{NAME}\.(csv|tsv|json)",
     rf"tests/data/mds/(expected\.json|{NAME}/(index\.json|shard\.[0-9]{{5}}\.mds(\.gz|\.zstd)?))",
     rf"tests/data/tfds/(expected\.json|{NAME}/({NAME}(\.labels\.txt|\.json)|{NAME}-{NAME}\.tfrecord-[0-9]{{5}}-of-[0-9]{{5}}))",

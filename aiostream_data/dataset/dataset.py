@@ -1634,9 +1634,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     @overload
     def batch(self: Dataset[Never], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[Any]: ...
     @overload
-    def batch(
-        self: Dataset[dict[A, Never]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, Any]]: ...
+    def batch(self: Dataset[dict[A, Any]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[dict[A, Any]]: ...
     @overload
     def batch(self: Dataset[int], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[np.int64]]: ...
     @overload
@@ -1647,18 +1645,6 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def batch(self: Dataset[S], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
     @overload
     def batch(self: Dataset[NDArray[S]], batch_size: int, *, drop_remainder: bool = ...) -> Dataset[NDArray[S]]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, int]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, NDArray[np.int64]]]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, float]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, NDArray[np.float64]]]: ...
-    @overload
-    def batch(
-        self: Dataset[dict[A, NDArray[S]]], batch_size: int, *, drop_remainder: bool = ...
-    ) -> Dataset[dict[A, NDArray[S]]]: ...
     @overload
     def batch(
         self: Dataset[tuple[int, int]], batch_size: int, *, drop_remainder: bool = ...
@@ -1815,7 +1801,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[Any]: ...
     @overload
     def padded_batch(
-        self: Dataset[dict[A, Never]],
+        self: Dataset[dict[A, Any]],
         batch_size: int,
         padded_shapes: Any = ...,
         padding_values: Any = ...,
@@ -1842,15 +1828,6 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[NDArray[S]]: ...
     @overload
     def padded_batch(
-        self: Dataset[dict[A, NDArray[S]]],
-        batch_size: int,
-        padded_shapes: Any = ...,
-        padding_values: Any = ...,
-        *,
-        drop_remainder: bool = ...,
-    ) -> Dataset[dict[A, NDArray[S]]]: ...
-    @overload
-    def padded_batch(
         self, batch_size: int, padded_shapes: Any = ..., padding_values: Any = ..., *, drop_remainder: bool = ...
     ) -> Dataset[Any]: ...
     def padded_batch(
@@ -1867,9 +1844,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Args:
             batch_size: Number of elements in a batch.
-            padded_shapes: A sequence of lengths for each leaf (array), in the structure of the elements. None or -1 as
-                a length means the length of the longest row in the batch. To pad every axis to the longest row, pass
-                None instead of such a sequence, or for the complete argument.
+            padded_shapes: A sequence of lengths for each leaf (array), in the structure of the elements, or one length
+                for a leaf with one axis. None or -1 in a sequence means the length of the longest row in the batch. To
+                pad every axis to the longest row, pass None instead of a sequence, or for the complete argument.
             padding_values: One value for all leaves, or a structure with one value per leaf. The default padding value
                 is 0 or the empty string. A text leaf whose rows are all empty is padded with b"".
             drop_remainder: If True, drop an incomplete last batch.
@@ -1971,7 +1948,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[Any]: ...
     @overload
     def window(
-        self: Dataset[dict[A, Never]],
+        self: Dataset[dict[A, Any]],
         size: int,
         shift: int | None = ...,
         stride: int = ...,
@@ -1986,15 +1963,6 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def window(
         self: Dataset[NDArray[S]], size: int, shift: int | None = ..., stride: int = ..., *, drop_remainder: bool = ...
     ) -> Dataset[NDArray[S]]: ...
-    @overload
-    def window(
-        self: Dataset[dict[A, NDArray[S]]],
-        size: int,
-        shift: int | None = ...,
-        stride: int = ...,
-        *,
-        drop_remainder: bool = ...,
-    ) -> Dataset[dict[A, NDArray[S]]]: ...
     @overload
     def window(
         self: Dataset[int],

@@ -223,8 +223,9 @@ def padded_leaf(leaf: ArraySpec, rows: int | None, shape: Any) -> ArraySpec:
     """
     if shape is None and leaf.shape is None:
         return ArraySpec(None, leaf.dtype)
-    known: Axes = leaf.shape if leaf.shape is not None else (None,) * len(shape)
-    asked = known if shape is None else tuple(None if axis in (None, -1) else int(axis) for axis in shape)
+    wanted = (shape,) if hasattr(shape, "__index__") else shape
+    known: Axes = leaf.shape if leaf.shape is not None else (None,) * len(wanted)
+    asked = known if shape is None else tuple(None if axis in (None, -1) else int(axis) for axis in wanted)
     axes = [own if to is None else to for own, to in zip(known, asked, strict=True)]
     return ArraySpec((rows, *axes), leaf.dtype)
 

@@ -87,9 +87,10 @@ def _leaves_of(name: str, given: Any, structure: Structure) -> list[Any]:
 def _shape(path: str, given: Any) -> Shape | None:
     if given is None:
         return None
-    if not isinstance(given, Sequence) or not all(_is_axis(axis) for axis in given):
-        raise PlanError(f"padded_shapes of {path!r} must be a sequence of lengths and None, got {given!r}")
-    return tuple(None if axis is None or int(axis) == -1 else int(axis) for axis in given)
+    axes = (given,) if _is_axis(given) else given
+    if not isinstance(axes, Sequence) or not all(map(_is_axis, axes)):
+        raise PlanError(f"padded_shapes of {path!r} must be a length, or a sequence of lengths and None, got {given!r}")
+    return tuple(None if axis is None or int(axis) == -1 else int(axis) for axis in axes)
 
 
 def _is_axis(axis: Any) -> bool:

@@ -172,6 +172,14 @@ def test_concatenate_joins_elements_that_are_unknown() -> None:
     )
 
 
+def test_concatenate_knows_what_the_shapes_of_its_datasets_have_in_common() -> None:
+    two, three = (asd.Dataset.range(6).batch(size, drop_remainder=True) for size in (2, 3))
+    assert two.concatenate(three).element_spec == asd.ArraySpec((None,), np.dtype(np.int64))
+    assert two.concatenate(two).element_spec == asd.ArraySpec((2,), np.dtype(np.int64))
+    assert two.concatenate(asd.Dataset.range(2)).element_spec == asd.ArraySpec(None, np.dtype(np.int64))
+    assert [batch.tolist() for batch in two.concatenate(three)] == [[0, 1], [2, 3], [4, 5], [0, 1, 2], [3, 4, 5]]
+
+
 def test_enumerate_counts_from_its_start() -> None:
     assert list(asd.Dataset.from_tensor_slices(["a", "b"]).enumerate(start=5)) == [(5, "a"), (6, "b")]
     assert list(asd.Dataset.from_iterable([None, "b"]).enumerate()) == [(0, None), (1, "b")]

@@ -286,7 +286,7 @@ def _buckets(random: Random, plan: Drawn) -> Drawn:
 
 def _padded(random: Random, plan: Drawn) -> Drawn:
     size, drop = random.randint(1, 5), chance(random, 0.3)
-    shape, fill = one_of(random, None, [7]), one_of(random, None, -1)
+    shape, fill = one_of(random, None, [7], 7), one_of(random, None, -1)
     plan = plan.depending_on_order().then("map(sequence, **HOW)", kind="sequence")
     padded = _grouped(plan, f"padded_batch({size}, {shape}, {fill}, drop_remainder={drop})", size)
     return replace(padded, row_kind="other")

@@ -1,8 +1,12 @@
-"""Type checkers know what a pipeline gives: mypy --strict is asked, as a user's own check would be."""
+"""Type checkers know what a pipeline gives: mypy and pyright are asked in strict mode, as a user's check would be."""
 
 from __future__ import annotations
 
 import ast
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,6 +94,32 @@ def test_a_wrong_idea_of_a_batch_is_an_error_of_types(folder: Path) -> None:
 def test_every_constructor_and_operator_gives_the_type_of_its_elements(folder: Path) -> None:
     report, status = check(EXPRESSIONS.read_text(), folder)
     assert status == 0, report
+
+
+PYRIGHT = {
+    "include": ["*.py"],
+    "extraPaths": [str(ROOT)],
+    "typeCheckingMode": "strict",
+    "enableTypeIgnoreComments": False,  # which are mypy's
+    "reportUnnecessaryTypeIgnoreComment": True,  # so that every wrong program is reported
+    # Functions receive tuples as several arguments. Therefore parameters of lambdas have no known type.
+    "reportUnknownLambdaType": False,
+    "reportUnknownArgumentType": False,
+    "reportUnknownMemberType": False,
+}
+"""Configuration of pyright."""
+
+
+@pytest.mark.timeout(300)
+def test_pyright_knows_what_pipelines_constructors_and_operators_give(tmp_path: Path) -> None:
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
+    (tmp_path / "pipeline.py").write_text(PIPELINE + KNOWN)
+    (tmp_path / "expressions.py").write_text(EXPRESSIONS.read_text())
+    command = [sys.executable, "-m", "pyright", "--project", str(tmp_path), "--pythonpath", sys.executable]
+    offline = os.environ | {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # asks for no newer version
+    done = subprocess.run(command, env=offline, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "0 errors" in done.stdout
 
 
 def test_expressions_name_every_public_method() -> None:

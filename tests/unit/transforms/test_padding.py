@@ -134,10 +134,17 @@ def test_shapes_and_values_of_another_structure_are_refused() -> None:
         PaddingRule({"a": (None,)}).leaves(structure)
     with pytest.raises(PlanError, match="padding_values must have the structure"):
         PaddingRule(None, {"a": 1}).leaves(structure)
-    with pytest.raises(PlanError, match="padded_shapes of 'a' must be a sequence"):
-        PaddingRule({"a": 3, "b": ()}).leaves(structure)
-    with pytest.raises(PlanError, match="padded_shapes of 'a' must be a sequence"):
-        PaddingRule({"a": (-2,), "b": ()}).leaves(structure)
+    for shape in (-2, True, "3", (-2,)):
+        with pytest.raises(PlanError, match="padded_shapes of 'a' must be a length, or a sequence"):
+            PaddingRule({"a": shape, "b": ()}).leaves(structure)
+
+
+@pytest.mark.parametrize(("shape", "width"), [(5, 5), (-1, 3), (np.int64(5), 5)])
+def test_a_length_is_the_shape_of_a_leaf_with_one_axis(shape: Any, width: int) -> None:
+    [batch] = asd.Dataset.range(1, 4).map(np.arange).padded_batch(3, padded_shapes=shape)
+    assert batch.shape == (3, width)
+    known = asd.Dataset.from_tensor_slices(np.zeros((4, 3))).padded_batch(2, padded_shapes=shape, drop_remainder=True)
+    assert known.element_spec.shape == next(iter(known)).shape == (2, width)
 
 
 def test_rows_that_differ_in_axes_or_dtype_name_both() -> None:
