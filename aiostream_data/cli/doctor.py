@@ -21,6 +21,7 @@ EXTRAS = {
     "fsspec": ("fsspec",),
     "zstd": ("zstandard",),
     "lz4": ("lz4",),
+    "snappy": ("cramjam",),
     "process": ("cloudpickle",),
     "parquet": ("pyarrow",),
     "images": ("pillow", "simplejpeg"),

@@ -406,7 +406,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Args:
             files: URLs, paths or glob patterns, or a dataset of URLs.
             compression: Compression of the files: "auto" (detected from the first bytes), "" (none), "gzip", "zlib",
-                "zstd", "bz2", "xz" or "lz4".
+                "zstd", "bz2", "xz", "lz4" or "snappy".
             verify: If True, check the CRC32C of every payload. The reader always checks the CRC32C of every length
                 field.
             cycle_length, block_length: Number of files to interleave, and number of consecutive rows from one file, as

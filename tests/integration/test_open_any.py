@@ -17,6 +17,7 @@ from pyarrow import parquet
 from tfds_files import record, write_folder
 
 from aiostream_data import Dataset, NoMatchError, ObjectNotFoundError, PlanError, TFRecordWriter
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import ArgumentTypeError
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.servers import ObjectServer
@@ -40,6 +41,12 @@ def csv(folder: Path) -> tuple[str, Dataset[Any]]:
 def tsv(folder: Path) -> tuple[str, Dataset[Any]]:
     (folder / "a.tsv").write_text("a\tb\n1\tx\n")
     return str(folder / "a.tsv"), Dataset.from_csv(str(folder / "a.tsv"), delimiter="\t")
+
+
+def compressed_csv(folder: Path) -> tuple[str, Dataset[Any]]:
+    made = compressor("snappy")
+    (folder / "a.csv.sz").write_bytes(made.compress(b"a,b\n1,x\n2,y\n") + made.flush())
+    return str(folder / "a.csv.sz"), Dataset.from_csv(str(folder / "a.csv.sz"))
 
 
 def json_without_a_suffix(folder: Path) -> tuple[str, Dataset[Any]]:
@@ -102,8 +109,17 @@ def archives(folder: Path) -> tuple[str, Dataset[Any]]:
 
 
 MAKERS = (
-    *(tfrecord, csv, tsv, json_without_a_suffix, json_with_the_suffix_of_a_document, text, table_with_a_wrong_name),
-    *(partitions, arrays, images, images_without_classes, shards_of_mosaic, archives, prepared_by_tensorflow),
+    *(tfrecord, csv, tsv, compressed_csv, json_without_a_suffix, json_with_the_suffix_of_a_document, text),
+    *(
+        table_with_a_wrong_name,
+        partitions,
+        arrays,
+        images,
+        images_without_classes,
+        shards_of_mosaic,
+        archives,
+        prepared_by_tensorflow,
+    ),
 )
 
 

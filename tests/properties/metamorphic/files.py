@@ -23,6 +23,7 @@ import mds_files
 import numpy as np
 import pyarrow as pa
 import tfds_files
+from cramjam import snappy
 from pyarrow import parquet
 
 import aiostream_data as asd
@@ -76,6 +77,7 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     (path / f"{file}.txt.bz2").write_bytes(bz2.compress(lines))
     (path / f"{file}.txt.xz").write_bytes(lzma.compress(lines))
     _write_records(path / f"{file}.tfrecord.lz4", records, "lz4")
+    _write_records(path / f"{file}.tfrecord.sz", records, "snappy")
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
     _write_csv(path, file, names)
@@ -141,6 +143,7 @@ def _write_damaged(path: Path, file: int, records: list[bytes], lines: bytes) ->
     (path / f"{file}.damaged").write_bytes(damaged[:60] + damaged[64:] if file else damaged + b"cut short")
     (path / f"{file}.damaged.gz").write_bytes(gzip.compress(damaged)[: -9 if file else None])
     (path / f"{file}.damaged.xz").write_bytes(lzma.compress(damaged)[: -9 if file else None])
+    (path / f"{file}.damaged.sz").write_bytes(bytes(snappy.compress(damaged))[: -9 if file else None])
     (path / f"{file}.badtext").write_bytes(lines.replace(b"2:", b"\xff") + b"\xff" * (file % 2))
     (path / f"{file}.badtext.gz").write_bytes(gzip.compress(lines.replace(b"0:1", b"\xc3"))[: -5 if file else None])
     (path / f"{file}.badbin").write_bytes(
