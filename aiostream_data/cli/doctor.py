@@ -29,6 +29,8 @@ EXTRAS = {
     "arrow": ("pyarrow",),
     "hdf5": ("h5py",),
     "sparse": ("scipy",),
+    "delta": ("deltalake", "pyarrow"),
+    "iceberg": ("pyiceberg", "pyarrow"),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""

@@ -53,6 +53,8 @@ NAMES: Final = MappingProxyType(
         **dict.fromkeys(("WebDataset", "WebLoader", "from_tar"), "Dataset.from_webdataset()"),
         **dict.fromkeys(("from_json", "read_json"), "Dataset.from_jsonl()"),
         **dict.fromkeys(("ParquetFile", "read_parquet", "scan_parquet"), "Dataset.from_parquet()"),
+        **dict.fromkeys(("DeltaTable", "read_delta", "scan_delta"), "Dataset.from_delta()"),
+        **dict.fromkeys(("read_iceberg", "scan_iceberg"), "Dataset.from_iceberg()"),
         **dict.fromkeys(("from_h5", "from_hdf5"), "from_generator() over slices of h5py datasets"),
         **dict.fromkeys(("from_feather", "from_ipc", "read_feather", "read_ipc", "scan_ipc"), "Dataset.from_arrow()"),
         **dict.fromkeys(("from_npz", "from_numpy_files", "read_npy", "load_npy"), "Dataset.from_npy()"),

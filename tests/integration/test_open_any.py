@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from http_server import HttpObjects
+from lake_files import write_delta
 from pyarrow import parquet
 from tfds_files import record, write_folder
 
@@ -103,6 +104,11 @@ def prepared_by_tensorflow(folder: Path) -> tuple[str, Dataset[Any]]:
     return str(folder), Dataset.from_tfds(str(folder))
 
 
+def delta_table(folder: Path) -> tuple[str, Dataset[Any]]:
+    write_delta(folder / "table")
+    return str(folder / "table"), Dataset.from_delta(str(folder / "table"))
+
+
 def archives(folder: Path) -> tuple[str, Dataset[Any]]:
     pattern = str(DATA / "golden" / "*.tar*")
     return pattern, Dataset.from_webdataset(pattern)
@@ -119,6 +125,7 @@ MAKERS = (
         shards_of_mosaic,
         archives,
         prepared_by_tensorflow,
+        delta_table,
     ),
 )
 
@@ -180,6 +187,14 @@ def test_a_file_that_no_constructor_reads_is_refused(tmp_path: Path, name: str, 
     (tmp_path / name).write_bytes(content)
     with pytest.raises(PlanError, match=message):
         Dataset.open_any(tmp_path / name)
+
+
+def test_the_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "00001-x.metadata.json").write_text("{}")
+    parquet.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(PlanError, match=r"is an Iceberg table\. Use from_iceberg\(\)"):
+        Dataset.open_any(tmp_path)
 
 
 def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 import h5py
+import lake_files
 import mds_files
 import numpy as np
 import pyarrow as pa
@@ -46,12 +47,23 @@ def folder() -> Path:
     for file, rows in enumerate(ROWS):
         _write(path, file, [f"{file}:{row}" for row in range(rows)])
     _write_database(path / "rows.db")
+    lake_files.write_lake(path)
     return path
 
 
 def database() -> sqlite3.Connection:
     """Open the database."""
     return sqlite3.connect(place("rows.db"))
+
+
+def catalog() -> dict[str, str]:
+    """Return the properties of the catalog of the Iceberg table."""
+    return lake_files.catalog(place("iceberg"))
+
+
+def snapshot(number: int) -> int:
+    """Return the id of a snapshot of the Iceberg table."""
+    return lake_files.snapshot(place("iceberg"), number)
 
 
 def pattern(suffix: str) -> str:

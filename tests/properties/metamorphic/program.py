@@ -15,7 +15,7 @@ import plan_functions
 import aiostream_data as asd
 from aiostream_data import Dataset
 from metamorphic import functions
-from metamorphic.files import database, pattern, place
+from metamorphic.files import catalog, database, pattern, place, snapshot
 
 NAMES: Mapping[str, Any] = {
     **{name: value for name, value in vars(plan_functions).items() if not name.startswith("_")},
@@ -24,9 +24,11 @@ NAMES: Mapping[str, Any] = {
     "Dataset": Dataset,
     "asd": asd,
     "np": np,
+    "catalog": catalog,
     "database": database,
     "pattern": pattern,
     "place": place,
+    "snapshot": snapshot,
 }
 """What programs use, besides what :class:`Places` defines."""
 

@@ -168,6 +168,24 @@ def _tables(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.from_{kind}({call})"), "example" if rows else "other", 20)
 
 
+def _lake(random: Random) -> Drawn:
+    """Draw a version of a Delta or Iceberg table."""
+    shuffled, version = chance(random, 0.4), random.randint(0, 1)
+    more = arguments(
+        cycle_length=random.randint(1, 3),
+        block_length=random.randint(1, 3),
+        shuffle_shards=shuffled or None,
+        seed=seed_or_none(random) if shuffled else None,
+    )
+    filters = one_of(random, "", 'filters=[("n", ">", 4)], ')
+    columns = one_of(random, "", 'columns=["n"], ')
+    if chance(random, 0.6):
+        filters = one_of(random, filters, 'filters=[("part", "=", 0)], ')
+        return Drawn(Step(f'Dataset.from_delta(place("delta"), {version}, {columns}{filters}{more})'), "other", 20)
+    text = f'Dataset.from_iceberg("db.rows", snapshot({version}), catalog=catalog(), {columns}{filters}{more})'
+    return Drawn(Step(text), "other", 20)
+
+
 def _arrays(random: Random) -> Drawn:
     shuffled = chance(random, 0.4)
     more = arguments(
@@ -273,6 +291,7 @@ _SOURCES = [
     (0.5, _tfds),
     (0.6, _tables),
     (0.4, _arrays),
+    (0.4, _lake),
     (0.4, _sql),
 ]
 
