@@ -319,6 +319,22 @@ class MdsError(DataError, ValueError):
         self.reason = reason
 
 
+class TableSnapshotError(DataError, ValueError):
+    """A version of a Delta or Iceberg table does not exist, cannot be loaded, or uses a feature that is not supported.
+
+    Attributes:
+        url: URL or name of the table, without secrets.
+        feature: Name of the table feature that is not supported, or "".
+        reason: Description of the problem.
+    """
+
+    def __init__(self, url: str, feature: str, reason: str) -> None:
+        super().__init__(f"{safe_url(url)}: " + (f"table feature {feature!r}: " if feature else "") + reason)
+        self.url = safe_url(url)
+        self.feature = feature
+        self.reason = reason
+
+
 class SqlKeyError(DataError, ValueError):
     """The key column of ``from_sql`` is missing, NULL, not unique, or has an unsupported type.
 

@@ -67,6 +67,7 @@ _STAGES: Final = {
     "SqlQuery": "sources.sql_rows.SqlSource",
     "TableFile": "sources.table_file.TableFileSource",
     "ListFiles": "sources.list_files.ListFilesSource",
+    "SnapshotFiles": "sources.list_files.ListFilesSource",
     "ReadFiles": "sources.files.ReadFilesSource",
     "Block": "stages.block.BlockStage",
     "Recalled": "stages.recalled.RecalledStage",

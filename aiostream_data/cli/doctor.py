@@ -22,6 +22,7 @@ EXTRAS = {
     "fsspec": ("fsspec",),
     "zstd": ("zstandard",),
     "lz4": ("lz4",),
+    "snappy": ("cramjam",),
     "process": ("cloudpickle",),
     "parquet": ("pyarrow",),
     "images": ("pillow", "simplejpeg"),
@@ -32,6 +33,8 @@ EXTRAS = {
     "hdf5": ("h5py",),
     "sparse": ("scipy",),
     "threads": ("threadpoolctl",),
+    "delta": ("deltalake", "pyarrow"),
+    "iceberg": ("pyiceberg", "pyarrow"),
     "uvloop": ("uvloop",),
 }
 """Packages that each extra installs. The diagnosis looks up these packages by name and never imports them."""

@@ -16,12 +16,13 @@ from aiostream_data.codecs.library_streams import (
     may_begin_lz4,
     may_begin_xz,
 )
+from aiostream_data.codecs.snappy_chunks import SnappyChunks, may_begin_snappy
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES, BlockWalker, ZstdFormatError
 from aiostream_data.errors import CorruptRecordError, MissingExtraError, PlanError
 
-Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd", "bz2", "xz", "lz4"]
+Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd", "bz2", "xz", "lz4", "snappy"]
 
-COMPRESSIONS: Final[tuple[Compression, ...]] = ("", "gzip", "zlib", "zstd", "bz2", "xz", "lz4")
+COMPRESSIONS: Final[tuple[Compression, ...]] = ("", "gzip", "zlib", "zstd", "bz2", "xz", "lz4", "snappy")
 """Names of the compression formats; "" is no compression."""
 
 MAX_STEP_NBYTES = 256 << 10
@@ -91,6 +92,7 @@ LIBRARY_STARTS: Final[dict[Compression, Callable[[bytes], bool]]] = {
     "bz2": may_begin_bz2,
     "xz": may_begin_xz,
     "lz4": may_begin_lz4,
+    "snappy": may_begin_snappy,
 }
 """Functions that tell whether a stream of a format can begin with some bytes."""
 
@@ -145,7 +147,7 @@ def decompressor(name: Compression, url: str, step_nbytes: int = MAX_STEP_NBYTES
         name: Compression format of the stream.
         url: URL of the object, for error messages.
         step_nbytes: Maximum output of one decompression step in bytes. A zstd block (up to 128 KiB) is always one step,
-            and so are 64 KiB of the formats bz2, xz and lz4.
+            and so are 64 KiB of the formats bz2, xz, lz4 and snappy.
 
     Raises:
         MissingExtraError: The package for this compression is not installed.
@@ -169,6 +171,8 @@ class Decompressors:
             return _Zstd(url, self._zstd)
         if name == "gzip" or name == "zlib":
             return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES))
+        if name == "snappy":
+            return SnappyChunks(url)
         return LibraryStreams(name, url) if name else _Plain()
 
 

@@ -12,7 +12,7 @@ MARK_NBYTES = 4
 
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16)))
 _MAGICS: dict[Compression, tuple[bytes, ...]] = {"gzip": (b"\x1f\x8b\x08",), "zstd": _ZSTD_MAGICS}
-_LIBRARY_MAGICS = (b"BZh", b"\xfd7zX", b"\x04\x22\x4d\x18")  # see library_streams.py
+_LIBRARY_MAGICS = (b"BZh", b"\xfd7zX", b"\x04\x22\x4d\x18", b"\xff\x06\x00\x00")  # see LIBRARY_STARTS
 FIRST_PAIRS = frozenset(magic[:2] for magics in (*_MAGICS.values(), _LIBRARY_MAGICS) for magic in magics)
 """First two bytes of all compressed streams, except zlib."""
 
@@ -30,6 +30,8 @@ _SUFFIXES: dict[str, Compression] = {
     "xz": "xz",
     "txz": "xz",
     "lz4": "lz4",
+    "sz": "snappy",
+    "snappy": "snappy",
 }
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from aiostream_data.codecs.compression import WINDOW_BITS, Compression, zstandard_library
 from aiostream_data.codecs.library_streams import new_compressor
+from aiostream_data.codecs.snappy_chunks import SnappyCompressor
 
 
 class Compressor(Protocol):
@@ -30,6 +31,8 @@ def compressor(name: Compression) -> Compressor:
         return made
     if name == "gzip" or name == "zlib":
         return zlib.compressobj(wbits=WINDOW_BITS[name])
+    if name == "snappy":
+        return SnappyCompressor()
     library: Compressor = new_compressor(name) if name else _PlainCompressor()
     return library
 

@@ -58,6 +58,7 @@ SQLITE: Final = FileKind("an SQLite database", _GENERATOR.format("sqlite3"))
 BZIP2: Final = FileKind("a bzip2 stream", "pass compression='bz2'", is_certain=False)
 XZ: Final = FileKind("an xz stream", "pass compression='xz'", is_certain=False)
 LZ4: Final = FileKind("an lz4 stream", "pass compression='lz4'", is_certain=False)
+SNAPPY: Final = FileKind("a snappy stream", "pass compression='snappy'", is_certain=False)
 SEVEN_ZIP: Final = FileKind("a 7z archive", "unpack it, and use from_files()")
 LFS: Final = FileKind("a Git LFS pointer instead of the file", "fetch the file with 'git lfs pull'")
 TFRECORD: Final = FileKind("a TFRecord file", "use from_tfrecord()", is_certain=False)
@@ -85,6 +86,7 @@ _MAGICS: Final = (
     (b"SQLite format 3\0", SQLITE),
     (b"\xfd7zXZ\0", XZ),
     (b"\x04\x22\x4d\x18", LZ4),
+    (b"\xff\x06\x00\x00sNaPpY", SNAPPY),
     (b"7z\xbc\xaf\x27\x1c", SEVEN_ZIP),
     (b"version https://git-lfs.github.com/spec/", LFS),
     (b"\x1f\x8b\x08", GZIP),

@@ -108,6 +108,8 @@ async def _found(url: str, stores: StoreSet) -> FoundFormat:
     if root is not None and (layout := folder_layout(_below(root, list(by_url)))) is not None:
         sizes = tuple(shard.nbytes for shard in shards if recognition.is_data(shard.url))
         return FoundFormat(layout, root, sizes, "recognized by the files in the folder")
+    if root is not None and recognition.is_iceberg(_below(root, list(by_url))):
+        raise PlanError(f"{safe_url(url)} is an Iceberg table. Use from_iceberg(), which leaves out deleted rows.")
     groups = formats_of(by_url) if root is not None or _names_several(patterns) else {by_name(url): list(by_url)}
     if not groups:
         raise NoMatchError(safe_url(url), "the folder contains no data")

@@ -453,7 +453,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Args:
             files: URLs, paths or glob patterns, or a dataset of URLs.
             compression: Compression of the files: "auto" (detected from the first bytes), "" (none), "gzip", "zlib",
-                "zstd", "bz2", "xz" or "lz4".
+                "zstd", "bz2", "xz", "lz4" or "snappy".
             verify: If True, check the CRC32C of every payload. The reader always checks the CRC32C of every length
                 field.
             cycle_length, block_length: Number of files to interleave, and number of consecutive rows from one file, as
@@ -951,6 +951,107 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         rows = RowsOf(parquet_format(columns, filters, partitions), dict(storage_options or {}))
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
+    def from_delta(
+        cls,
+        url: Url,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+        filters: Sequence[Any] | None = None,
+        *,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of one version of a Delta table, as dicts from column name to value.
+
+        :meth:`open` asks the log of the table for the data files of the version. They are read as by
+        :meth:`from_parquet`, in the order of their URLs, with the columns and types of the table. Deleted rows are left
+        out. A saved state names the version, so a resumed run reads the same files. See docs/delta.md.
+
+        Args:
+            url: URL or path of the folder that contains ``_delta_log``: local, ``s3://`` or ``gs://``.
+            version: Number of the version. None is the version of the state, or else the newest one. Required if
+                several ranks or workers share the dataset.
+            columns, filters: As for :meth:`from_parquet`. Files are not opened if their partition excludes all rows.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when opened or iterated):
+            NoMatchError: There is no Delta table.
+            TableSnapshotError: There is no such version, or the table has a feature that is not supported.
+            RankError: Several ranks or workers share the dataset, and ``version`` is None.
+            TableSchemaError: A data file has a column of a type that is not converted to the type of the table.
+            PlanError, CorruptRecordError, ArrowTypeError, MemoryBudgetError: As for :meth:`from_parquet`.
+            MissingExtraError: deltalake or PyArrow is not installed (extra ``delta``).
+        """
+        from aiostream_data.dataset.delta_tables import DeltaTable
+        from aiostream_data.dataset.table_snapshots import rows_of_snapshot, snapshot_files
+
+        files = cls._begin(snapshot_files(DeltaTable.of(url, storage_options), "version", version))
+        listed = cls._listed(files, None, None, shuffle_shards, seed)
+        rows = rows_of_snapshot(columns, filters)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
+
+    @classmethod
+    def from_iceberg(
+        cls,
+        table: Any,
+        snapshot_id: int | None = None,
+        columns: Sequence[str] | None = None,
+        filters: Sequence[Any] | None = None,
+        *,
+        catalog: Mapping[str, str] | str | None = None,
+        cycle_length: int = 1,
+        block_length: int = 1,
+        shuffle_shards: bool = False,
+        seed: int | None = None,
+        ordered: bool = True,
+        storage_options: StorageOptions = None,
+    ) -> Dataset[dict[str, Any]]:
+        """Return a dataset of the rows of one snapshot of an Iceberg table, as dicts from column name to value.
+
+        :meth:`open` reads the metadata of the snapshot with pyiceberg. The data files are read as by
+        :meth:`from_parquet`, in the order of their URLs. Columns are found by field id, so renamed columns have their
+        new names, promoted ones their new types, and added ones None in older files. Deleted rows are left out. A saved
+        state names the snapshot, so a resumed run reads the same files. See docs/iceberg.md.
+
+        Args:
+            table: A ``pyiceberg.table.Table``, or the name of a table, such as ``"db.events"``.
+            snapshot_id: Number of the snapshot, which is read with its own schema. None is the snapshot of the state,
+                or else the current one with the current schema. Required if several ranks or workers share the dataset.
+            columns, filters: As for :meth:`from_parquet`. Files are not opened if their partition excludes all rows.
+            catalog: For a name: the properties of the catalog as for ``pyiceberg.catalog.load_catalog``, also
+                ``"name"``; or the name of a catalog in the configuration of pyiceberg.
+            cycle_length, block_length, ordered: As for :meth:`interleave`.
+            shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
+            storage_options: Options for the data files. None uses the ``s3.`` properties of the table.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when opened or iterated):
+            NoMatchError: The catalog has no such table.
+            TableSnapshotError: There is no such snapshot, or it has a feature that is not supported.
+            RankError: Several ranks or workers share the dataset, and ``snapshot_id`` is None.
+            TableSchemaError: A data file has no field ids, or a column of a type that is not converted.
+            PlanError, CorruptRecordError, ArrowTypeError, MemoryBudgetError: As for :meth:`from_parquet`.
+            MissingExtraError: pyiceberg or PyArrow is not installed (extra ``iceberg``).
+        """
+        from aiostream_data.dataset.iceberg_tables import IcebergTable
+        from aiostream_data.dataset.table_snapshots import rows_of_snapshot, snapshot_files
+
+        files = cls._begin(snapshot_files(IcebergTable.of(table, catalog, storage_options), "snapshot_id", snapshot_id))
+        listed = cls._listed(files, None, None, shuffle_shards, seed)
+        rows = rows_of_snapshot(columns, filters)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
     @classmethod
@@ -2871,14 +2972,15 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.loading.state_format import Saved
         from aiostream_data.metrics.request_prices import Prices
         from aiostream_data.plan.difference import checked_allow
+        from aiostream_data.plan.snapshots import pinned
         from aiostream_data.ranks import Sharing
         from aiostream_data.storage.cache.options import ShardCache
 
         warn_without_native_core()
         if word("hidden_state", hidden_state, ("warn", "raise")) == "raise":
             refuse_hidden_state(self.plan)
-        plan = completed(self.plan)
         saved = Saved.of(state)
+        plan = completed(self.plan if saved is None else pinned(self.plan, saved.pipeline.get("plan")))
         steering = Exclusions.of(skip, block)
         log = None if dead_letters is None else os.path.abspath(log_path("dead_letters", dead_letters))
         run = RunOptions(

@@ -58,6 +58,8 @@ NAMES: Final = MappingProxyType(
         ),
         "from_h5": "Dataset.from_hdf5()",
         **dict.fromkeys(("from_lance", "from_zarr"), "from_generator() over slices of the array or table"),
+        **dict.fromkeys(("DeltaTable", "read_delta", "scan_delta"), "Dataset.from_delta()"),
+        **dict.fromkeys(("read_iceberg", "scan_iceberg"), "Dataset.from_iceberg()"),
         **dict.fromkeys(("from_feather", "from_ipc", "read_feather", "read_ipc", "scan_ipc"), "Dataset.from_arrow()"),
         **dict.fromkeys(("from_npz", "from_numpy_files", "read_npy", "load_npy"), "Dataset.from_npy()"),
         **dict.fromkeys(("from_pandas", "from_polars"), "Dataset.from_dataframe()"),

@@ -10,6 +10,7 @@ from typing import Final
 from aiostream_data.plan.base import Node, walk
 
 _SCHEMAS: Final = "csv_schemas", "with_schemas"
+_SNAPSHOTS: Final = "table_snapshots", "with_snapshots"
 _COMPLETIONS: Final = MappingProxyType(
     {
         "CsvParserToInfer": _SCHEMAS,
@@ -17,14 +18,16 @@ _COMPLETIONS: Final = MappingProxyType(
         "ImageFolderFormat": ("image_folders", "with_classes"),
         "MdsSamples": ("mds_folders", "with_columns"),
         "TfdsExamples": ("tfds_folders", "with_features"),
+        "DeltaTable": _SNAPSHOTS,
+        "IcebergTable": _SNAPSHOTS,
     }
 )
-"""Module and function that complete sources with a format or decoder of this class. Loaded for such sources only."""
+"""Module and function that complete sources with a format, decoder or table of this class. Loaded for these only."""
 
 
 def completed(plan: Node) -> Node:
-    """Return the plan with inferred schemas of text files, classes of image folders, columns of MDS shards, and shards
-    and features of TensorFlow Datasets. Blocks.
+    """Return the plan with inferred schemas of text files, classes of image folders, columns of MDS shards, shards and
+    features of TensorFlow Datasets, and data files of Delta and Iceberg tables. Blocks.
 
     Raises:
         PlanError, DataError: The facts cannot be found; see the functions called here.
@@ -38,6 +41,6 @@ def completed(plan: Node) -> Node:
 
 
 def _classes_of(node: Node) -> Iterator[str]:
-    """Yield the names of the classes of a source's format and decoder."""
-    yield type(getattr(node, "format", None)).__name__
-    yield type(getattr(node, "decoder", None)).__name__
+    """Yield the names of the classes of a source's format, decoder and table."""
+    for name in ("format", "decoder", "table"):
+        yield type(getattr(node, name, None)).__name__

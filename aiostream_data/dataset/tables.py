@@ -43,11 +43,13 @@ def parquet_format(columns: Any, filters: Any, partitions: Any) -> ParquetFormat
         PlanError: An argument is invalid.
     """
     return ParquetFormat(
-        columns=_names("columns", columns), filters=checked_filters(filters), partitions=flag("partitions", partitions)
+        columns=column_names("columns", columns),
+        filters=checked_filters(filters),
+        partitions=flag("partitions", partitions),
     )
 
 
-def _names(argument: str, given: Any) -> tuple[str, ...] | None:
+def column_names(argument: str, given: Any) -> tuple[str, ...] | None:
     """Check a list of names of columns; None stands for all of them."""
     if given is None:
         return None
@@ -64,7 +66,7 @@ def arrow_format(columns: Any) -> ArrowFormat:
     Raises:
         PlanError: An argument is invalid.
     """
-    return ArrowFormat(columns=_names("columns", columns))
+    return ArrowFormat(columns=column_names("columns", columns))
 
 
 def npy_format(fields: Any) -> NpyFormat:
@@ -73,7 +75,7 @@ def npy_format(fields: Any) -> NpyFormat:
     Raises:
         PlanError: An argument is invalid.
     """
-    return NpyFormat(fields=_names("fields", fields))
+    return NpyFormat(fields=column_names("fields", fields))
 
 
 def hdf5_format(fields: Any) -> Hdf5Format:
@@ -82,7 +84,7 @@ def hdf5_format(fields: Any) -> Hdf5Format:
     Raises:
         PlanError: An argument is invalid.
     """
-    return Hdf5Format(fields=_names("fields", fields))
+    return Hdf5Format(fields=column_names("fields", fields))
 
 
 def tokens_format(length: Any, stride: Any, dtype: Any, header_nbytes: Any) -> TokensFormat:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -93,6 +94,17 @@ class ParquetDirectory:
             self._schema = self._metadata.schema.to_arrow_schema()
         self._check_columns()
 
+    def selecting(self, columns: tuple[str, ...], filters: Filters) -> ParquetDirectory:
+        """Return the directory of the same file for other columns and filters. Call it before any other method."""
+        selected = copy(self)
+        selected._format = replace(self._format, columns=columns, filters=filters)
+        return selected
+
+    @property
+    def schema(self) -> Any:
+        """The ``pyarrow.Schema`` of the whole file."""
+        return self._schema
+
     @property
     def rows(self) -> int:
         return int(self._metadata.num_rows)
@@ -157,7 +169,12 @@ class ParquetDirectory:
             nbytes += max(column.total_uncompressed_size, _WIDTHS.get(column.physical_type, 8) * column.num_values)
         return RowGroup(first, group.num_rows, joined(ranges), nbytes)
 
-    def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
+    def table(self, group: RowGroup, parts: Sequence[memoryview]) -> Any:
+        """Return the columns for elements and filters as a ``pyarrow.Table`` with all rows of the group.
+
+        Raises:
+            CorruptRecordError: The bytes are damaged.
+        """
         number = self._all.index(group)
         file = KnownRanges(self._nbytes, group.ranges, parts)
         with explained(self._pyarrow, self._url, group.ranges[0].start if group.ranges else 0):
@@ -165,6 +182,10 @@ class ParquetDirectory:
             table = source.read_row_group(number, columns=self._read_names(), use_threads=False)
         if len(table) != group.rows:
             raise CorruptRecordError(self._url, 0, f"row group {number} has {len(table)} rows instead of {group.rows}")
+        return table
+
+    def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
+        table = self.table(group, parts)
         rows = group.first_row + np.arange(group.rows, dtype=np.int64)
         if filtered and self._format.filters:
             mask = row_mask(self._format.filters, table)
@@ -213,9 +234,9 @@ def shown_type(pyarrow: Any, type: Any) -> str | None:
         type = type.value_type if types.is_dictionary(type) else type.storage_type
     if types.is_null(type):
         return None
-    if types.is_string(type) or types.is_large_string(type):
+    if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
         return "string"
-    if types.is_binary(type) or types.is_large_binary(type):
+    if types.is_binary(type) or types.is_large_binary(type) or types.is_binary_view(type):
         return "binary"
     if types.is_list(type) or types.is_large_list(type):
         return f"list<{shown_type(pyarrow, type.value_type)}>"

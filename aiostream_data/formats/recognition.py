@@ -57,6 +57,7 @@ IMAGES: Final = FileFormat("images", "from_files")
 IMAGE_FOLDER: Final = FileFormat("folder of images", "from_image_folder")
 MDS: Final = FileFormat("MosaicML MDS", "from_mds")
 TFDS: Final = FileFormat("TensorFlow Datasets", "from_tfds")
+DELTA: Final = FileFormat("Delta table", "from_delta")
 
 _BY_SUFFIX: Final = MappingProxyType(
     {
@@ -165,10 +166,17 @@ def folder_layout(paths: Sequence[str]) -> FileFormat | None:
         return MDS
     if {"dataset_info.json", "features.json"} <= set(paths):
         return TFDS
+    if any(path.startswith("_delta_log/") for path in paths):
+        return DELTA
     data = [path for path in paths if is_data(path) and not path.startswith(".") and "/." not in path]
     images = [path for path in data if by_name(path) is IMAGES]
     in_folders = bool(images) and all("/" in path for path in images)
     return IMAGE_FOLDER if in_folders and len(images) == len(data) else None
+
+
+def is_iceberg(paths: Iterable[str]) -> bool:
+    """Return True if the files below a folder are those of an Iceberg table."""
+    return any(re.fullmatch(r"metadata/[^/]+\.metadata\.json", path) for path in paths)
 
 
 def formats_of(urls: Iterable[str]) -> dict[FileFormat | None, list[str]]:

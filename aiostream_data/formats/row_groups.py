@@ -7,7 +7,7 @@ order, so a run resumes at the group of its next row. No function here waits: th
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,18 @@ class Directory(Protocol):
         Raises:
             CorruptRecordError: The bytes are damaged.
             ArrowTypeError: A column has a type that this package cannot read.
+        """
+
+
+@runtime_checkable
+class DeletesRows(Protocol):
+    """Directory of a file of which some rows are deleted. :meth:`Directory.decode` omits them if it filters rows."""
+
+    def check_not_deleted(self, rows: NDArray[np.int64]) -> None:
+        """Check that rows of the file are not deleted.
+
+        Raises:
+            StateMismatchError: A row is deleted.
         """
 
 

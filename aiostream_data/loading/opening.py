@@ -21,6 +21,7 @@ from aiostream_data.plan.blocked_rows import with_blocked
 from aiostream_data.plan.ranks import check_enough_rows, for_rank
 from aiostream_data.plan.replaying import replayed_seed
 from aiostream_data.plan.rewrite import unordered, with_policy
+from aiostream_data.plan.snapshots import check_pinned
 from aiostream_data.plan.worker_share import for_loader_worker
 from aiostream_data.ranks import LoaderWorkers, Ranks, Sharing, choose_ranks, choose_workers
 from aiostream_data.ranks.listing import Broadcast, ListOnce
@@ -136,6 +137,7 @@ class Opening:
         plan = self.plan if self.on_error is None else with_policy(self.plan, self.on_error)
         plan = with_blocked(plan, self.steering.blocked)
         self._check_workers()
+        check_pinned(self.plan, self.ranks.world_size * self.workers.count)
         if self.sharing.policy == "file":
             plan = for_rank(plan, self.workers.among(self.ranks), self.sharing)
         else:

@@ -25,7 +25,7 @@ MAX_PLAN_NBYTES: Final = 1536
 MERGED: Final = "*"
 """Key of the single hash that replaces all arguments of a node."""
 
-NEVER_MERGED: Final = frozenset({"seed", "patterns", SIZE})
+NEVER_MERGED: Final = frozenset({"seed", "patterns", "version", "snapshot_id", "schema_id", SIZE})
 """Arguments that are never replaced by a common hash, because changes of these arguments are handled separately."""
 
 WITHOUT_SIZE: Final = "without_batch_size"

@@ -10,6 +10,7 @@ from unittest import SkipTest
 import numpy as np
 
 from aiostream_data.codecs.compression import COMPRESSIONS
+from aiostream_data.codecs.snappy_chunks import chunk_ends
 from aiostream_data.errors import CorruptRecordError, DataError
 from aiostream_data.formats.base import Format, Recovers
 from aiostream_data.formats.stream import RecordStream
@@ -110,7 +111,8 @@ class FramingSuite:
     def test_a_compressed_stream_truncated_at_any_byte_is_an_error(self) -> None:
         for compression in COMPRESSIONS[1:]:
             stream = compressed(self.stream, compression)
-            for stop in range(1, len(stream)):
+            valid = chunk_ends(stream) if compression == "snappy" else set[int]()  # it has no end mark
+            for stop in sorted({*range(1, len(stream))} - valid):
                 outcome = read_blocks(self.description, stream[:stop], [stop // 2], 8, compression)
                 assert outcome.error is not None, (compression, stop)
                 self._check_truncated(outcome, stop)

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pytest
 from array_records import array_record
 from http_server import HttpObjects
+from lake_files import write_delta
 from pyarrow import parquet
 from tfds_files import record, write_folder
 
 from aiostream_data import Dataset, NoMatchError, ObjectNotFoundError, PlanError, TFRecordWriter
+from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import ArgumentTypeError
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.servers import ObjectServer
@@ -41,6 +43,12 @@ def csv(folder: Path) -> tuple[str, Dataset[Any]]:
 def tsv(folder: Path) -> tuple[str, Dataset[Any]]:
     (folder / "a.tsv").write_text("a\tb\n1\tx\n")
     return str(folder / "a.tsv"), Dataset.from_csv(str(folder / "a.tsv"), delimiter="\t")
+
+
+def compressed_csv(folder: Path) -> tuple[str, Dataset[Any]]:
+    made = compressor("snappy")
+    (folder / "a.csv.sz").write_bytes(made.compress(b"a,b\n1,x\n2,y\n") + made.flush())
+    return str(folder / "a.csv.sz"), Dataset.from_csv(str(folder / "a.csv.sz"))
 
 
 def json_without_a_suffix(folder: Path) -> tuple[str, Dataset[Any]]:
@@ -102,14 +110,20 @@ def prepared_by_tensorflow(folder: Path) -> tuple[str, Dataset[Any]]:
     return str(folder), Dataset.from_tfds(str(folder))
 
 
+def delta_table(folder: Path) -> tuple[str, Dataset[Any]]:
+    write_delta(folder / "table")
+    return str(folder / "table"), Dataset.from_delta(str(folder / "table"))
+
+
 def archives(folder: Path) -> tuple[str, Dataset[Any]]:
     pattern = str(DATA / "golden" / "*.tar*")
     return pattern, Dataset.from_webdataset(pattern)
 
 
 MAKERS = (
-    *(tfrecord, csv, tsv, json_without_a_suffix, json_with_the_suffix_of_a_document, text, table_with_a_wrong_name),
+    *(tfrecord, csv, tsv, compressed_csv, json_without_a_suffix, json_with_the_suffix_of_a_document, text),
     *(
+        table_with_a_wrong_name,
         records_of_grain,
         partitions,
         arrays,
@@ -118,6 +132,7 @@ MAKERS = (
         shards_of_mosaic,
         archives,
         prepared_by_tensorflow,
+        delta_table,
     ),
 )
 
@@ -179,6 +194,14 @@ def test_a_file_that_no_constructor_reads_is_refused(tmp_path: Path, name: str, 
     (tmp_path / name).write_bytes(content)
     with pytest.raises(PlanError, match=message):
         Dataset.open_any(tmp_path / name)
+
+
+def test_the_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "00001-x.metadata.json").write_text("{}")
+    parquet.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(PlanError, match=r"is an Iceberg table\. Use from_iceberg\(\)"):
+        Dataset.open_any(tmp_path)
 
 
 def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:

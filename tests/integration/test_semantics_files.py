@@ -73,6 +73,11 @@ def lz4(data: bytes) -> bytes:
     return packed
 
 
+def snappy(data: bytes) -> bytes:
+    cramjam = pytest.importorskip("cramjam")
+    return bytes(cramjam.snappy.compress(data))
+
+
 def gzip_members(data: bytes) -> bytes:
     return gzip.compress(data[:20]) + gzip.compress(data[20:])
 
@@ -89,6 +94,8 @@ COMPRESSORS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "xz streams": ("XZ", lambda data: lzma.compress(data[:20]) + bytes(4) + lzma.compress(data[20:])),
     "lz4": ("lz4", lz4),
     "lz4 frames": ("lz4", lambda data: lz4(data[:20]) + b"\x51\x2a\x4d\x18\1\0\0\0x" + lz4(data[20:])),
+    "snappy": ("snappy", snappy),
+    "snappy streams": ("Snappy", lambda data: snappy(data[:20]) + b"\xfe\1\0\0\0" + snappy(data[20:])),
 }
 
 

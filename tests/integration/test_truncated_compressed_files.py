@@ -35,6 +35,11 @@ def lz4(data: bytes) -> bytes:
     return made.compress(data) + made.flush()
 
 
+def snappy(data: bytes) -> bytes:
+    made = compressor("snappy")
+    return made.compress(data) + made.flush()
+
+
 def zlib_best(data: bytes) -> bytes:
     return zlib.compress(data, 9)
 
@@ -47,6 +52,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "bz2": partial(bz2.compress, compresslevel=1),  # blocks of 100 kB
     "xz": lzma.compress,
     "lz4": lz4,
+    "sz": snappy,
 }
 SOURCES: dict[str, Callable[[Any], asd.Dataset[Any]]] = {
     "text": lambda files: asd.Dataset.from_text(files, encoding=None),

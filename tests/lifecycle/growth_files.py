@@ -16,7 +16,18 @@ MIB = 1 << 20
 
 FORMATS = ("text", "tfrecord", "fixed_length", "whole_file")
 
-COMPRESSIONS = ("", "gzip", "zlib", "zstd", "zstd of one segment", "zstd with a large window", "bz2", "xz", "lz4")
+COMPRESSIONS = (
+    "",
+    "gzip",
+    "zlib",
+    "zstd",
+    "zstd of one segment",
+    "zstd with a large window",
+    "bz2",
+    "xz",
+    "lz4",
+    "snappy",
+)
 
 
 WINDOWS = {"zstd": 2 * MIB, "zstd of one segment": 128 * MIB, "zstd with a large window": 128 * MIB}
@@ -118,7 +129,7 @@ def _compressor(compression: str) -> Any:
             return zlib.compressobj(1)
         case "zstd":
             return zstandard.ZstdCompressor().compressobj()
-        case "bz2" | "lz4":
+        case "bz2" | "lz4" | "snappy":
             return compressor(compression)
         case "xz":
             return lzma.LZMACompressor(preset=0)

@@ -27,6 +27,7 @@ from key_functions import (
     whole_window,
     with_number,
 )
+from lake_files import catalog, write_lake
 from pyarrow import parquet
 
 import aiostream_data as asd
@@ -53,6 +54,7 @@ def write_files(folder: Path) -> Path:
         (folder / f"{file}.txt").write_text("".join(f"{name}\n" for name in names))
         (folder / f"{file}.bin").write_bytes(b"".join(f"{name:>6}".encode() for name in names))
         parquet.write_table(pa.table({"name": names}), folder / f"{file}.parquet", row_group_size=3)
+    write_lake(folder)
     return folder
 
 
@@ -216,9 +218,7 @@ CASES: dict[str, Case] = {
     "tfrecord, interleaved": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.tfrecord", cycle_length=2, block_length=3)),
     "tfrecord, gzip": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.gz", cycle_length=3)),
     "tfrecord, permuted": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.tfrecord", shuffle_shards=True).repeat(2)),
-    "tfrecord, unordered": Case(
-        lambda f: Dataset.from_tfrecord(f"{f}/*.tfrecord", cycle_length=3, ordered=False), False
-    ),
+    "unordered": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.tfrecord", cycle_length=3, ordered=False), False),
     "tfrecord of a data set of names": Case(
         lambda f: Dataset.from_tfrecord(Dataset.list_files(f"{f}/*.tfrecord").shuffle(9), cycle_length=2)
     ),
@@ -226,6 +226,8 @@ CASES: dict[str, Case] = {
     "fixed length": Case(lambda f: Dataset.from_fixed_length(f"{f}/*.bin", 6, cycle_length=2)),
     "files": Case(lambda f: Dataset.from_files(f"{f}/*.bin", shuffle_shards=True)),
     "parquet": Case(lambda f: Dataset.from_parquet(f"{f}/*.parquet", cycle_length=2)),
+    "delta": Case(lambda f: Dataset.from_delta(f / "delta", cycle_length=2)),
+    "iceberg": Case(lambda f: Dataset.from_iceberg("db.rows", catalog=catalog(f / "iceberg")), every=4),
     "sql": Case(lambda _: Dataset.from_sql(IDS, partial(sqlite3.connect, ":memory:"), key="id").shuffle(4).repeat(2)),
     "parse_example": Case(lambda f: Dataset.from_tfrecord(f"{f}/*.example", cycle_length=2).parse_example(FEATURES)),
     "parse_example, batched": Case(

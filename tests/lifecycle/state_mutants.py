@@ -127,7 +127,7 @@ ALLOWED = ["shards", "operator"]
 PLANS: dict[str, Case] = {**CASES, **MORE}
 """Plans of every source and operator."""
 
-RARE = {"map, in processes", "in a process"}
+RARE = {"map, in processes", "interleave, in processes", "in a process"}
 """Plans that start processes: each takes a second to open."""
 
 

@@ -41,6 +41,7 @@ USUAL = [
     ("tfrecord", "bz2", MIB, 8),
     ("text", "xz", 100, 8),
     ("text", "lz4", 100, 8),
+    ("text", "snappy", 100, 8),
     ("tfrecord", "zstd with a large window", 100, 1),
     ("tfrecord", "zstd with a large window", 100, 64),
     ("fixed_length", "zstd of one segment", 1, 8),

@@ -24,7 +24,7 @@ ORDERED = (
     *("zip of different rates", "batch across epochs", "padded_batch", "buckets", "pack", "choose_from"),
     *("unbatch of batches in any order", "sample_from with a schedule", "cache, shuffle and repeat"),
 )
-UNORDERED = ("tfrecord, unordered", "map, unordered", "interleave, unordered")
+UNORDERED = ("unordered", "map, unordered", "interleave, unordered")
 
 
 @pytest.fixture(scope="module")

@@ -69,8 +69,8 @@ SIGNALS = frozenset(
         *("EndOfStream", "ForeignEntryError", "HeaderError", "InputFailed", "NoNumpyFormError", "NotAListing"),
         *("NotStorableError", "PartlyDone"),
         *("LinkEnded", "MalformedAnswer", "PeerGone", "ReceiverClosed", "Refused", "StreamAborted", "Unusual"),
-        *("OversizedBody", "_BadFeature", "_BadTensor", "_JsonMisfit", "_Misfit", "_StaleConnection", "_Stop"),
-        "UnreadablePart",
+        *("OversizedBody", "_BadFeature", "_BadTensor", "_ChunkError", "_JsonMisfit", "_Misfit", "_StaleConnection"),
+        *("UnreadablePart", "_Stop"),
     }
 )
 """Classes that one part of the package raises for another, which catches them all."""

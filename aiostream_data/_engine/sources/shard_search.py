@@ -18,6 +18,7 @@ from aiostream_data.errors import ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import ChoosesObjects, ReadsIndex
 from aiostream_data.plan.shard_list import digest_of, lasting_urls
+from aiostream_data.plan.snapshots import SnapshotFiles
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import ShardRef
@@ -113,6 +114,8 @@ async def _search(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[
         IndexFileError: The index file is invalid.
         StorageError: A store request failed.
     """
+    if isinstance(node, SnapshotFiles):
+        return node.known_files()
     stores = context.services.stores(node.storage_options)
     if node.index_url is None:
         skips = isinstance(node, ReadFiles) and handling_of(node.on_error).kind == "skip"

@@ -21,7 +21,15 @@ from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
 from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
-from aiostream_data.formats.row_groups import Directory, Ranges, RowGroup, TableFormat, TableRows, advance
+from aiostream_data.formats.row_groups import (
+    DeletesRows,
+    Directory,
+    Ranges,
+    RowGroup,
+    TableFormat,
+    TableRows,
+    advance,
+)
 from aiostream_data.formats.table_types import TypesOfFiles
 from aiostream_data.plan.tables import TableFile
 from aiostream_data.rows.lineage import Lineage
@@ -187,6 +195,8 @@ class TableFileSource(NumberedRows):
                 [f"row {int(ordinals.max())} of {safe_url(shard.url)} was requested, but it has {directory.rows} rows"],
                 OTHER_PIPELINE,
             )
+        if isinstance(directory, DeletesRows):
+            directory.check_not_deleted(ordinals)
         base = self._namespace().base
         found: list[Chunk] = []
         places: list[NDArray[np.int64]] = []

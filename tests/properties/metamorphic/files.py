@@ -20,10 +20,12 @@ from pathlib import Path
 
 import array_records
 import h5py
+import lake_files
 import mds_files
 import numpy as np
 import pyarrow as pa
 import tfds_files
+from cramjam import snappy
 from pyarrow import parquet
 
 import aiostream_data as asd
@@ -46,12 +48,23 @@ def folder() -> Path:
     for file, rows in enumerate(ROWS):
         _write(path, file, [f"{file}:{row}" for row in range(rows)])
     _write_database(path / "rows.db")
+    lake_files.write_lake(path)
     return path
 
 
 def database() -> sqlite3.Connection:
     """Open the database."""
     return sqlite3.connect(place("rows.db"))
+
+
+def catalog() -> dict[str, str]:
+    """Return the properties of the catalog of the Iceberg table."""
+    return lake_files.catalog(place("iceberg"))
+
+
+def snapshot(number: int) -> int:
+    """Return the id of a snapshot of the Iceberg table."""
+    return lake_files.snapshot(place("iceberg"), number)
 
 
 def pattern(suffix: str) -> str:
@@ -80,6 +93,7 @@ def _write(path: Path, file: int, names: list[str]) -> None:
     compression = list(array_records.COMPRESSIONS)[file]
     chunks = array_records.in_groups(records, 1 + 2 * file)
     (path / f"{file}.array_record").write_bytes(array_records.array_record(chunks, compression))
+    _write_records(path / f"{file}.tfrecord.sz", records, "snappy")
     _write_damaged(path, file, records, lines)
     _write_table(path / f"{file}.parquet", file, names)
     _write_csv(path, file, names)
@@ -145,6 +159,7 @@ def _write_damaged(path: Path, file: int, records: list[bytes], lines: bytes) ->
     (path / f"{file}.damaged").write_bytes(damaged[:60] + damaged[64:] if file else damaged + b"cut short")
     (path / f"{file}.damaged.gz").write_bytes(gzip.compress(damaged)[: -9 if file else None])
     (path / f"{file}.damaged.xz").write_bytes(lzma.compress(damaged)[: -9 if file else None])
+    (path / f"{file}.damaged.sz").write_bytes(bytes(snappy.compress(damaged))[: -9 if file else None])
     (path / f"{file}.badtext").write_bytes(lines.replace(b"2:", b"\xff") + b"\xff" * (file % 2))
     (path / f"{file}.badtext.gz").write_bytes(gzip.compress(lines.replace(b"0:1", b"\xc3"))[: -5 if file else None])
     (path / f"{file}.badbin").write_bytes(

@@ -15,7 +15,7 @@ import plan_functions
 import aiostream_data as asd
 from aiostream_data import Dataset
 from metamorphic import functions
-from metamorphic.files import database, pattern, place
+from metamorphic.files import catalog, database, pattern, place, snapshot
 from metamorphic.hub import hub
 
 NAMES: Mapping[str, Any] = {
@@ -25,10 +25,12 @@ NAMES: Mapping[str, Any] = {
     "Dataset": Dataset,
     "asd": asd,
     "np": np,
+    "catalog": catalog,
     "database": database,
     "hub": hub,
     "pattern": pattern,
     "place": place,
+    "snapshot": snapshot,
 }
 """What programs use, besides what :class:`Places` defines."""
 

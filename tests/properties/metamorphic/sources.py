@@ -102,6 +102,7 @@ def _files(random: Random) -> Drawn:
         ('from_text(pattern(".txt.gz"), encoding=None', "text"),
         (f'from_text(pattern("{one_of(random, ".txt.bz2", ".txt.xz")}")', "text"),
         ('from_tfrecord(pattern(".tfrecord.lz4")', "text"),
+        ('from_tfrecord(pattern(".tfrecord.sz")', "text"),
         ('from_text(pattern(".txt.z"), compression="zlib"', "text"),
         ('from_fixed_length(pattern(".bin"), 8, header_nbytes=4', "text"),
         ('from_webdataset(pattern(".tar")', "example"),
@@ -118,6 +119,7 @@ def _damaged_files(random: Random) -> Drawn:
         ('from_tfrecord(pattern(".damaged")', "text"),
         ('from_tfrecord(pattern(".damaged.gz")', "text"),
         ('from_tfrecord(pattern(".damaged.xz")', "text"),
+        ('from_tfrecord(pattern(".damaged.sz")', "text"),
         ('from_webdataset(pattern(".badtar")', "other"),
         ('from_webdataset(pattern(".badtar.gz")', "other"),
         ('from_text(pattern(".badtext")', "text"),
@@ -164,6 +166,24 @@ def _tables(random: Random) -> Drawn:
     filters = filters if kind == "parquet" else ""
     call = ", ".join(part for part in (f'pattern(".{kind}")', f"columns={rows or None}", filters, more) if part)
     return Drawn(Step(f"Dataset.from_{kind}({call})"), "example" if rows else "other", 20)
+
+
+def _lake(random: Random) -> Drawn:
+    """Draw a version of a Delta or Iceberg table."""
+    shuffled, version = chance(random, 0.4), random.randint(0, 1)
+    more = arguments(
+        cycle_length=random.randint(1, 3),
+        block_length=random.randint(1, 3),
+        shuffle_shards=shuffled or None,
+        seed=seed_or_none(random) if shuffled else None,
+    )
+    filters = one_of(random, "", 'filters=[("n", ">", 4)], ')
+    columns = one_of(random, "", 'columns=["n"], ')
+    if chance(random, 0.6):
+        filters = one_of(random, filters, 'filters=[("part", "=", 0)], ')
+        return Drawn(Step(f'Dataset.from_delta(place("delta"), {version}, {columns}{filters}{more})'), "other", 20)
+    text = f'Dataset.from_iceberg("db.rows", snapshot({version}), catalog=catalog(), {columns}{filters}{more})'
+    return Drawn(Step(text), "other", 20)
 
 
 def _arrays(random: Random) -> Drawn:
@@ -289,6 +309,7 @@ _SOURCES = [
     (0.2, _hub),
     (0.6, _tables),
     (0.4, _arrays),
+    (0.4, _lake),
     (0.4, _sql),
 ]
 

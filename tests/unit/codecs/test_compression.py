@@ -17,6 +17,7 @@ from aiostream_data.codecs.compression import (
     detect,
 )
 from aiostream_data.codecs.compressors import compressor
+from aiostream_data.codecs.snappy_chunks import chunk_ends
 from aiostream_data.errors import CorruptRecordError, PlanError
 
 NAMES = COMPRESSIONS[1:]
@@ -53,7 +54,7 @@ def test_what_was_compressed_comes_back(name: Compression, step: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_bomb_comes_in_bounded_steps(name: Compression) -> None:
     bomb = compress(name, bytes(40 << 20))
-    assert len(bomb) < 200_000
+    assert len(bomb) < 2_000_000
     reader = decompressor(name, "memory://bomb")
     sizes = [len(block) for block in reader.feed(memoryview(bomb))]
     reader.finish()
@@ -68,6 +69,9 @@ def test_every_truncation_is_an_error_after_all_bytes_that_can_be_had(name: Comp
         for step in (1, 1000):
             out, error = decompress(name, stream[:nbytes], step)
             assert TEXT.startswith(out)
+            if name == "snappy" and nbytes in chunk_ends(stream):
+                assert error is None
+                continue
             assert error is not None
             assert "cut short" in error.reason
             assert error.offset == len(out)

@@ -153,6 +153,8 @@ def sources_in_files(urls: Dataset[str], anything: Any, connect: Any) -> None:
     assert_type(Dataset.from_hdf5("*"), Dataset[Row])
     assert_type(Dataset.from_array_record("*"), Dataset[bytes])
     assert_type(Dataset.from_hub("organization/name"), Dataset[Any])
+    assert_type(Dataset.from_delta("table"), Dataset[Row])
+    assert_type(Dataset.from_iceberg("db.table", catalog="local"), Dataset[Row])
     assert_type(Dataset.from_tfrecord("*").parse_example({"x": asd.FixedLen((), np.int64)}), Dataset[Row])
     assert_type(Dataset.from_tfrecord("*").parse_sequence_example({}, {}), Dataset[dict[str, Row]])
 

@@ -15,7 +15,7 @@ from aiostream_data.testing.formats import read_blocks
 RECORDS = [b"one", b"", bytes(3 << 20), b"last"]
 
 
-@pytest.mark.parametrize("compression", ["", "GZIP", "zlib", "zstd", "bz2", "xz", "lz4"])
+@pytest.mark.parametrize("compression", ["", "GZIP", "zlib", "zstd", "bz2", "xz", "lz4", "snappy"])
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_what_is_written_is_what_is_read(tmp_path: Path, compression: str, scheme: str) -> None:
     path = tmp_path / "x.tfrecord"

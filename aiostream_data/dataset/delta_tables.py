@@ -1,0 +1,182 @@
+"""Delta tables: the library deltalake reads the log of one version, with its data files and schema."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+
+from aiostream_data.arguments import shown
+from aiostream_data.dataset.delta_options import delta_options
+from aiostream_data.dataset.table_snapshots import DataFile, Snapshot
+from aiostream_data.errors import ArgumentTypeError, MissingExtraError, NoMatchError, TableSnapshotError
+from aiostream_data.formats.arrow_rows import load_pyarrow
+from aiostream_data.formats.table_columns import KEY, key_by_id, key_by_name
+from aiostream_data.object_names import object_name
+from aiostream_data.redaction import hiding
+from aiostream_data.safe_url import safe_url
+from aiostream_data.storage.urls import split_url
+
+FEATURES: Final = frozenset(
+    {"appendOnly", "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview"}
+    | {"v2Checkpoint", "vacuumProtocolCheck"}
+)
+"""Reader features of Delta tables that are supported."""
+
+_MOST_VERSION: Final = 3
+"""Latest version of Delta's reader protocol."""
+
+_PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
+_PHYSICAL_ID: Final = b"delta.columnMapping.id"
+_PARTITION: Final = "partition."
+_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class DeltaTable:
+    """Reference to a Delta table. Picklable.
+
+    Attributes:
+        url: URL or path of the folder with ``_delta_log``.
+        storage_options: Options of the store, which may be secret.
+    """
+
+    url: str = field(repr=False)
+    storage_options: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, url: Any, storage_options: Any) -> DeltaTable:
+        """Check the arguments of ``from_delta``.
+
+        Raises:
+            PlanError: An argument is invalid.
+        """
+        if not isinstance(url, (str, os.PathLike)) or not os.fspath(url):
+            raise ArgumentTypeError(f"url must be the URL or path of the folder of one Delta table, got {shown(url)}")
+        table = cls(os.fspath(url).rstrip("/") or "/", dict(storage_options or {}))
+        delta_options(split_url(table.url).scheme, table.storage_options)
+        return table
+
+    @property
+    def name(self) -> str:
+        return object_name(self.url)
+
+    @property
+    def method(self) -> str:
+        return "from_delta"
+
+    @property
+    def kind(self) -> str:
+        return "delta"
+
+    def snapshot(self, version: int | None, schema_id: int | None = None) -> Snapshot:
+        """See :class:`.VersionedTable`."""
+        library, pyarrow = _deltalake(), load_pyarrow("parquet", "Delta", "delta")
+        scheme, path = split_url(self.url)
+        options = delta_options(scheme, self.storage_options)
+        root = os.path.abspath(path) if scheme == "file" else f"{scheme}://{path}"
+        with hiding(options, self.url), self._explained(library):
+            table = library.DeltaTable(root, version=version, storage_options=options or None)
+            self._check_features(table.protocol())
+            schema = pyarrow.schema(table.schema().to_arrow())
+            mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+            actions = _without_statistics(pyarrow.table(table.get_add_actions(flatten=True))).to_pylist()
+            deleted = _deleted(pyarrow, table)
+        files = [self._file(root, action, deleted) for action in actions]
+        if deleted:
+            raise self._error("deletionVectors", f"the vectors name {next(iter(deleted))}, which is no data file")
+        for name in table.metadata().partition_columns:
+            if pyarrow.types.is_binary(schema.field(name).type):
+                raise self._error("", f"the partition column {name!r} is binary. deltalake cannot read its values")
+        keyed = pyarrow.schema([self._keyed(pyarrow, each, mode) for each in schema])
+        return Snapshot(version=table.version(), schema=keyed, files=files, storage_options=self.storage_options)
+
+    def _check_features(self, protocol: Any) -> None:
+        unknown = sorted(set(protocol.reader_features or ()) - FEATURES)
+        if unknown:
+            raise self._error(unknown[0], "it is not supported. Drop the feature, or write a copy of the table")
+        if protocol.min_reader_version > _MOST_VERSION:
+            raise self._error("", f"reader version {protocol.min_reader_version} of Delta is not supported")
+
+    def _file(self, root: str, action: Mapping[str, Any], deleted: dict[str, bytes]) -> DataFile:
+        path = unquote(action["path"])
+        if ".." in path.split("/"):
+            raise self._error("", f"the log names the data file {shown(path)}, which is not below the table")
+        url = path if "://" in path or path.startswith("/") else f"{root}/{path}"
+        scheme, location = split_url(url)
+        if scheme != split_url(root).scheme:
+            raise self._error("", f"the log names the data file {shown(safe_url(url))} in another kind of store")
+        url = location if scheme == "file" else f"{scheme}://{location}"
+        constants = tuple(
+            (name.removeprefix(_PARTITION), value) for name, value in action.items() if name.startswith(_PARTITION)
+        )
+        return DataFile(url=url, nbytes=action["size_bytes"], constants=constants, deleted=deleted.pop(url, b""))
+
+    def _keyed(self, pyarrow: Any, found: Any, mode: str) -> Any:
+        """Return a field of the schema with the name or id of the column in the files."""
+        metadata = found.metadata or {}
+        if mode == "none":
+            key = key_by_name(found.name)
+        elif mode == "name" and _PHYSICAL_NAME in metadata:
+            key = key_by_name(metadata[_PHYSICAL_NAME].decode())
+        elif mode == "id" and _PHYSICAL_ID in metadata:
+            key = key_by_id(int(metadata[_PHYSICAL_ID]))
+        else:
+            raise self._error("columnMapping", f"column {found.name!r} has no entry for the mode {mode!r}")
+        kind = found.type
+        if pyarrow.types.is_struct(kind):
+            kind = pyarrow.struct([self._keyed(pyarrow, each, mode) for each in kind])
+        return pyarrow.field(found.name, kind, found.nullable, {KEY: key.encode()})
+
+    @contextmanager
+    def _explained(self, library: Any) -> Iterator[None]:
+        """Raise errors of deltalake as errors of this package."""
+        errors = library.exceptions
+        try:
+            yield
+        except errors.TableNotFoundError as error:
+            raise NoMatchError(safe_url(self.url), "there is no Delta table: the folder has no _delta_log") from error
+        except (errors.DeltaError, OSError, ValueError) as error:
+            if isinstance(error, TableSnapshotError):
+                raise
+            text = " ".join(_COLORS.sub("", str(error)).split())
+            raise self._error("", f"deltalake cannot read the log: {text}") from error
+
+    def _error(self, feature: str, reason: str) -> TableSnapshotError:
+        return TableSnapshotError(self.url, feature, reason)
+
+
+def _deleted(pyarrow: Any, table: Any) -> dict[str, bytes]:
+    """Return the deleted rows of each file by its URL or local path, as :class:`.SnapshotFormat` stores them."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    found: dict[str, bytes] = {}
+    for batch in pyarrow.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for url, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
+            rows = np.flatnonzero(~kept.values.to_numpy(zero_copy_only=False))
+            found[_plain(url.as_py())] = rows.astype(np.int64).tobytes()
+    return found
+
+
+def _without_statistics(actions: Any) -> Any:
+    names = [name for name in actions.column_names if name.startswith(_PARTITION)]
+    return actions.select(["path", "size_bytes", *names])
+
+
+def _plain(url: str) -> str:
+    """Return an encoded URL of a deletion vector's file as this package writes it."""
+    return unquote(url.removeprefix("file://"))
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake
+    except ImportError as error:
+        raise MissingExtraError("Delta tables need the extra: pip install 'aiostream-data[delta]'") from error
+    return deltalake

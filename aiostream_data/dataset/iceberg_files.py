@@ -1,0 +1,102 @@
+"""What the metadata of an Iceberg table tells about a data file: partition values, and deleted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import TableSnapshotError
+from aiostream_data.formats.arrow_rows import load_pyarrow
+
+
+class PartitionValues:
+    """Values of columns that are the same in all rows of a file, because the table is partitioned by them.
+
+    Args:
+        pyarrow: The module.
+        table: Name of the table, for error messages.
+        metadata: Metadata of the table.
+        arrow_schema: Arrow schema of the columns.
+        schema: Schema of the columns.
+    """
+
+    def __init__(self, pyarrow: Any, table: str, metadata: Any, arrow_schema: Any, schema: Any) -> None:
+        self._pyarrow = pyarrow
+        self._table = table
+        self._types = dict(zip(arrow_schema.names, arrow_schema.types, strict=True))
+        names = {each.field_id: each.name for each in schema.fields}
+        self._places = {number: list(_places(spec, names)) for number, spec in metadata.specs().items()}
+
+    def of(self, file: Any) -> tuple[tuple[str, Any], ...]:
+        """Return the names and values of the columns.
+
+        Raises:
+            TableSnapshotError: A value does not have the type of its column.
+        """
+        return tuple((name, self._checked(name, file.partition[at])) for at, name in self._places[file.spec_id])
+
+    def _checked(self, name: str, value: Any) -> Any:
+        try:
+            return None if value is None else self._pyarrow.scalar(value, self._types[name]).as_py()
+        except (self._pyarrow.ArrowException, TypeError, ValueError) as error:
+            reason = f"the partition value of column {name!r} is no {self._types[name]}: {error}"
+            raise TableSnapshotError(self._table, "", reason) from error
+
+
+def _places(spec: Any, names: dict[int, str]) -> Iterator[tuple[int, str]]:
+    """Yield the places of the partition values that are values of columns, with the names of the columns."""
+    for at, part in enumerate(spec.fields):
+        if str(part.transform) == "identity" and part.source_id in names:
+            yield at, names[part.source_id]
+
+
+class PositionDeletes:
+    """Rows that position deletes remove. Each delete file is read once.
+
+    Args:
+        pyarrow: The module.
+        table: Name of the table, for error messages.
+        io: Reads the delete files.
+    """
+
+    def __init__(self, pyarrow: Any, table: str, io: Any) -> None:
+        self._pyarrow = pyarrow
+        self._table = table
+        self._io = io
+        self._read: dict[str, Any] = {}
+
+    def of(self, url: str, delete_files: Collection[Any]) -> bytes:
+        """Return the deleted rows of a data file; see :class:`.SnapshotFormat`.
+
+        Raises:
+            TableSnapshotError: A delete file is no Parquet file of position deletes.
+        """
+        if not delete_files:
+            return b""
+        parts = [self._positions(each, url) for each in delete_files]
+        return np.unique(np.concatenate(parts)).astype(np.int64).tobytes()
+
+    def _positions(self, delete_file: Any, url: str) -> NDArray[np.int64]:
+        path = delete_file.file_path
+        if path not in self._read:
+            self._read[path] = self._table_of(delete_file)
+        deletes = self._read[path]
+        mask = load_pyarrow("compute", "Iceberg", "iceberg").compute.equal(deletes.column("file_path"), url)
+        found: NDArray[np.int64] = deletes.column("pos").filter(mask).to_numpy()
+        return found
+
+    def _table_of(self, delete_file: Any) -> Any:
+        path, kind = delete_file.file_path, delete_file.file_format.value
+        if kind != "PARQUET":
+            feature = "deletion vectors" if kind == "PUFFIN" else f"position deletes in {kind} files"
+            raise TableSnapshotError(self._table, feature, f"{path} is not supported. Compact the table")
+        if delete_file.content.name != "POSITION_DELETES":
+            raise TableSnapshotError(self._table, "equality deletes", f"{path} is not supported. Compact the table")
+        try:
+            with self._io.new_input(path).open() as file:
+                return self._pyarrow.parquet.read_table(file, columns=["file_path", "pos"])
+        except self._pyarrow.ArrowException as error:
+            raise TableSnapshotError(self._table, "", f"the delete file {path} cannot be read: {error}") from error

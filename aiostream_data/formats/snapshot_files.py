@@ -1,0 +1,156 @@
+"""Data files of a table with versions: Parquet files whose columns have the table's schema, without deleted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data.errors import CorruptRecordError, StateMismatchError
+from aiostream_data.formats.arrow_rows import load_pyarrow, table_rows
+from aiostream_data.formats.parquet import ParquetDirectory, ParquetFormat, shown_type
+from aiostream_data.formats.parquet_filters import Condition, Filters, row_mask
+from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
+from aiostream_data.formats.table_columns import FileColumns
+from aiostream_data.safe_url import safe_url
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotFormat:
+    """Format of one data file.
+
+    Attributes:
+        table: Kind of the table: ``delta`` or ``iceberg``.
+        version: Clause for error messages, such as "version 5 of s3://bucket/table".
+        schema: Serialized Arrow schema of the columns for elements and filters; see :mod:`.table_columns`.
+        columns: Names of the columns of an element, in order.
+        filters: Conditions on columns of the table.
+        constants: Names and values of columns that are the same in all rows of the file.
+        deleted: Numbers of the deleted rows in the file, as the bytes of an ascending int64 array.
+    """
+
+    table: str
+    version: str
+    schema: bytes = field(repr=False)
+    columns: tuple[str, ...]
+    filters: Filters = ()
+    constants: tuple[tuple[str, Any], ...] = ()
+    deleted: bytes = field(default=b"", repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.table
+
+    def directory(self, url: str, nbytes: int) -> Steps[SnapshotDirectory]:
+        stored = yield from ParquetFormat().directory(url, nbytes)
+        return SnapshotDirectory(self, url, stored)
+
+
+class SnapshotDirectory:
+    """Row groups of one data file.
+
+    Rows have their numbers in the file, so deleted rows leave gaps.
+
+    Args:
+        format: The format.
+        url: URL of the file, for error messages.
+        stored: Footer of the file.
+    """
+
+    def __init__(self, format: SnapshotFormat, url: str, stored: ParquetDirectory) -> None:
+        self._pyarrow = load_pyarrow("parquet", format.table.capitalize(), format.table)
+        self._format = format
+        self._url = url
+        self._schema = schema = self._pyarrow.ipc.read_schema(self._pyarrow.py_buffer(format.schema))
+        self._columns = FileColumns(self._pyarrow, url, schema, dict(format.constants), stored.schema)
+        self._stored = stored.selecting(self._columns.paths, self._stored_filters())
+        self._check_deleted()
+
+    @property
+    def rows(self) -> int:
+        return self._stored.rows
+
+    @property
+    def types(self) -> Mapping[str, str | None]:
+        return {name: shown_type(self._pyarrow, self._schema.field(name).type) for name in self._format.columns}
+
+    def groups_from(self, first_row: int) -> list[RowGroup]:
+        """Return the row groups from a row on that may contain rows of the element."""
+        if self._format.filters and not self._alternatives:
+            return []
+        return [group for group in self._stored.groups_from(first_row) if not self._deleted(group).all()]
+
+    def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
+        return self._stored.decoded_nbytes(group, parts) + self._columns.added_nbytes(group.rows)
+
+    def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
+        table = self._stored.table(group, parts)
+        table = self._columns.of(table, group.rows)
+        rows = group.first_row + np.arange(group.rows, dtype=np.int64)
+        if filtered:
+            kept = ~self._deleted(group)
+            if self._format.filters:
+                kept &= np.asarray(row_mask(self._format.filters, table))
+            if not kept.all():
+                table, rows = table.filter(self._pyarrow.array(kept)), rows[kept]
+        return list(table_rows(table.select(list(self._format.columns)), rows))
+
+    def check_not_deleted(self, rows: NDArray[np.int64]) -> None:
+        """See :class:`.row_groups.DeletesRows`."""
+        found = rows[np.isin(rows, self._positions)]
+        if len(found):
+            raise StateMismatchError(
+                [f"row {found[0]} of {safe_url(self._url)} is deleted in {self._format.version}"],
+                "Read the version of the table that the row was read from.",
+            )
+
+    @cached_property
+    def _alternatives(self) -> Filters:
+        return open_alternatives(self._format.filters, self._columns.constant_row())
+
+    def _stored_filters(self) -> Filters:
+        """Return the conditions on columns of the file, by the names that the file uses."""
+        names = self._columns.names
+        parts = [
+            tuple((names[name], operator, value) for name, operator, value in part if name in names)
+            for part in self._alternatives
+        ]
+        return tuple(parts) if all(parts) else ()
+
+    @cached_property
+    def _positions(self) -> NDArray[np.int64]:
+        """Numbers of the deleted rows, ascending."""
+        return np.frombuffer(self._format.deleted, np.int64)
+
+    def _deleted(self, group: RowGroup) -> NDArray[np.bool_]:
+        """Return a mask of the rows of a group that is True for deleted rows."""
+        found = np.zeros(group.rows, bool)
+        first, last = np.searchsorted(self._positions, [group.first_row, group.first_row + group.rows])
+        found[self._positions[first:last] - group.first_row] = True
+        return found
+
+    def _check_deleted(self) -> None:
+        if len(self._positions) and not 0 <= self._positions[0] <= self._positions[-1] < self.rows:
+            raise CorruptRecordError(
+                self._url,
+                0,
+                f"{self._format.version} deletes rows that the file, which has {self.rows} rows, does not have",
+            )
+
+
+def open_alternatives(filters: Filters, row: Any) -> Filters:
+    """Return the alternatives of the filters that a file with constant columns may satisfy.
+
+    Args:
+        row: ``pyarrow.Table`` of one row with the constant columns.
+    """
+    known = set(row.column_names)
+
+    def may_hold(condition: Condition) -> bool:
+        return condition[0] not in known or bool(row_mask(((condition,),), row)[0].as_py())
+
+    return tuple(part for part in filters if all(map(may_hold, part)))
