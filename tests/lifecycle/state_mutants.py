@@ -26,7 +26,8 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from resume_plans import CASES, Case, count, draws, is_kept, numbers, plus_one_later, some, ten_fold_by_run, write_files
+from resume_functions import count, is_kept, plus_one_later, some, ten_fold_by_run
+from resume_plans import CASES, Case, draws, numbers, write_files
 
 from aiostream_data import Dataset
 from aiostream_data.errors import AiostreamError, StateMismatchError

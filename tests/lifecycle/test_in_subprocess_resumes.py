@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from resume_plans import CASES, draws, numbers, with_draw, write_files
+from resume_functions import with_draw
+from resume_plans import CASES, draws, numbers, write_files
 from thread_child import ThreadChild
 
 from aiostream_data import Dataset
