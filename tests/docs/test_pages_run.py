@@ -42,6 +42,8 @@ def test_what_may_not_run_here_is_known() -> None:
     assert Counter(program.modules for program in PROGRAMS if program.modules) == {
         ("torch",): 5,
         ("h5py",): 1,
+        ("deltalake",): 1,
+        ("pyiceberg", "sqlalchemy"): 1,
         ("tensorflow",): 11,
         ("webdataset", "torch"): 2,
         ("grain",): 3,
