@@ -2,6 +2,9 @@
 
 How this works. A chunk is decompressed once it has arrived completely, and is returned once its checksum matches. So
 the output before damage does not depend on how the compressed bytes arrive, and every returned byte was checked.
+
+Readers may skip chunks of the types 0x80 to 0xfd, but no writer is known that makes such chunks. They are refused:
+otherwise a single wrong bit in the type of a chunk would lose the chunk without an error.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ MOST_OUTPUT_NBYTES: Final = 64 << 10
 
 _COMPRESSED: Final = 0x00
 _UNCOMPRESSED: Final = 0x01
-_FIRST_SKIPPED: Final = 0x80
+_PADDING: Final = 0xFE
 _IDENTIFIER: Final = 0xFF
 _HEADER_NBYTES: Final = 4
 _CHECKSUM_NBYTES: Final = 4
@@ -56,7 +59,7 @@ class SnappyChunks:
         self._url = url
         self._snappy = _snappy()
         self._arrived = bytearray()  # a chunk that is not complete
-        self._skipped = 0  # bytes still to come of a chunk that readers skip
+        self._skipped = 0  # bytes still to come of a chunk of padding
         self._has_begun = False
         self._produced = 0
 
@@ -97,7 +100,7 @@ class SnappyChunks:
             _check_start(chunk)
             if len(chunk) < _HEADER_NBYTES:
                 return b""
-            if _FIRST_SKIPPED <= chunk[0] < _IDENTIFIER:
+            if chunk[0] == _PADDING:
                 self._skipped = _body_nbytes(chunk)
                 chunk.clear()
                 return b""
@@ -133,9 +136,9 @@ class SnappyChunks:
 def _check_start(chunk: bytearray) -> None:
     """Check the type of a chunk, and its length once it has arrived."""
     kind = chunk[0]
-    if _UNCOMPRESSED < kind < _FIRST_SKIPPED:
+    if _UNCOMPRESSED < kind < _PADDING:
         raise _ChunkError(f"a chunk has the reserved type 0x{kind:02x}")
-    if len(chunk) < _HEADER_NBYTES or _FIRST_SKIPPED <= kind < _IDENTIFIER:
+    if len(chunk) < _HEADER_NBYTES or kind == _PADDING:
         return
     nbytes = _body_nbytes(chunk)
     if kind == _IDENTIFIER:

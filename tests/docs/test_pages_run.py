@@ -52,6 +52,8 @@ def test_what_may_not_run_here_is_known() -> None:
         ("h5py",): 1,
         ("soundfile",): 1,
         ("av",): 1,
+        ("deltalake",): 1,
+        ("pyiceberg", "sqlalchemy"): 1,
         ("tensorflow",): 11,
         ("webdataset", "torch"): 2,
         ("grain",): 3,
