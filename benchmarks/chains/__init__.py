@@ -1,1 +1,1 @@
-"""Small chains of one source or operator each, beside tf.data: who is behind where things are small."""
+"""Small chains of one source or operator each, beside other loaders: who is behind where things are small."""

@@ -100,11 +100,3 @@ def chains(folder: Path) -> dict[str, Callable[[], Dataset[Any]]]:
         "cache, batch": lambda: many().cache().batch(BATCH),
         "prefetch": lambda: Dataset.range(SINGLE).prefetch(16),
     }
-
-
-def rows_of(element: Any) -> int:
-    """Return the number of rows of an element."""
-    first = element
-    while isinstance(first, (dict, tuple)):
-        first = next(iter(first.values())) if isinstance(first, dict) else first[0]
-    return len(first) if hasattr(first, "__len__") and not isinstance(first, (str, bytes)) else 1

@@ -20,3 +20,6 @@ SINGLE: Final = 40_000
 
 BATCH: Final = 128
 """Elements of a batch."""
+
+FEW: Final = 50_000
+"""Elements of a chain whose operator costs much for each of them."""

@@ -102,9 +102,3 @@ def chains(folder: Path) -> dict[str, Callable[[], Any]]:
         "cache, batch": lambda: many().cache().batch(BATCH),
         "prefetch": lambda: data.Dataset.range(SINGLE).prefetch(16),
     }
-
-
-def rows_of(element: Any) -> int:
-    """Return the number of rows of an element."""
-    first = tf.nest.flatten(element)[0]
-    return int(first.shape[0]) if first.shape.rank else 1
