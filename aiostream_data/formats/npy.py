@@ -8,17 +8,16 @@ from typing import Final
 
 import numpy as np
 
-from aiostream_data.codecs.npy_header import MAGIC, NpyHeader, header_nbytes, parse_header
+from aiostream_data.codecs.npy_header import MAGIC, NpyHeader
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.npy_arrays import StoredArray, types_of
+from aiostream_data.formats.npy_steps import first_bytes, header_steps
 from aiostream_data.formats.npz_members import members_of
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
 from aiostream_data.rows.columns import Column
-from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import Structure
 from aiostream_data.safe_url import safe_url
 
-_HEAD_NBYTES: Final = 1 << 10
 _GROUP_NBYTES: Final = 2 << 20
 """Size of the rows that are read together."""
 
@@ -44,21 +43,13 @@ class NpyFormat:
 
     def directory(self, url: str, nbytes: int) -> Steps[NpyDirectory]:
         """Read the header of an array, or the directory of an archive and the headers of its arrays."""
-        (head,) = yield [ByteRange(0, min(nbytes, _HEAD_NBYTES))]
-        start = bytes(head)
+        start = yield from first_bytes(nbytes)
         if start[:2] == b"PK":
             arrays = yield from members_of(url, nbytes, self.fields)
             return NpyDirectory(url, arrays, is_archive=True)
         if start[: len(MAGIC)] != MAGIC:
             raise CorruptRecordError(url, 0, "this is neither a .npy file nor a .npz archive")
-        try:
-            needed = header_nbytes(start)
-            if needed > len(start):
-                (head,) = yield [ByteRange(0, min(nbytes, needed))]
-                start = bytes(head)
-            header = parse_header(start)
-        except ValueError as error:
-            raise CorruptRecordError(url, 0, f"{error}") from error
+        header = yield from header_steps(url, nbytes, start)
         self._check_size(url, header, nbytes)
         return NpyDirectory(url, [StoredArray(url, "", header, header.nbytes)], self.fields)
 

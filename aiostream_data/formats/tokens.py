@@ -11,13 +11,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from aiostream_data.codecs.compression_by_suffix import by_name
 from aiostream_data.codecs.file_kinds import kind_of
-from aiostream_data.codecs.npy_header import MAGIC, header_nbytes, parse_header
+from aiostream_data.codecs.npy_header import MAGIC
 from aiostream_data.errors import CorruptRecordError
+from aiostream_data.formats.npy_steps import first_bytes, header_steps
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import LEAF
 
-_HEAD_NBYTES: Final = 1 << 10
 _GROUP_NBYTES: Final = 2 << 20
 """Size of the sequences that are read together."""
 
@@ -44,18 +44,10 @@ class TokensFormat:
 
     def directory(self, url: str, nbytes: int) -> Steps[TokensDirectory]:
         """Read the first bytes of a file, and find its tokens."""
-        (head,) = yield [ByteRange(0, min(nbytes, _HEAD_NBYTES))]
-        start = bytes(head)
+        start = yield from first_bytes(nbytes)
         if start[: len(MAGIC)] != MAGIC:
             return self._of_raw_tokens(url, nbytes, start)
-        try:
-            needed = header_nbytes(start)
-            if needed > len(start):
-                (head,) = yield [ByteRange(0, min(nbytes, needed))]
-                start = bytes(head)
-            header = parse_header(start)
-        except ValueError as error:
-            raise CorruptRecordError(url, 0, f"{error}") from error
+        header = yield from header_steps(url, nbytes, start)
         if len(header.shape) != 1 or header.dtype.kind not in "iu":
             found = f"an array of shape {header.shape} and {header.dtype}"
             raise CorruptRecordError(url, 0, f"{found} does not contain tokens, which are integers on one axis")
