@@ -178,11 +178,11 @@ def _concatenate(draw: Draw, plan: Drawn) -> Drawn:
     if draw(st.booleans()):
         joined = plan.dataset.concatenate(plan.dataset.filter(fn.is_kept))
         return plan.then("concatenate(itself.filter(is_kept))", joined, most=2 * plan.most)
-    joined = Dataset.range(900, 907).concatenate(plan.dataset)
-    kind: Kind = "number" if plan.kind == "number" else "other"
-    return replace(
-        plan, text=f"range(900, 907).concatenate({plan.text})", dataset=joined, kind=kind, most=plan.most + 7
-    )
+    first, text, kind = Dataset.range(900, 907), "range(900, 907)", plan.kind
+    if kind != "number":  # elements of unknown types join any others
+        first, text, kind = first.map(fn.number), f"{text}.map(number)", "other"
+    joined = first.concatenate(plan.dataset)
+    return replace(plan, text=f"{text}.concatenate({plan.text})", dataset=joined, kind=kind, most=plan.most + 7)
 
 
 ANYWHERE: Sequence[Operator] = (_map, _map, _filter, _shuffle, _shuffle, _repeat, _cache, _prefetch)

@@ -156,7 +156,9 @@ STEPS = st.one_of(
     ),
     small.map(
         lambda n: step(
-            f"concatenate(range({n}))", lambda d: d.concatenate(asd.Dataset.range(n)), lambda m: chain(m(), range(n))
+            f"concatenate(range({n}).map(int))",  # whose types are not known, so that they differ from none
+            lambda d: d.concatenate(asd.Dataset.range(n).map(int)),
+            lambda m: chain(m(), range(n)),
         )
     ),
     st.just(step("cache", lambda d: d.cache(), lambda m: m())),
