@@ -114,8 +114,7 @@ def limited_environment(most: int | None, environment: Mapping[str, str] = os.en
     """
     if most is None:
         return None
-    text = str(min(most, os.cpu_count() or most))
-    changed = {name: text for name in _VARIABLES if not _is_at_most(most, environment.get(name))}
+    changed = {name: str(most) for name in _VARIABLES if not _is_at_most(most, environment.get(name))}
     return {**environment, **changed}
 
 

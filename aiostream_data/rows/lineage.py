@@ -135,12 +135,27 @@ def ids_of_split(ids: RowIds, made_of: MadeOf | None, size: int) -> RowIds:
     if made_of is None or isinstance(made_of, CutFrom):
         return ids.repeat(size)
     if isinstance(made_of, Beside):
-        return ids_of_split(made_of.ids, made_of.of(0), size)
+        return _beside_each(ids, made_of, size)
     rows = made_of.ids if isinstance(made_of, Lineage) else made_of
     if len(rows) == size:
         return rows
     sources = source_ids(ids, made_of)
     return sources if len(sources) == size else ids.repeat(size)
+
+
+def _beside_each(ids: RowIds, made_of: Beside, size: int) -> RowIds:
+    """Return the ids of the rows that the first part splits into, each joined with the ids of the other parts.
+
+    Without the other parts, rows of inner datasets would have the same ids for all outer rows.
+    """
+    others: list[RowIds] = []
+    for _ in range(len(made_of.made_of or ()) - 1):
+        ids, other = ids.split()
+        others.append(other)
+    found = ids_of_split(made_of.ids, made_of.of(0), size)
+    for other in reversed(others):
+        found = found.join(other.repeat(size))
+    return found
 
 
 def ids_side_by_side(parts: Sequence[Lineage]) -> tuple[RowIds, list[MadeOf | None] | None]:

@@ -84,6 +84,10 @@ def ten_fold_by_run(number: int) -> Dataset[Any]:
     return Dataset.range(10 * number, 10 * number + number % 4).shuffle(2).map(with_draw)
 
 
+def ten_fold_in_batches(number: int) -> Dataset[Any]:
+    return Dataset.range(10 * number, 10 * number + number % 4).batch(2)
+
+
 def lines_of(path: str) -> Dataset[str]:
     return Dataset.from_text(path)
 

@@ -52,6 +52,7 @@ from resume_functions import (
     some_named,
     ten_fold,
     ten_fold_by_run,
+    ten_fold_in_batches,
     with_draw,
 )
 
@@ -181,6 +182,7 @@ CASES: dict[str, Case] = {
     "flat_map of flat_map": Case(lambda _: numbers(6).flat_map(ten_fold).flat_map(ten_fold_by_run)),
     "interleave": Case(lambda _: numbers(9).interleave(ten_fold, cycle_length=3, block_length=2)),
     "interleave of data sets": Case(lambda _: numbers(9).interleave(ten_fold_by_run, cycle_length=3)),
+    "flat_map of batches": Case(lambda _: numbers(9).flat_map(ten_fold_in_batches).shuffle(3).unbatch()),
     "interleave of files": Case(lambda f: Dataset.list_files(f"{f}/*.txt").interleave(lines_of, cycle_length=2)),
     "flat_map, concurrent": Case(lambda _: numbers(8).flat_map(ten_fold_by_run, concurrency=3)),
     "interleave, concurrent": Case(lambda _: numbers(9).interleave(ten_fold, cycle_length=3, concurrency=4)),

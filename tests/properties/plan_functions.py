@@ -136,6 +136,13 @@ def few_batched(*element: Any) -> Dataset[int]:
     return Dataset.range(10 * first, 10 * first + first % 7).repeat(2).batch(3).unbatch().take(5)
 
 
+def few_in_batches(*element: Any) -> Dataset[Any]:
+    first = number(*element)
+    rows = range(10 * first, 10 * first + first % 7)
+    made = (Dataset.range(rows.start, rows.stop), Dataset.from_iterable(list(rows)), Dataset.range(first % 3).repeat(2))
+    return made[first % 3].batch(1 + first % 4, drop_remainder=first % 5 == 1)
+
+
 def left_of(path: str) -> Dataset[str]:
     return Dataset.from_text(path, on_error="skip")
 

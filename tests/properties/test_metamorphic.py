@@ -30,6 +30,7 @@ PARTS = 20
 
 NO_OPERATORS = {
     "aget_single_element",
+    "ainfer_spec",
     "areduce",
     "cardinality",
     "debug",
@@ -38,6 +39,7 @@ NO_OPERATORS = {
     "fetch",
     "fingerprint",
     "get_single_element",
+    "infer_spec",
     "memory_bound",
     "open",
     "options",

@@ -54,3 +54,8 @@ def _whole_cpus(words: list[str]) -> int | None:
         return None
     quota, period = map(number_in, words)
     return -(-quota // period) if quota and period else None
+
+
+def at_most_cpus(count: int | None) -> int | None:
+    """Return the number of CPUs if ``count`` is larger. None stays None."""
+    return None if count is None else min(count, cpu_count())

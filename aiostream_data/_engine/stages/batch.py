@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
@@ -101,17 +101,25 @@ class BatchStep(Step):
         return self._batched
 
     def _as_items(self, batches: list[batching.FullBatch]) -> Items | None:
-        """Return batches as elements.
-
-        Each batch has the id of its first row; its lineage lists the ids of all its rows.
-        """
-        if not batches:
-            return None
+        """Return batches as elements; see :func:`batches_as_items`."""
         self._batched += sum(map(len, batches))
-        first = RowIds.firsts([batch.ids for batch in batches])
-        rows: list[MadeOf | None] = [batch.rows for batch in batches]
-        runs = self._batcher.runs if all(type(entry) is RowIds for entry in rows) else None
-        return Items([batch.element for batch in batches], first, None, rows, runs)
+        return batches_as_items(batches, self._batcher.runs)
+
+
+def batches_as_items(batches: Sequence[batching.FullBatch], runs: list[RowIds] | None = None) -> Items | None:
+    """Return batches as elements; None if there are none.
+
+    Each batch has the id of its first row; its lineage lists the ids of all its rows.
+
+    Args:
+        runs: Ids of the rows of all batches, in order, in as few arrays as possible.
+    """
+    if not batches:
+        return None
+    first = RowIds.firsts([batch.ids for batch in batches])
+    rows: list[MadeOf | None] = [batch.rows for batch in batches]
+    is_plain = runs is not None and all(type(entry) is RowIds for entry in rows)
+    return Items([batch.element for batch in batches], first, None, rows, runs if is_plain else None)
 
 
 def _is_batch(entry: MadeOf | None) -> bool:

@@ -98,6 +98,7 @@ _EXPANDING: dict[str, Kind] = {
     "few_zipped": "row",
     "few_concatenated": "number",
     "few_batched": "number",
+    "few_in_batches": "number",
 }
 _DRAWING = ("few_shuffled", "few_zipped")
 _BY_ORDER = ("few_batched", "few_zipped", "few_concatenated")
@@ -124,9 +125,10 @@ def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
         plan, more = replace(plan, ordered=False), f"{more}, ordered=False"
     if name in _BY_ORDER:
         plan = replace(plan, free=False)
-    if _EXPANDING[name] == "number" and chance(random, 0.2):
+    if _EXPANDING[name] == "number" and name != "few_in_batches" and chance(random, 0.2):
         more += ", spec=NUMBER"
-    return plan.then(f"{call}({name}{more})", kind=_EXPANDING[name], most=4 * plan.most)
+    end = ".unbatch()" if name == "few_in_batches" else ""
+    return plan.then(f"{call}({name}{more}){end}", kind=_EXPANDING[name], most=4 * plan.most)
 
 
 def _resample(random: Random, plan: Drawn) -> Drawn:

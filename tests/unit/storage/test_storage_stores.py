@@ -169,7 +169,7 @@ def test_an_unknown_scheme_is_a_mistake_in_the_plan() -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "module", "extra"),
-    [("s3", "s3fs", "s3"), ("gs", "gcsfs.core", "gcs"), ("http", "aiohttp", "http"), ("hf", "fsspec", "fsspec")],
+    [("s3", "s3fs", "s3"), ("gs", "gcsfs.core", "gcs"), ("http", "aiohttp", "http"), ("ftp", "fsspec", "fsspec")],
 )
 def test_a_missing_package_names_its_extra(
     scheme: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch

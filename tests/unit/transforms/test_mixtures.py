@@ -35,7 +35,7 @@ REFUSED: list[tuple[Build, str]] = [
     (lambda: asd.Dataset.sample_from([TEN, WORDS]), r"is int64 in '0' and object in '1'"),
     (
         lambda: asd.Dataset.sample_from({"a": TEN, "b": TEN.enumerate()}),
-        r"'a' has int64 and 'b' has \(dtype\('int64'\), dtype\('int64'\)\)",
+        r"'a' has int64 and 'b' has \(int64, int64\)",
     ),
     (lambda: asd.Dataset.choose_from([TEN], WORDS), r"the choices of choose_from\(\) must be integers, got"),
     (lambda: asd.Dataset.choose_from([TEN], TEN.enumerate()), r"must be integers, got"),
@@ -63,7 +63,7 @@ def test_elements_are_known_as_far_as_the_inputs_agree() -> None:
     images = [asd.Dataset.from_tensor_slices({"x": np.zeros((2, 8, side), np.uint8)}) for side in (3, 4)]
     assert asd.Dataset.sample_from(images).element_spec == {"x": asd.ArraySpec((8, None), np.dtype(np.uint8))}
     assert asd.Dataset.choose_from(images, TEN).element_spec == {"x": asd.ArraySpec((8, None), np.dtype(np.uint8))}
-    numbers: asd.Dataset[int] = TEN.map(int)
+    numbers: asd.Dataset[int] = TEN.map(lambda number: number)
     mapped = asd.Dataset.sample_from([TEN, numbers])
     assert mapped.element_spec == asd.ArraySpec(None, None)
 

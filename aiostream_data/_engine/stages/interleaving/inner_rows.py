@@ -6,7 +6,7 @@ would take longer than its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain, groupby
 from typing import Any, Final, TypeAlias
 
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.sources.memory_rows import chunks_of, collected, rows_per_split
+from aiostream_data._engine.stages.interleaving.small_batches import NamespaceOf, batched_rows, batches_of
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.rows.lineage import Lineage, ids_side_by_side
 from aiostream_data.rows.records import Chunk, Columns, concat, lineage_of
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
+from aiostream_data.transforms.batching import Describe
 
 SMALL_ROWS: Final = 8192
 """Maximum number of rows of a small dataset."""
 
 Inner: TypeAlias = Node | list[Any] | tuple[Any, ...] | NDArray[Any]
 """Inner dataset: a plan, or a sequence that a user function returned."""
-
-NamespaceOf: TypeAlias = Callable[[Node], Namespace]
-"""Function that returns the namespace that all small datasets of the same kind share."""
 
 _SEQUENCE: Final = PythonIterable(iterable=(), one_shot=False)
 """Stands for all sequences in the search of their namespace."""
@@ -54,6 +54,8 @@ def small_rows(inner: Inner) -> int:
         rows = len(inner.iterable) if is_sequence(inner.iterable) else -1
     elif isinstance(inner, (TensorSlices, Range)):
         rows = -1 if inner.permuted is not None else _repeated(rows_per_split(inner), inner.times)
+    elif isinstance(inner, Batch):
+        rows = batched_rows(inner, small_rows(inner.input))
     else:
         rows = _repeated(1, inner.times) if isinstance(inner, Tensors) else -1
     return rows if rows <= SMALL_ROWS else -1
@@ -65,15 +67,22 @@ def _repeated(rows: int, times: int | None) -> int:
     return -1 if times is None else rows * times
 
 
-def joined(inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage, namespace_of: NamespaceOf) -> Chunk | None:
+def joined(
+    inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage, namespace_of: NamespaceOf, describe: Describe
+) -> Chunk | None:
     """Join the rows of small datasets into one chunk. Return None if there are no rows.
 
     Args:
         rows: Number of rows of each dataset.
         outer: Lineage of the elements from which the datasets were made.
         namespace_of: Returns the namespace of a dataset.
+        describe: Returns the name of a row for error messages.
+
+    Raises:
+        BatchShapeError: The rows of a batch cannot be stacked.
     """
-    parts = [part for kind, same in groupby(inners, _kind_of) if (part := _rows_of(kind, list(same), namespace_of))]
+    kinds = [(kind, list(same)) for kind, same in groupby(inners, _kind_of)]
+    parts = [part for kind, same in kinds if (part := _rows_of(kind, same, namespace_of, describe))]
     return with_outer(concat(parts), outer, rows) if parts else None
 
 
@@ -102,10 +111,12 @@ def _kind_of(inner: Inner) -> _Kind:
         return (np.ndarray, inner.dtype, inner.shape[1:])
     if isinstance(inner, Range) and inner.times == 1:
         return (Range, inner.dtype)
+    if isinstance(inner, Batch):
+        return (Batch,)
     return (kind, id(inner))
 
 
-def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf) -> Chunk | None:
+def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
     """Return the rows of datasets of one kind, or None if there are none."""
     chunk: Chunk | None
     if kind[0] is list:
@@ -119,6 +130,9 @@ def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf) -> Chunk
         starts, steps = np.array([(part.start, part.step) for part in numbers], np.int64).T
         values = np.repeat(starts, counts) + ids.ordinals * np.repeat(steps, counts)
         chunk = Columns(LEAF, (values.astype(kind[1], copy=False),), ids)
+    elif kind[0] is Batch:
+        batches = [part for inner in inners if (part := batches_of(inner, namespace_of, describe)) is not None]
+        chunk = concat(batches) if batches else None
     else:
         parts = [part for inner in inners for part in chunks_of(inner, namespace_of(inner)) if len(part)]
         chunk = concat(parts) if parts else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -33,12 +33,14 @@ from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data._engine.stages.interleaving.inner_calls import CallsAhead, InnerCalls
-from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one, small_rows
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one
+from aiostream_data._engine.stages.interleaving.made_datasets import MadeDatasets
+from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound
 from aiostream_data.errors import ShardGoneError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node, walk
-from aiostream_data.plan.operators import Interleave
+from aiostream_data.plan.operators import Batch, Interleave
 from aiostream_data.plan.sources import PythonIterable, ReadFiles
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.lineage import Lineage
@@ -105,7 +107,7 @@ class InnerStreams:
     inlet: Inlet
     outlet: Outlet
     group: asyncio.TaskGroup
-    _made: _Made = field(default_factory=lambda: _Made([], NO_ROWS))
+    _made: MadeDatasets = field(default_factory=lambda: MadeDatasets([], NO_ROWS))
     _opened: deque[Stream | ReadyStreams] = field(default_factory=deque)
     _chunk: Chunk | None = None
     _row: int = 0
@@ -167,14 +169,24 @@ class InnerStreams:
                     return
             small, rows, outer = self._made.take_small()
             if small:
-                self._opened.append(await self._join(small, rows, outer))
+                await self._open_small(small, rows, outer)
             else:
                 inner, outer = self._made.take()
                 self._opened.append(self._open(self.stage.plan_of(inner), outer))
 
+    async def _open_small(self, inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage) -> None:
+        """Open small datasets together, or leave datasets whose batches cannot be built to runs of their own."""
+        try:
+            self._opened.append(await self._join(inners, rows, outer))
+        except Exception:
+            if not any(isinstance(inner, Batch) for inner in inners):
+                raise
+            self._made.put_back(len(inners))
+
     async def _join(self, inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage) -> ReadyStreams:
         stage = self.stage
-        chunk = await stage.hop(joined, inners, rows, outer, stage.namespace_of_small)
+        describe = stage.context.services.origins.describe
+        chunk = await stage.hop(joined, inners, rows, outer, stage.namespace_of_small, describe)
         if chunk is not None:
             chunk = chunk.with_lease(stage.context.services.budget.charge(chunk_nbytes(chunk), READ_AHEAD))
         return ReadyStreams(chunk, rows, _SmallPlaces(outer, stage.context.services.book))
@@ -204,9 +216,9 @@ class InnerStreams:
         self._row = stop
         began = perf_counter()
         try:
-            self._made = _Made(await self.stage.inners_of(part), lineage_of(part))
+            self._made = MadeDatasets(await self.stage.inners_of(part), lineage_of(part))
         except PartlyDone as partly:
-            self._made = _Made(partly.done, lineage_of(part))
+            self._made = MadeDatasets(partly.done, lineage_of(part))
             self._failure = as_raisable(partly.error)
             return
         self._calls = self._next_calls(perf_counter() - began)
@@ -218,9 +230,9 @@ class InnerStreams:
             return
         row, results = found
         try:
-            self._made = _Made(await self.stage.inners_from(row, results), lineage_of(row))
+            self._made = MadeDatasets(await self.stage.inners_from(row, results), lineage_of(row))
         except PartlyDone as partly:
-            self._made = _Made(partly.done, lineage_of(row))
+            self._made = MadeDatasets(partly.done, lineage_of(row))
             self._failure = as_raisable(partly.error)
 
     def _next_calls(self, took_s: float) -> int:
@@ -238,12 +250,21 @@ class InnerStreams:
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.on_wait = budget.look_soon
         place = _InnerPlace(outer, given, state, services.book)
-        if is_small(inner):
-            _fill(sender, inner, self.stage.namespace_of_small(inner), outer, given, budget)
+        chunks = self._rows_in_memory(inner, given) if is_small(inner) else None
+        if chunks is not None:
+            _fill(sender, chunks, outer, budget)
         else:
             work = _forward(self.stage.context_of(inner, outer), inner, sender, place, self._name_inner)
             self.group.create_task(work, name=f"inner {inner.label}")
         return Stream(receiver, place)
+
+    def _rows_in_memory(self, inner: Node, given: int) -> Iterable[Chunk] | None:
+        """Return the rows of a small dataset after the ``given`` ones; None if its batches cannot be built."""
+        stage = self.stage
+        if not isinstance(inner, Batch):
+            return chunks_of(inner, stage.namespace_of_small(inner), given)
+        batches = batches_if_sound(inner, stage.namespace_of_small, stage.context.services.origins.describe)
+        return None if batches is None else [each.slice(given, len(each)) for each in batches if given < len(each)]
 
     def _name_inner(self, error: BaseException, inner: Node, outer: Lineage) -> None:
         """Add notes that name the outer row and the user function to an error of an inner dataset."""
@@ -317,42 +338,6 @@ class _SmallPlaces(Sequence[StreamPlace]):
         return _InnerPlace(self._outer.slice(number, number + 1), 0, None, self._book)
 
 
-class _Made:
-    """Inner datasets that the user's function returned, in order.
-
-    Args:
-        inners: The datasets.
-        outer: Lineage of the elements from which they were made. It can have more rows, at the end.
-
-    Attributes:
-        rows: Number of rows of each dataset, int64; -1 unless the dataset is small.
-    """
-
-    def __init__(self, inners: Sequence[Inner], outer: Lineage) -> None:
-        self._inners, self._outer = inners, outer
-        self._next = 0
-        self.rows = np.fromiter(map(small_rows, inners), np.int64, len(inners))
-
-    @property
-    def left(self) -> int:
-        """Number of datasets that were not taken."""
-        return len(self._inners) - self._next
-
-    def take(self) -> tuple[Inner, Lineage]:
-        """Take the next dataset. Return it and the lineage of its outer row."""
-        inners, _, outer = self._take(self._next + 1)
-        return inners[0], outer
-
-    def take_small(self) -> tuple[Sequence[Inner], NDArray[np.int64], Lineage]:
-        """Take all small datasets before the next other one. Return them, their numbers of rows, and their lineage."""
-        large = np.flatnonzero(self.rows[self._next :] < 0)
-        return self._take(self._next + int(large[0]) if len(large) else len(self._inners))
-
-    def _take(self, stop: int) -> tuple[Sequence[Inner], NDArray[np.int64], Lineage]:
-        start, self._next = self._next, stop
-        return self._inners[start:stop], self.rows[start:stop], self._outer.slice(start, stop)
-
-
 def _could_skip(inner: Node, error: BaseException) -> bool:
     """Return True if ``error`` is damage that a source of the inner plan could skip with ``on_error="skip"``."""
     notes = getattr(error, "__notes__", [])
@@ -362,9 +347,9 @@ def _could_skip(inner: Node, error: BaseException) -> bool:
     )
 
 
-def _fill(sender: Sender[Chunk], node: Node, namespace: Namespace, outer: Lineage, skip: int, budget: Budget) -> None:
+def _fill(sender: Sender[Chunk], chunks: Iterable[Chunk], outer: Lineage, budget: Budget) -> None:
     with sender:
-        for chunk in chunks_of(node, namespace, skip):
+        for chunk in chunks:
             nbytes = chunk_nbytes(chunk)
             sender.put(of_one(chunk, outer).with_lease(budget.charge(nbytes, READ_AHEAD)), nbytes)
 

@@ -30,11 +30,12 @@ from aiostream_data._engine.sources.memory_rows import rows_of
 from aiostream_data._engine.stages.interleaving.inner_calls import InnerCalls
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_sequence, is_small, of_one
 from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams
+from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound, batches_with_ids
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import Handling, handling_of
 from aiostream_data.plan.base import Node, keys_of, walk
 from aiostream_data.plan.batched import gives_batches
-from aiostream_data.plan.operators import Interleave
+from aiostream_data.plan.operators import Batch, Interleave
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable
 from aiostream_data.plan.written import function_name
@@ -219,7 +220,12 @@ class InterleaveStage(Stage):
         return in_order(concat(parts), [row for rows in known.values() for row in rows])
 
     async def _recall_inner(self, plan: Node, inner: Lineage, outer: Lineage) -> Chunk:
-        if is_small(plan):
+        if isinstance(plan, Batch) and is_small(plan):
+            describe = self.context.services.origins.describe
+            batches = batches_if_sound(plan, self.namespace_of_small, describe)
+            if batches is not None:
+                return batches_with_ids(batches, inner.ids)
+        elif is_small(plan):
             return rows_of(plan, self.namespace_of_small(plan), *local(inner.ids))
         return await self.context_of(plan, outer).recall(plan, inner)
 

@@ -1,0 +1,95 @@
+"""Batches of small datasets in memory, such as ``window.batch(8)`` in a function of ``flat_map``.
+
+A run of its own for each dataset would need tasks, channels and calls on worker threads for a few rows. So the batches
+of a small dataset are built where they are needed. If they cannot be built, such a run raises the error in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.sources.memory_rows import chunks_of
+from aiostream_data._engine.stages.batch import batches_as_items
+from aiostream_data.errors import StateMismatchError
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Batch
+from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.rows.object_nbytes import object_nbytes
+from aiostream_data.rows.records import Chunk, gather
+from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
+from aiostream_data.transforms.batching import Batcher, BatchOrder, Describe
+
+MOST_NBYTES: Final = 8 << 10
+"""Maximum size of a dataset whose batches are built in place. The batches of up to 2,048 datasets are built at once."""
+
+NamespaceOf = Callable[[Node], Namespace]
+"""Function that returns the namespace that all small datasets of the same kind share."""
+
+
+def batched_rows(node: Batch, rows: int) -> int:
+    """Return the number of batches of a dataset with ``rows`` rows, or -1 if they are not built in place.
+
+    Args:
+        rows: Number of rows of the input, or -1 if the input is not a small dataset.
+    """
+    if rows < 0 or isinstance(node.input, Batch) or _nbytes(node.input, rows) > MOST_NBYTES:
+        return -1
+    full, rest = divmod(rows, node.batch_size)
+    return full + (rest > 0 and not node.drop_remainder)
+
+
+def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
+    """Build all batches of a small dataset; None if there are none.
+
+    Raises:
+        BatchShapeError: The rows of a batch cannot be stacked.
+    """
+    order = BatchOrder(node.batch_size, node.drop_remainder)
+    batcher = Batcher(order, describe, strings=node.strings or "objects")
+    batches = [batch for rows in chunks_of(node.input, namespace_of(node.input)) for batch in batcher.push(rows)]
+    return batches_as_items([*batches, *batcher.finish()])
+
+
+def batches_if_sound(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> list[Chunk] | None:
+    """Return the batches of a small dataset as at most one chunk; None if they cannot be built."""
+    try:
+        batches = batches_of(node, namespace_of, describe)
+    except Exception:  # noqa: BLE001 - a run of its own raises it, behind the batches before
+        return None
+    return [] if batches is None else [batches]
+
+
+def batches_with_ids(batches: list[Chunk], ids: RowIds) -> Chunk:
+    """Return the batches that have the given ids, in the order of the ids.
+
+    Args:
+        batches: Batches of one dataset, from :func:`batches_if_sound`.
+
+    Raises:
+        StateMismatchError: The dataset has no such batch.
+    """
+    known = {place: row for chunk in batches for row, place in enumerate(_places(chunk.ids))}
+    rows = [known.get(place, -1) for place in _places(ids)]
+    if -1 in rows:
+        raise StateMismatchError(["the row ids name a batch that the function's dataset does not have"], OTHER_PIPELINE)
+    return gather(batches, np.zeros(len(rows), np.int32), np.array(rows, np.int64))
+
+
+def _places(ids: RowIds) -> list[tuple[int, int]]:
+    splits, ordinals = local(ids)
+    return list(zip(splits.tolist(), ordinals.tolist(), strict=True))
+
+
+def _nbytes(node: Node, rows: int) -> int:
+    """Return the size of a small dataset in bytes, all repetitions together."""
+    if isinstance(node, Range):
+        return rows * node.dtype.itemsize
+    if isinstance(node, TensorSlices):
+        return sum(leaf.nbytes for leaf in node.leaves) * (node.times or 1)
+    if isinstance(node, Tensors):
+        return rows * object_nbytes(node.element)
+    return object_nbytes(node.iterable) if isinstance(node, PythonIterable) else MOST_NBYTES + 1
