@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeV
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from aiostream_data._engine.calls.cpu_count import at_most_cpus
 from aiostream_data._engine.memory.memory_limit import default_limit, parse_nbytes
 from aiostream_data._native.notice import warn_without_native_core
 from aiostream_data.arguments import MOST, flag, function_or_none, integer, seconds_or_none, several, word
@@ -2988,7 +2987,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             memory_limit=default_limit() if memory_limit is None else parse_nbytes(memory_limit),
             debug=flag("debug", debug),
             shard_cache=ShardCache.of(shard_cache),
-            native_threads=at_most_cpus(native_threads_of(native_threads)),
+            native_threads=native_threads_of(native_threads),
             resuming=Resuming(
                 force=flag("force", force),
                 allow=checked_allow(several("allow", allow, "names of differences"), plan),

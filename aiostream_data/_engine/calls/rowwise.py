@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from aiostream_data._engine.calls.cpu_count import at_most_cpus
 from aiostream_data._engine.calls.paced_hops import MAX_AUTO_THREADS, HopPiece, PacedHops
 from aiostream_data._engine.calls.parse_rows import parse_rows
 from aiostream_data._engine.calls.row_work import Done, HopPart, RowWork, Tally
@@ -273,7 +274,7 @@ def executor_elsewhere(
     from aiostream_data.executors.process import ProcessExecutor, idle_nbytes
 
     nbytes = idle_nbytes(memory_limit, workers)
-    return ProcessExecutor(workers, name, max_nbytes=nbytes, native_threads=native_threads)
+    return ProcessExecutor(workers, name, max_nbytes=nbytes, native_threads=at_most_cpus(native_threads))
 
 
 def serial_executor(stage: RowwiseStage) -> Executor:

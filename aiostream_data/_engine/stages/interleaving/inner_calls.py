@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
+from aiostream_data._engine.calls.cpu_count import at_most_cpus
 from aiostream_data._engine.calls.isolation import alone, broke_off
 from aiostream_data._engine.calls.row_work import Done, HopPart, RowWork
 from aiostream_data._engine.calls.user_code import CallResults, UserFunction, call_rows, name_records
@@ -72,7 +73,7 @@ class InnerCalls:
             from aiostream_data.executors.process import ProcessExecutor, idle_nbytes
 
             nbytes = idle_nbytes(services.budget.limit, self.at_once)
-            native_threads = services.options.run.native_threads
+            native_threads = at_most_cpus(services.options.run.native_threads)
             return ProcessExecutor(self.at_once, name, max_nbytes=nbytes, native_threads=native_threads)
 
         executor = services.workers.at(f"{self._stage.context.place(node)}/{kind}", make)
