@@ -248,6 +248,22 @@ class Batcher:
         return FullBatch(batch_element(rows, describe, shared, self._strings), _rows_of(rows))
 
 
+def as_items(batches: Sequence[FullBatch], runs: list[RowIds] | None = None) -> Items | None:
+    """Return batches as elements; None if there are none.
+
+    Each batch has the id of its first row; its lineage lists the ids of all its rows.
+
+    Args:
+        runs: Ids of the rows of all batches, in order, in as few arrays as possible.
+    """
+    if not batches:
+        return None
+    first = RowIds.firsts([batch.ids for batch in batches])
+    rows: list[MadeOf | None] = [batch.rows for batch in batches]
+    is_plain = runs is not None and all(type(entry) is RowIds for entry in rows)
+    return Items([batch.element for batch in batches], first, None, rows, runs if is_plain else None)
+
+
 def _rows_of(chunk: Chunk) -> MadeOf:
     return Lineage(chunk.ids.copy(), chunk.made_of).as_made_of()
 

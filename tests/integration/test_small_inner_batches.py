@@ -52,7 +52,8 @@ def test_the_batches_are_those_of_a_run_of_its_own(
     form: Any, count: int, size: int, drop: bool, cycle: int, debug: bool
 ) -> None:
     def batched(number: int) -> asd.Dataset[Any]:
-        return form(number).batch(size, drop_remainder=drop)
+        rows: asd.Dataset[Any] = form(number)
+        return rows.batch(size, drop_remainder=drop)
 
     def expected(number: int) -> asd.Dataset[Any]:
         return generated(number).batch(size, drop_remainder=drop)

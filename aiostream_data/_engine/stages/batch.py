@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
@@ -14,7 +14,7 @@ from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf, concat_lineages
 from aiostream_data.rows.records import Chunk, Items
-from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
+from aiostream_data.rows.row_ids import OTHER_PIPELINE
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms import batching
 
@@ -101,25 +101,9 @@ class BatchStep(Step):
         return self._batched
 
     def _as_items(self, batches: list[batching.FullBatch]) -> Items | None:
-        """Return batches as elements; see :func:`batches_as_items`."""
+        """Return batches as elements; see :func:`.batching.as_items`."""
         self._batched += sum(map(len, batches))
-        return batches_as_items(batches, self._batcher.runs)
-
-
-def batches_as_items(batches: Sequence[batching.FullBatch], runs: list[RowIds] | None = None) -> Items | None:
-    """Return batches as elements; None if there are none.
-
-    Each batch has the id of its first row; its lineage lists the ids of all its rows.
-
-    Args:
-        runs: Ids of the rows of all batches, in order, in as few arrays as possible.
-    """
-    if not batches:
-        return None
-    first = RowIds.firsts([batch.ids for batch in batches])
-    rows: list[MadeOf | None] = [batch.rows for batch in batches]
-    is_plain = runs is not None and all(type(entry) is RowIds for entry in rows)
-    return Items([batch.element for batch in batches], first, None, rows, runs if is_plain else None)
+        return batching.as_items(batches, self._batcher.runs)
 
 
 def _is_batch(entry: MadeOf | None) -> bool:

@@ -105,17 +105,13 @@ _BY_ORDER = ("few_batched", "few_zipped", "few_concatenated")
 """Make data sets whose rows depend on the order of rows below."""
 
 
-def _flat_map(random: Random, plan: Drawn) -> Drawn:
-    return _expanded(random, plan, "flat_map", "")
-
-
 def _interleave(random: Random, plan: Drawn) -> Drawn:
     cycle, block = random.randint(1, 4), random.randint(1, 3)
     more = f", cycle_length={cycle}, block_length={block}"
     return _expanded(random, plan, "interleave", more)
 
 
-def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
+def _expanded(random: Random, plan: Drawn, call: str = "flat_map", more: str = "") -> Drawn:
     if chance(random, 0.12):
         return plan.then(f'{call}(few_or_failing{more}, on_error="skip")', kind="number", most=4 * plan.most)
     more += one_of(random, "", "", ", concurrency=3")
@@ -127,8 +123,8 @@ def _expanded(random: Random, plan: Drawn, call: str, more: str) -> Drawn:
         plan = replace(plan, free=False)
     if _EXPANDING[name] == "number" and name != "few_in_batches" and chance(random, 0.2):
         more += ", spec=NUMBER"
-    end = ".unbatch()" if name == "few_in_batches" else ""
-    return plan.then(f"{call}({name}{more}){end}", kind=_EXPANDING[name], most=4 * plan.most)
+    call = f"{call}({name}{more})" + (".unbatch()" if name == "few_in_batches" else "")
+    return plan.then(call, kind=_EXPANDING[name], most=4 * plan.most)
 
 
 def _resample(random: Random, plan: Drawn) -> Drawn:
@@ -375,7 +371,7 @@ def _applicable(plan: Drawn) -> list[tuple[float, Operator]]:
     if not by_place:  # what is in a batch depends on the order, so only what treats its rows alike may follow
         found += _OF_ROWS
         if 3 * plan.most <= MOST:
-            found += [(1.0, _flat_map), (1.0, _interleave)]
+            found += [(1.0, _expanded), (1.0, _interleave)]
         if plan.may_draw:
             found += [(1.5, draw_numbers)]
     if plan.kind == "number":

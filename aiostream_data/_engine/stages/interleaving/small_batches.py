@@ -13,7 +13,6 @@ import numpy as np
 
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.sources.memory_rows import chunks_of
-from aiostream_data._engine.stages.batch import batches_as_items
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Batch
@@ -21,7 +20,7 @@ from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSl
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
-from aiostream_data.transforms.batching import Batcher, BatchOrder, Describe
+from aiostream_data.transforms.batching import Batcher, BatchOrder, Describe, as_items
 
 MOST_NBYTES: Final = 8 << 10
 """Maximum size of a dataset whose batches are built in place. The batches of up to 2,048 datasets are built at once."""
@@ -51,7 +50,7 @@ def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> Ch
     order = BatchOrder(node.batch_size, node.drop_remainder)
     batcher = Batcher(order, describe, strings=node.strings or "objects")
     batches = [batch for rows in chunks_of(node.input, namespace_of(node.input)) for batch in batcher.push(rows)]
-    return batches_as_items([*batches, *batcher.finish()])
+    return as_items([*batches, *batcher.finish()])
 
 
 def batches_if_sound(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> list[Chunk] | None:
