@@ -19,6 +19,11 @@ PROGRAMS = Path(__file__).with_name("programs.py")
 EXIT_S = 3.0
 
 
+def _told(errors: str) -> str:
+    """Return what a program told, without asyncio's notes that a step of an event loop was slow on a busy machine."""
+    return "".join(line for line in errors.splitlines(keepends=True) if not line.startswith("Executing <"))
+
+
 @contextmanager
 def _running(program: str, stage: str, shards: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONWARNINGS": "error"}
@@ -63,7 +68,7 @@ def test_a_program_that_ends_with_a_loader_open_ends_silently(
 ) -> None:
     with _running(program, stage, shards, tmp_path) as process:
         _, errors = process.communicate(timeout=EXIT_S)
-        assert errors == ""
+        assert _told(errors) == ""
         assert process.returncode == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -71,7 +76,7 @@ def test_a_program_that_ends_with_a_loader_open_ends_silently(
 def test_the_exit_code_of_a_program_that_fails_is_its_own(shards: list[str], tmp_path: Path) -> None:
     with _running("fail", "the whole chain", shards, tmp_path) as process:
         _, errors = process.communicate(timeout=EXIT_S)
-        assert errors == ""
+        assert _told(errors) == ""
         assert process.returncode == 7
 
 
@@ -97,7 +102,7 @@ def test_sigterm_ends_a_program_at_once_and_its_worker_processes_with_it(
     with _running("train", stage, shards, tmp_path) as process:
         process.terminate()
         _, errors = process.communicate(timeout=EXIT_S)
-        assert errors == ""
+        assert _told(errors) == ""
         assert process.returncode == -signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
 
