@@ -110,7 +110,8 @@ def limited_environment(most: int | None, environment: Mapping[str, str] = os.en
     """Return the environment of a new process with limits for native libraries; None for an unchanged environment.
 
     Args:
-        most: Maximum number of threads; None for no limit. Lower numbers in the environment are kept.
+        most: Maximum number of threads, at most the number of CPUs; None for no limit. Lower numbers in the environment
+            are kept.
     """
     if most is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 import threadpoolctl
 
 from aiostream_data import Dataset, MissingExtraError, PlanError
+from aiostream_data._engine.calls.cpu_count import cpu_count
 from aiostream_data.executors.native_threads import limited_environment
 
 BEFORE = 3
@@ -89,6 +91,24 @@ def test_the_lowest_limit_of_several_loaders_holds(first_to_close: int) -> None:
     assert blas_threads() == [2, 1][first_to_close]
     loaders[1 - first_to_close].close()
     assert blas_threads() == BEFORE
+
+
+def declared_threads(number: Any) -> list[int]:
+    return [int(os.environ["OMP_NUM_THREADS"])]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        Dataset.range(2).map(declared_threads, executor="process", concurrency=1).map(lambda found: found[0]),
+        Dataset.range(2).flat_map(declared_threads, executor="process"),
+        Dataset.range(2).flat_map(declared_threads).in_subprocess(),
+    ],
+    ids=["map", "flat_map", "subprocess"],
+)
+def test_new_processes_get_no_more_threads_than_cpus(dataset: Dataset[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert list(dataset.open(native_threads=1 << 20)) == [cpu_count()] * 2
 
 
 def test_an_error_restores_the_number_of_threads() -> None:

@@ -15,6 +15,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, Final
 
+from aiostream_data._engine.calls.cpu_count import at_most_cpus
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.processes.chunk_transfer import taken
 from aiostream_data._engine.processes.job import Errand
@@ -75,7 +76,7 @@ class HostingProcess:
         self._answers_until: float | None = None
         self.last_stats: Mapping[str, Any] = NO_STATS
         target = "aiostream_data._engine.process_server:serve"
-        self.child = Child(target, name, 2 * errand.window_nbytes, errand.run.native_threads)
+        self.child = Child(target, name, 2 * errand.window_nbytes, at_most_cpus(errand.run.native_threads))
         self._send_errand(errand)
         self._thread = threading.Thread(target=self._receive, name=f"{name}-link", daemon=True)
         self._thread.start()
