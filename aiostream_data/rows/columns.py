@@ -205,10 +205,8 @@ def gather_column(
     starts = _native.take_rows_many([column.starts for column in variable], which, rows)
     lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
     if pool is not None and variable[0].kind == "bytes" and int(lengths.sum()) >= LARGE_ROW_NBYTES * max(1, len(rows)):
-        sources, memory = (
-            [np.ascontiguousarray(column.values) for column in variable],
-            pool.lend_objects(lengths.tolist()),
-        )
+        sources = [np.ascontiguousarray(column.values) for column in variable]
+        memory = pool.lend_objects(lengths.tolist())
         return SeparateBytes(_native.byte_rows_many(sources, which, starts, lengths, memory))
     values, new_starts = _native.compact_many([column.values for column in variable], which, starts, lengths)
     return VarColumn(values, new_starts, lengths, variable[0].kind)

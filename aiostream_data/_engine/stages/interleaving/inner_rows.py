@@ -131,7 +131,7 @@ def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf, describe
         values = np.repeat(starts, counts) + ids.ordinals * np.repeat(steps, counts)
         chunk = Columns(LEAF, (values.astype(kind[1], copy=False),), ids)
     elif kind[0] is Batch:
-        batches = [part for inner in inners if (part := batches_of(inner, namespace_of, describe)) is not None]
+        batches = [part for inner in inners for part in batches_of(inner, namespace_of, describe)]
         chunk = concat(batches) if batches else None
     else:
         parts = [part for inner in inners for part in chunks_of(inner, namespace_of(inner)) if len(part)]

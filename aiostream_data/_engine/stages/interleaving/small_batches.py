@@ -41,8 +41,8 @@ def batched_rows(node: Batch, rows: int) -> int:
     return full + (rest > 0 and not node.drop_remainder)
 
 
-def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
-    """Build all batches of a small dataset; None if there are none.
+def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> list[Chunk]:
+    """Build all batches of a small dataset, as one chunk or none.
 
     Raises:
         BatchShapeError: The rows of a batch cannot be stacked.
@@ -50,16 +50,16 @@ def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> Ch
     order = BatchOrder(node.batch_size, node.drop_remainder)
     batcher = Batcher(order, describe, strings=node.strings or "objects")
     batches = [batch for rows in chunks_of(node.input, namespace_of(node.input)) for batch in batcher.push(rows)]
-    return as_items([*batches, *batcher.finish()])
+    made = as_items([*batches, *batcher.finish()])
+    return [] if made is None else [made]
 
 
 def batches_if_sound(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> list[Chunk] | None:
-    """Return the batches of a small dataset as at most one chunk; None if they cannot be built."""
+    """Return the batches of a small dataset; None if they cannot be built."""
     try:
-        batches = batches_of(node, namespace_of, describe)
+        return batches_of(node, namespace_of, describe)
     except Exception:  # noqa: BLE001 - a run of its own raises it, behind the batches before
         return None
-    return [] if batches is None else [batches]
 
 
 def batches_with_ids(batches: list[Chunk], ids: RowIds) -> Chunk:
