@@ -22,7 +22,10 @@ _COMPLETIONS: Final = MappingProxyType(
         "IcebergTable": _SNAPSHOTS,
     }
 )
-"""Module and function that complete sources with a format, decoder or table of this class. Loaded for these only."""
+"""For each class of a format, decoder or table: module and name of the function that completes such sources.
+
+A module is imported only if the plan contains such a source.
+"""
 
 
 def completed(plan: Node) -> Node:

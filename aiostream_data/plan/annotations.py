@@ -36,7 +36,7 @@ _SCALARS: Final[dict[type[Any], ArraySpec]] = {
 
 
 def element_spec(plan: Node) -> Any:
-    """Return the leaf specs of a plan's elements in their structure, as known from the plan and from annotations.
+    """Return the structure of a plan's elements, with the spec of each leaf. Specs come from operators and annotations.
 
     Raises:
         PlanError: An annotation contradicts a later operator, such as ``select`` of a column that it does not contain.

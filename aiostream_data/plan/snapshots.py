@@ -66,7 +66,7 @@ def _(node: SnapshotFiles) -> Arguments:
 
 
 def pinned(plan: Node, saved: object) -> Node:
-    """Return the plan with the versions of tables that a saved state names, where the plan names no version.
+    """Return a plan in which tables without a version have the version that a saved state names.
 
     Args:
         saved: The plan in the state; None without a state. The plan may be damaged or abbreviated.

@@ -124,7 +124,7 @@ class HubStore:
         return self._commits[key]
 
     async def _files(self, url: str, place: HubPlace, commit: str, folder: str, *, below: bool) -> dict[str, int]:
-        """Return the files of a folder, which are listed once."""
+        """Return the sizes of the files in a folder by path. Each folder is listed once."""
         key = place.repository, commit, folder, below
         async with self._asking:
             if key not in self._folders:

@@ -67,7 +67,7 @@ def _check_info(content: bytes) -> None:
 
 
 def _check_record(features: tuple[TfdsFeature, ...], record: bytes) -> None:
-    """Each feature alone decodes or raises an error of its own, and all of them together do."""
+    """Decode each feature alone, then all features together. Each decoding may raise only documented errors."""
     features = tuple(feature for feature in features if feature.problem is None)
     column = VarColumn(np.frombuffer(record, np.uint8), np.zeros(1, np.int64), np.array([len(record)], np.int64))
     for chosen in (*((feature,) for feature in features), features):
