@@ -84,7 +84,7 @@ class Reader:
 
 
 def held_nbytes(folder: Path) -> int:
-    """Return the room that pieces and parts take which are there at one moment, at least."""
+    """Return the room that the cache's pieces and parts take which are there at one moment, at least."""
     before, after = _files(folder), _files(folder)
     return sum(-(-status[2] // 4096) * 4096 for _, status in before.items() & after.items())
 
@@ -93,7 +93,7 @@ def _files(folder: Path) -> dict[str, tuple[int, int, int]]:
     found = {}
     for place, _, inside in os.walk(folder):
         for name in inside:
-            if name.endswith(".piece") or name.startswith("part-"):
+            if names.span_in(name) or names.part_owner_in(name):
                 with suppress(FileNotFoundError):
                     status = os.stat(os.path.join(place, name))
                     found[os.path.join(place, name)] = status.st_ino, status.st_mtime_ns, status.st_size
