@@ -23,6 +23,9 @@ from aiostream_data.rows.row_ids import RowIds
 PARCELS_REMEMBERED = 64
 """Number of parcels (groups of elements) after which the engine discards history that no future state needs."""
 
+COUNTED_AT_ONCE: Final = 32
+"""Number of elements whose rows are added to the stream hash at once."""
+
 LAST_ELEMENT: Final = object()
 """Default argument that means "the last received element". None is unsuitable as this default, because an element may
 be None."""
@@ -185,8 +188,9 @@ class Received:
         if self._runs and isinstance(numbers, range) and isinstance(parcel.ids, list):
             self._count_of_runs(sum(map(_rows_in, parcel.ids[numbers.start : numbers.stop])))
         elif isinstance(parcel.ids, list) and not _are_own_rows(parcel.ids, numbers):
-            for number in numbers:
-                self._delivered.add(_without_padding(self._ids_of(parcel, number)))
+            for start in range(0, len(numbers), COUNTED_AT_ONCE):
+                ids = [self._ids_of(parcel, number) for number in numbers[start : start + COUNTED_AT_ONCE]]
+                self._delivered.add(_without_padding(RowIds.concat(ids)))
         elif isinstance(numbers, range):
             self._delivered.add(_without_padding(parcel.own_ids.slice(numbers.start, numbers.stop)))
         else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from aiostream_data.rows.array_likes import image_nbytes
 
 ITEM_NBYTES_GUESS: Final = 64
@@ -15,6 +17,7 @@ MAX_DEPTH: Final = 256
 themselves."""
 
 _CONTAINERS: Final = (dict, tuple, list)
+_NUMBERS: Final = frozenset({int, float, bool, complex, type(None)})
 
 
 def object_nbytes(value: Any) -> int:
@@ -44,6 +47,10 @@ def _parts_of(container: Any) -> Iterator[Any]:
 
 
 def _leaf_nbytes(value: Any) -> int:
+    if isinstance(value, np.generic):
+        return value.nbytes
+    if type(value) in _NUMBERS:
+        return ITEM_NBYTES_GUESS
     try:
         nbytes = getattr(value, "_held_nbytes", None) or _sparse_nbytes(value) or getattr(value, "nbytes", None)
     except Exception:  # noqa: BLE001 - property of a user object that raised an error

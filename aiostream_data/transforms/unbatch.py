@@ -16,7 +16,7 @@ from aiostream_data.rows.lineage import CutFrom, MadeOf, ids_of_split
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items, concat
 from aiostream_data.rows.row_ids import CUT, RowIds
-from aiostream_data.rows.structure import LEAF, NULLABLE, flatten, graft
+from aiostream_data.rows.structure import LEAF, NULLABLE, StructureError, flatten, graft, structure_of
 from aiostream_data.rows.text_arrays import BytesArray, TextArray
 from aiostream_data.transforms.collate import column_of
 
@@ -43,6 +43,8 @@ def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
     if isinstance(chunk, Columns) and (whole := _split_dense(chunk)) is not None:
         sizes = [len(whole) // max(1, len(chunk))] * len(chunk)
         return _named(whole, chunk, sizes), sizes
+    if isinstance(chunk, Items) and (alike := _split_alike(chunk)) is not None:
+        return _named(alike[0], chunk, alike[1]), alike[1]
     parts = [
         _split_element(element, chunk.ids.row(row), partial(describe, chunk.ids, row))
         for row, element in enumerate(chunk.elements())
@@ -53,7 +55,7 @@ def split_rows(chunk: Chunk, describe: Describe) -> tuple[Chunk, list[int]]:
 
 def _named(rows: Chunk, elements: Chunk, sizes: list[int]) -> Chunk:
     """Set the ids and the lineage of rows that were split from elements."""
-    index = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.empty(0, np.int64)
+    index = np.arange(sum(sizes)) - np.repeat(np.cumsum(sizes, dtype=np.int64) - sizes, sizes)
     if elements.made_of is None:
         return rows.with_ids(rows.ids.with_pair(CUT, index))
     parts: list[RowIds] = []
@@ -78,6 +80,38 @@ def _split_dense(chunk: Columns) -> Columns | None:
     leaves = [np.array(leaf, order="C") for leaf in chunk.leaves if not isinstance(leaf, VarColumn)]
     split = tuple(leaf.reshape(len(chunk) * size, *leaf.shape[2:]) for leaf in leaves)
     return Columns(chunk.structure, split, chunk.ids.repeat(size))
+
+
+def _split_alike(chunk: Items) -> tuple[Columns, list[int]] | None:
+    """Split several elements at once if each leaf is an array, and the arrays differ only in their first axis.
+
+    Return the rows and the number of rows per element, or None if the elements must be split one by one.
+    """
+    if len(chunk) < 2:
+        return None
+    structure = structure_of(chunk.values[0])
+    if structure.has_classes and not all(map(structure.gives_back, chunk.values)):
+        return None
+    try:
+        leaves = [chunk.values] if structure.is_leaf else structure.columns(chunk.values)
+    except StructureError:
+        return None
+    if not leaves or not all(map(_are_alike, leaves)):
+        return None
+    sizes = list(map(len, leaves[0]))
+    if any(list(map(len, arrays)) != sizes for arrays in leaves[1:]):
+        return None
+    ids = chunk.ids.take(np.repeat(np.arange(len(chunk)), sizes))
+    return Columns(structure, tuple(map(np.concatenate, leaves)), ids), sizes
+
+
+def _are_alike(arrays: Sequence[Any]) -> bool:
+    """Return True if all values are arrays without objects that differ only in their first axis."""
+    if any(type(array) is not np.ndarray or not array.ndim for array in arrays):
+        return False
+    first = arrays[0]
+    is_plain = first.dtype.isnative and not first.dtype.hasobject
+    return is_plain and all(array.dtype == first.dtype and array.shape[1:] == first.shape[1:] for array in arrays)
 
 
 def _split_element(element: Any, ids: RowIds, where: Callable[[], str]) -> Columns:

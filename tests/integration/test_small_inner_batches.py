@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,21 @@ def as_slices(number: int) -> asd.Dataset[Any]:
     return asd.Dataset.from_tensor_slices(np.array(rows_of(number), np.int64))
 
 
+def as_mixed(number: int) -> asd.Dataset[Any]:
+    """Return rows whose type depends on the number."""
+    rows = rows_of(number)
+    kinds: list[Callable[[int], Any]] = [int, float, str, bool, np.float32, lambda row: np.full(number % 3, row)]
+    return asd.Dataset.from_iterable([kinds[number % 6](row) for row in rows])
+
+
+def as_array(number: int) -> asd.Dataset[Any]:
+    return asd.Dataset.from_iterable(np.array(rows_of(number), np.int16 if number % 2 else ">i4"))
+
+
+def as_pairs(number: int) -> asd.Dataset[Any]:
+    return asd.Dataset.from_iterable([{"row": row, "text": str(row)} for row in rows_of(number)])
+
+
 def repeated(number: int) -> asd.Dataset[Any]:
     return as_range(number).repeat(2)
 
@@ -44,7 +60,7 @@ def generated(number: int) -> asd.Dataset[Any]:
     return asd.Dataset.from_generator(lambda: iter(rows_of(number)))
 
 
-FORMS: list[Callable[[int], asd.Dataset[Any]]] = [as_list, as_range, as_slices]
+FORMS: list[Callable[[int], asd.Dataset[Any]]] = [as_list, as_range, as_slices, as_mixed, as_array, as_pairs]
 
 
 @given(st.sampled_from(FORMS), st.integers(0, 40), st.integers(1, 8), st.booleans(), st.integers(1, 3), st.booleans())
@@ -56,7 +72,8 @@ def test_the_batches_are_those_of_a_run_of_its_own(
         return rows.batch(size, drop_remainder=drop)
 
     def expected(number: int) -> asd.Dataset[Any]:
-        return generated(number).batch(size, drop_remainder=drop)
+        rows = list(form(number))
+        return asd.Dataset.from_generator(lambda: iter(rows)).batch(size, drop_remainder=drop)
 
     numbers = asd.Dataset.range(count)
     with numbers.interleave(batched, cycle_length=cycle, block_length=2).open(debug=debug) as loader:
@@ -77,6 +94,19 @@ def test_batches_held_by_a_shuffle_are_recomputed_on_resume(form: Any) -> None:
 def test_windows_in_batches_resume_at_every_batch() -> None:
     windows = NUMBERS.window(5, 2, as_datasets=True)
     resumes_everywhere(windows.flat_map(lambda window: window.batch(2)).shuffle(3, seed=1))
+
+
+def test_the_first_batch_arrives_before_a_slow_function_was_called_for_all_rows() -> None:
+    called = []
+
+    def slow(number: int) -> asd.Dataset[Any]:
+        called.append(number)
+        sleep(0.002)
+        return as_range(number).batch(3)
+
+    with asd.Dataset.range(400).flat_map(slow).open() as loader:
+        next(loader)
+        assert len(called) < 300
 
 
 def uneven(number: int) -> asd.Dataset[Any]:

@@ -22,6 +22,9 @@ QUICK_SHARE = 32
 Copying 64 KiB takes about ten microseconds, and a call on a worker thread takes ten times as long.
 """
 
+HOLD_S = 0.01
+"""Maximum time in seconds for which chosen rows wait for more rows, so that the first rows arrive early."""
+
 
 @dataclass
 class MergeLoop:
@@ -86,7 +89,8 @@ class MergeLoop:
             if len(step):
                 await self._send(step, outlet)
                 self.release_used()
-            if len(self._picked) >= self._rows_at_once or not self.can_continue(step.waiting):
+            is_full = len(self._picked) >= self._rows_at_once
+            if is_full or not self.can_continue(step.waiting) or self._picked.held_s() > HOLD_S:
                 await self.flush(outlet)
             if step.waiting.need is Need.FINISHED:
                 return

@@ -8,6 +8,7 @@ stage would need a separate call on a worker for each chunk.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +33,19 @@ class PickedRows:
         self._numbers: dict[int, int] = {}  # number of each chunk, by its identity
         self._which: list[NDArray[np.int32]] = []
         self._rows: list[NDArray[np.int64]] = []
+        self._since = 0.0
 
     def __len__(self) -> int:
         return self._count
 
+    def held_s(self) -> float:
+        """Return the time in seconds since the first of the recorded steps; 0 if there are none."""
+        return perf_counter() - self._since if self._count else 0.0
+
     def add(self, step: MergeStep, current: Mapping[int, Chunk]) -> None:
         """Record a step of the merge; ``current`` maps each input slot to its chunk."""
+        if not self._count:
+            self._since = perf_counter()
         slots = np.flatnonzero(np.bincount(step.which)).tolist()
         table = np.zeros(slots[-1] + 1, np.int32)
         for slot in slots:

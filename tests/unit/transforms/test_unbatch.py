@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.rows.columns import VarColumn, object_array
@@ -13,6 +16,7 @@ from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
+from aiostream_data.testing.comparing import same
 from aiostream_data.transforms.collate import collate
 from aiostream_data.transforms.unbatch import unbatch
 
@@ -98,3 +102,21 @@ def test_columns_of_scalars_cannot_be_split() -> None:
 def test_an_element_without_leaves_cannot_be_split() -> None:
     with pytest.raises(BatchShapeError, match="no leaves"):
         unbatch(items({}), describe)
+
+
+LEAVES: list[Callable[[int], Any]] = [
+    lambda rows: np.arange(rows),
+    lambda rows: np.arange(rows, dtype=np.float32),
+    lambda rows: np.zeros((rows, 2)),
+    lambda rows: np.arange(rows, dtype=">i2"),
+    lambda rows: object_array([str(row) for row in range(rows)]),
+]
+
+
+@given(st.lists(st.tuples(st.sampled_from(LEAVES), st.sampled_from(LEAVES[:2]), st.integers(1, 3)), min_size=1))
+def test_elements_split_together_as_they_split_alone(drawn: list[tuple[Any, Any, int]]) -> None:
+    elements = [{"a": first(rows), "b": second(rows)} for first, second, rows in drawn]
+    alone = [row for element in elements for row in unbatch(items(element), describe).elements()]
+    together = unbatch(items(*elements), describe)
+    assert same(together.elements(), alone)
+    assert together.ids.last_ordinals().tolist() == [row for *_, rows in drawn for row in range(rows)]

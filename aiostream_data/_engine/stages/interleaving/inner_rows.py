@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.sources.memory_rows import chunks_of, collected, rows_per_split
-from aiostream_data._engine.stages.interleaving.small_batches import NamespaceOf, batched_rows, batches_of
+from aiostream_data._engine.stages.interleaving.small_batches import (
+    NamespaceOf,
+    batched_rows,
+    batches_of,
+    can_be_cut,
+    cut_into_batches,
+)
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
@@ -112,17 +118,17 @@ def _kind_of(inner: Inner) -> _Kind:
     if isinstance(inner, Range) and inner.times == 1:
         return (Range, inner.dtype)
     if isinstance(inner, Batch):
-        return (Batch,)
+        return (Batch, inner.batch_size, inner.drop_remainder, inner.strings, *_kind_of(inner.input))
+    if isinstance(inner, PythonIterable):
+        return (PythonIterable, inner.label, *_kind_of(inner.iterable))
     return (kind, id(inner))
 
 
 def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
     """Return the rows of datasets of one kind, or None if there are none."""
     chunk: Chunk | None
-    if kind[0] is list:
-        chunk = collected(list(chain.from_iterable(inners)), _ids(inners, namespace_of(_SEQUENCE)))
-    elif kind[0] is np.ndarray:
-        chunk = collected(np.concatenate(inners), _ids(inners, namespace_of(_SEQUENCE)))
+    if kind[0] is list or kind[0] is np.ndarray:
+        chunk = _items_of(inners, namespace_of(_SEQUENCE))
     elif kind[0] is Range:
         numbers = [inner.numbers for inner in inners]
         ids = _ids(numbers, namespace_of(inners[0]))
@@ -130,13 +136,30 @@ def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf, describe
         starts, steps = np.array([(part.start, part.step) for part in numbers], np.int64).T
         values = np.repeat(starts, counts) + ids.ordinals * np.repeat(steps, counts)
         chunk = Columns(LEAF, (values.astype(kind[1], copy=False),), ids)
+    elif kind[0] is PythonIterable:
+        chunk = _items_of([inner.iterable for inner in inners], namespace_of(inners[0]))
     elif kind[0] is Batch:
-        batches = [part for inner in inners for part in batches_of(inner, namespace_of, describe)]
-        chunk = concat(batches) if batches else None
+        chunk = _batches(kind, inners, namespace_of, describe)
     else:
         parts = [part for inner in inners for part in chunks_of(inner, namespace_of(inner)) if len(part)]
         chunk = concat(parts) if parts else None
     return chunk if chunk is not None and len(chunk) else None
+
+
+def _items_of(sequences: list[Any], namespace: Namespace) -> Chunk:
+    """Return the items of sequences of one kind as rows."""
+    is_array = isinstance(sequences[0], np.ndarray)
+    items = np.concatenate(sequences) if is_array else list(chain.from_iterable(sequences))
+    return collected(items, _ids(sequences, namespace))
+
+
+def _batches(kind: _Kind, nodes: list[Batch], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
+    """Return the batches of datasets of one kind: those of all datasets at once, or of one after another."""
+    rows = _rows_of(kind[4:], [node.input for node in nodes], namespace_of, describe) if len(nodes) > 1 else None
+    if can_be_cut(rows):
+        return cut_into_batches(nodes[0], rows, [small_rows(node.input) for node in nodes], describe)
+    batches = [part for node in nodes for part in batches_of(node, namespace_of, describe)]
+    return concat(batches) if batches else None
 
 
 def _ids(parts: Sequence[Any], namespace: Namespace) -> RowIds:

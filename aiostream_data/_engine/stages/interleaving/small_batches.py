@@ -6,8 +6,8 @@ of a small dataset are built where they are needed. If they cannot be built, suc
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeGuard
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.object_nbytes import object_nbytes
-from aiostream_data.rows.records import Chunk, gather
+from aiostream_data.rows.records import Chunk, Columns, Items, gather
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
-from aiostream_data.transforms.batching import Batcher, BatchOrder, Describe, as_items
+from aiostream_data.transforms.batching import BatchCut, Batcher, BatchOrder, Describe, as_items
 
 MOST_NBYTES: Final = 8 << 10
 """Maximum size of a dataset whose batches are built in place. The batches of up to 2,048 datasets are built at once."""
@@ -52,6 +53,44 @@ def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> li
     batches = [batch for rows in chunks_of(node.input, namespace_of(node.input)) for batch in batcher.push(rows)]
     made = as_items([*batches, *batcher.finish()])
     return [] if made is None else [made]
+
+
+def can_be_cut(rows: Chunk | None) -> TypeGuard[Columns]:
+    """Return True if batches of the joined rows of several datasets equal the batches of each dataset alone.
+
+    This is not so for arrays of several shapes, because the rows of one dataset can have one shape.
+    """
+    if not isinstance(rows, Columns) or rows.made_of is not None or rows.structure.has_nullable:
+        return False
+    return not any(isinstance(leaf, VarColumn) or leaf.dtype.hasobject for leaf in rows.leaves)
+
+
+def cut_into_batches(node: Batch, rows: Columns, counts: Sequence[int], describe: Describe) -> Items | None:
+    """Return the batches of the joined rows of several datasets; None if there are none.
+
+    Args:
+        node: Stands for all datasets, whose batches differ only in their rows.
+        counts: Number of rows of each dataset.
+    """
+    batcher = Batcher(_EachAlone(node, counts), describe, strings=node.strings or "objects")
+    return as_items(batcher.push(rows, own=True))
+
+
+class _EachAlone(BatchOrder):
+    """Batch boundaries of several datasets whose rows are joined. A batch has rows of one dataset."""
+
+    def __init__(self, node: Batch, counts: Sequence[int]) -> None:
+        super().__init__(node.batch_size, node.drop_remainder)
+        self._counts = counts
+
+    def push(self, count: int) -> list[BatchCut]:
+        cuts, first = [], 0
+        for rows in self._counts:
+            last = rows - rows % self.batch_size if self.drop_remainder else rows
+            for start in range(0, last, self.batch_size):
+                cuts.append(BatchCut(first + start, first + min(start + self.batch_size, last), completes=True))
+            first += rows
+        return cuts
 
 
 def batches_if_sound(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> list[Chunk] | None:
