@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, cast, runtime_checkable
+from typing import Final, Protocol, cast, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,19 @@ class HoldsBack(Protocol):
     def record_nbytes(self) -> int: ...
 
 
+_ABILITIES: Final[WeakKeyDictionary[type, tuple[bool, bool]]] = WeakKeyDictionary()
+"""Whether framers of each class are :class:`Resumable`, and :class:`HoldsBack`."""
+
+
+def _abilities(framer: Framer) -> tuple[Resumable | None, HoldsBack | None]:
+    """Return the framer as the protocols that it implements. The checks take 60 us, so their results are kept."""
+    kind = type(framer)
+    if kind not in _ABILITIES:
+        _ABILITIES[kind] = isinstance(framer, Resumable), isinstance(framer, HoldsBack)
+    is_resumable, holds_back = _ABILITIES[kind]
+    return cast("Resumable", framer) if is_resumable else None, cast("HoldsBack", framer) if holds_back else None
+
+
 @runtime_checkable
 class CountsBytes(Protocol):
     """A framer that tracks its byte offset in the stream: the end of the last yielded record."""
@@ -158,9 +172,7 @@ class RecordStream:
         self._asked = compression
         self.step = step or StreamStep()
         self._framer = self._new_framer()
-        # Cache the protocol checks, which take microseconds each.
-        self._resumable = self._framer if isinstance(self._framer, Resumable) else None
-        self._holder = self._framer if isinstance(self._framer, HoldsBack) else None
+        self._resumable, self._holder = _abilities(self._framer)
         self._probe: RecordTail | None = RecordTail()  # None after detection
         self._first_bytes = b""
         self._start: bytes | None = b"" if offset else None  # first bytes of the decompressed stream

@@ -75,6 +75,7 @@ class StoreSet:
     ) -> None:
         self._given = options
         self._policy, self._options = take_retry_options(options)
+        self._endpoints: dict[str, str] = {}  # by scheme
         self._run_blocking = run_blocking
         self._cache = cache
         self._room = room
@@ -220,7 +221,9 @@ class StoreSet:
         scheme = split_url(url).scheme
         if scheme not in GATED:
             return None
-        return lane_of(url, endpoint_of(scheme, options_of(scheme, self._options))).parts.nbytes
+        if scheme not in self._endpoints:
+            self._endpoints[scheme] = endpoint_of(scheme, options_of(scheme, self._options))
+        return lane_of(url, self._endpoints[scheme]).parts.nbytes
 
     async def aclose(self) -> None:
         """Close every store, even if closing one of them fails. Idempotent.

@@ -20,7 +20,26 @@ MAX_CHUNK_NBYTES = 2 << 20
 The memory budget does not count the bytes of a copy while rows are being copied.
 """
 
+LARGE_ROWS_NBYTES = 8 << 20
+"""Maximum size in bytes of a chunk of large rows. A chunk costs a call on a worker and about a millisecond of Python."""
 
-def rows_of_a_chunk(rows: int, nbytes: int) -> int:
-    """Return the number of rows per chunk, at least 1, if ``rows`` rows use ``nbytes`` bytes in total."""
-    return max(1, min(CHUNK_ROWS, MAX_CHUNK_NBYTES * rows // max(1, nbytes)))
+LARGE_ROW_NBYTES = 32 << 10
+"""Minimum mean size in bytes of large rows."""
+
+COPY_SHARE = 256
+"""Minimum ratio of the memory limit to the size of a chunk of large rows, because the budget does not count copies."""
+
+
+def large_rows_nbytes(memory_limit: int) -> int:
+    """Return the maximum size in bytes of a copied chunk of large rows."""
+    return max(MAX_CHUNK_NBYTES, min(LARGE_ROWS_NBYTES, memory_limit // COPY_SHARE))
+
+
+def rows_of_a_chunk(rows: int, nbytes: int, large_nbytes: int = MAX_CHUNK_NBYTES) -> int:
+    """Return the number of rows per chunk, at least 1, if ``rows`` rows use ``nbytes`` bytes in total.
+
+    Args:
+        large_nbytes: Maximum size in bytes of a chunk of large rows.
+    """
+    most = large_nbytes if nbytes >= LARGE_ROW_NBYTES * rows else MAX_CHUNK_NBYTES
+    return max(1, min(CHUNK_ROWS, most * rows // max(1, nbytes)))

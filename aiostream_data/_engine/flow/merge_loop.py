@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, rows_of_a_chunk
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, unbroken_run
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
@@ -33,10 +33,12 @@ class MergeLoop:
     Attributes:
         current: For each input slot, the chunk from which the next rows are taken.
         pool: Pool of memory for large ``bytes`` rows; None copies these rows into one block.
+        large_nbytes: Maximum size in bytes of a chunk of large rows.
     """
 
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
     pool: LendsObjects | None = field(init=False, default=None)
+    large_nbytes: int = field(init=False, default=MAX_CHUNK_NBYTES)
     _picked: PickedRows = field(init=False, default_factory=PickedRows)
     _rows_at_once: int = field(init=False, default=1)
     """Maximum number of rows that are copied together."""
@@ -76,7 +78,7 @@ class MergeLoop:
 
     def load(self, slot: int, chunk: Chunk) -> None:
         """Use ``chunk`` as the current chunk of an input slot."""
-        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk))
+        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk), self.large_nbytes)
         self._rows_of_a_step = max(self._rows_at_once, min(len(chunk), CHUNK_ROWS))
         self.current[slot] = chunk
 

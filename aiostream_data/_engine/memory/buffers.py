@@ -17,6 +17,7 @@ import mmap
 import threading
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ from aiostream_data._native import BytesMemory, BytesPool
 
 GRAIN_NBYTES = 1 << 18
 """Block sizes are multiples of this number of bytes, so ranges of similar size can reuse the same blocks."""
+
+HUGE_PAGE_NBYTES = 2 << 20
+"""Minimum size in bytes of a block for which the pool asks for huge pages."""
 
 
 class BlockPool:
@@ -109,7 +113,14 @@ class BlockPool:
 
 
 def _mapped(nbytes: int) -> mmap.mmap:
-    """Map private memory, because page faults of shared memory take twice as long."""
+    """Map private memory, because page faults of shared memory take twice as long.
+
+    Large blocks ask for huge pages: filling new memory of 4 KiB pages takes three times as long.
+    """
     if not hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, nbytes)
-    return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if nbytes >= HUGE_PAGE_NBYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # the kernel has no huge pages
+            block.madvise(mmap.MADV_HUGEPAGE)
+    return block

@@ -7,9 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aiostream_data._engine.flow.channel import open_channel
-from aiostream_data._engine.flow.chunk_sizes import MAX_CHUNK_NBYTES
+from aiostream_data._engine.flow.chunk_sizes import (
+    LARGE_ROW_NBYTES,
+    LARGE_ROWS_NBYTES,
+    MAX_CHUNK_NBYTES,
+    large_rows_nbytes,
+    rows_of_a_chunk,
+)
 from aiostream_data._engine.flow.merge import Merge, ReadyStreams, Stream
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.resume.merge_log import MergeLog
@@ -70,7 +77,9 @@ def large_rows(source: int, rows: int) -> tuple[Chunk, np.ndarray[Any, Any]]:
     return records_chunk(column, RowIds.run(source, 0, rows)), values
 
 
-def merged(order: InterleaveOrder, *streams: Stream | ReadyStreams) -> list[Chunk]:
+def merged(
+    order: InterleaveOrder, *streams: Stream | ReadyStreams, large_nbytes: int = MAX_CHUNK_NBYTES
+) -> list[Chunk]:
     log = MergeLog()
     book: Any = None
 
@@ -78,7 +87,9 @@ def merged(order: InterleaveOrder, *streams: Stream | ReadyStreams) -> list[Chun
         assert log.at(rows, book) is not None, "a state can be saved after each chunk"
 
     outlet: Any = Outlet(look)
-    asyncio.run(Merge(Prepared(*streams), order, log).run(outlet))
+    merge = Merge(Prepared(*streams), order, log)
+    merge.large_nbytes = large_nbytes
+    asyncio.run(merge.run(outlet))
     chunks: list[Chunk] = outlet.chunks
     return chunks
 
@@ -112,3 +123,22 @@ def test_rows_that_take_turns_are_copied_in_chunks_of_limited_size() -> None:
     assert [row for chunk in chunks for row in first_bytes(chunk)] == [
         row + 10 * source for row in range(8) for source in (0, 1)
     ]
+
+
+def test_large_rows_that_take_turns_are_copied_in_large_chunks() -> None:
+    streams = [large_rows(source, 8)[0] for source in (0, 1)]
+    large_nbytes = 2 * MAX_CHUNK_NBYTES
+    chunks = merged(InterleaveOrder(2, 1), *map(stream_of, streams), large_nbytes=large_nbytes)
+    assert MAX_CHUNK_NBYTES < max(map(chunk_nbytes, chunks)) <= large_nbytes
+
+
+@pytest.mark.parametrize(
+    ("memory_limit", "nbytes"), [(1 << 20, MAX_CHUNK_NBYTES), (1 << 30, 4 << 20), (1 << 40, LARGE_ROWS_NBYTES)]
+)
+def test_the_size_of_chunks_of_large_rows_follows_the_memory_limit(memory_limit: int, nbytes: int) -> None:
+    assert large_rows_nbytes(memory_limit) == nbytes
+
+
+def test_small_rows_are_copied_in_chunks_that_fit_into_the_cache() -> None:
+    rows, row_nbytes = 1 << 20, LARGE_ROW_NBYTES - 1
+    assert rows_of_a_chunk(rows, rows * row_nbytes, LARGE_ROWS_NBYTES) == MAX_CHUNK_NBYTES // row_nbytes
