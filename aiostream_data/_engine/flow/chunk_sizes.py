@@ -21,7 +21,7 @@ The memory budget does not count the bytes of a copy while rows are being copied
 """
 
 LARGE_ROWS_NBYTES = 8 << 20
-"""Maximum size in bytes of a chunk of large rows. A chunk costs a call on a worker and about a millisecond of Python."""
+"""Maximum size in bytes of a chunk of large rows. A chunk costs a call on a worker, and a millisecond of Python."""
 
 LARGE_ROW_NBYTES = 32 << 10
 """Minimum mean size in bytes of large rows."""
