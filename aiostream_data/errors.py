@@ -892,7 +892,7 @@ class MemoryBudgetError(AiostreamError, MemoryError):
 
 
 class SpillError(AiostreamError, OSError):
-    """Rows of ``shuffle`` could not be written to its spill file or read from the file.
+    """Rows of ``shuffle`` or keys of ``unique`` could not be written to a spill file or read from the file.
 
     Attributes:
         folder: Folder that contains the spill file.
@@ -900,7 +900,7 @@ class SpillError(AiostreamError, OSError):
     """
 
     def __init__(self, folder: str, nbytes: int, reason: str, cure: str) -> None:
-        super().__init__(f"spill folder {folder} of shuffle() ({nbytes} bytes so far): {reason}; {cure}")
+        super().__init__(f"spill folder {folder} ({nbytes} bytes so far): {reason}; {cure}")
         self.folder = folder
         self.nbytes = nbytes
 

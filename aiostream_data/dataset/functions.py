@@ -146,14 +146,22 @@ def checked_key(key: Any) -> Callable[..., Any] | None:
         StageBuildError: The function is a generator function, or cannot be called with an element.
         PlanError: The key is neither None nor callable, or is a coroutine function.
     """
-    if key is None:
-        return None
-    check_callable("unique", key)
-    refuse_coroutine("unique", key)
-    check_gives_a_value("unique", key)
-    check_takes_an_element("unique", key)
-    warn_of_hidden_state("unique", key)
-    checked: Callable[..., Any] = key
+    return None if key is None else checked_function("unique", key)
+
+
+def checked_function(name: str, function: Any) -> Callable[..., Any]:
+    """Validate and return a function that is called with one element and returns a value.
+
+    Raises:
+        StageBuildError: The function is a generator function, or cannot be called with an element.
+        PlanError: The function is not callable, or is a coroutine function.
+    """
+    check_callable(name, function)
+    refuse_coroutine(name, function)
+    check_gives_a_value(name, function)
+    check_takes_an_element(name, function)
+    warn_of_hidden_state(name, function)
+    checked: Callable[..., Any] = function
     return checked
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from aiostream_data.arguments import integer, local_path
 from aiostream_data.errors import PlanError
-from aiostream_data.plan.written import SourceLine, callers_line
+from aiostream_data.plan.written import SourceLine, Verbatim, callers_line
 from aiostream_data.rows.records import Chunk, Columns
 
 INFINITE: Final = -1
@@ -232,6 +232,33 @@ def native_threads_of(value: Any) -> int | None:
 def seed_of(value: Any) -> int | None:
     """Check a ``seed`` argument: an integer, or None."""
     return None if value is None else integer("seed", value, maximum=None, what="an integer or None")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spills:
+    """Part of a node whose operator can write what it holds to disk.
+
+    Attributes:
+        spill: True to allow writing to a file in the temporary folder, or the path of another folder.
+    """
+
+    spill: bool | str = False
+
+    @property
+    def spill_folder(self) -> str | None:
+        """Folder of the spill file on this machine; None if spilling is disabled."""
+        if isinstance(self.spill, str):
+            return self.spill
+        if not self.spill:
+            return None
+        from tempfile import gettempdir  # slow import
+
+        return gettempdir()
+
+    @property
+    def spill_argument(self) -> tuple[object, object]:
+        """Value and default of the argument ``spill``, for :func:`.call_arguments`."""
+        return Verbatim(repr(self.spill)), Verbatim("False")
 
 
 def spill_of(value: Any) -> bool | str:

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from aiostream_data.failing.policies import OnError
-from aiostream_data.plan.base import AUTO, Concurrency, Decoder, ExecutorName, Node, Operator, SameElements, Transform
+from aiostream_data.plan.base import (
+    AUTO,
+    Concurrency,
+    Decoder,
+    ExecutorName,
+    Node,
+    Operator,
+    SameElements,
+    Spills,
+    Transform,
+)
 from aiostream_data.plan.written import Verbatim, call_arguments
 from aiostream_data.rows.structure import Structure
 from aiostream_data.rows.text_arrays import Strings
@@ -173,7 +183,7 @@ OPEN_BINS: Final = 16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Shuffle(SameElements):
+class Shuffle(Spills, SameElements):
     """Node that emits its input in random order.
 
     The node draws each row uniformly from a buffer of ``buffer_size`` rows.
@@ -181,15 +191,11 @@ class Shuffle(SameElements):
     With buffer size AUTO, a rewrite replaces the buffer with a permutation of all rows, if the source supports
     permutations. If the source does not support permutations, the shuffle buffer emits rows while the buffer still
     grows.
-
-    Attributes:
-        spill: True to allow writing rows to a file in the temporary folder, or the path of another folder.
     """
 
     buffer_size: Concurrency
     seed: int | None
     reshuffle_each_iteration: bool = True
-    spill: bool | str = False
 
     @property
     def growing(self) -> bool:
@@ -201,23 +207,12 @@ class Shuffle(SameElements):
         """Maximum number of rows in the buffer."""
         return self.buffer_size if isinstance(self.buffer_size, int) else AUTO_BUFFER_ROWS
 
-    @property
-    def spill_folder(self) -> str | None:
-        """Folder of the file for spilled rows on this machine; None if spilling is disabled."""
-        if isinstance(self.spill, str):
-            return self.spill
-        if not self.spill:
-            return None
-        from tempfile import gettempdir  # slow import
-
-        return gettempdir()
-
     def detail(self) -> str:
         return call_arguments(
             *(() if self.growing else (self.buffer_size,)),
             seed=(self.seed, None),
             reshuffle_each_iteration=(self.reshuffle_each_iteration, True),
-            spill=(Verbatim(repr(self.spill)), Verbatim("False")),
+            spill=self.spill_argument,
         )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aiostream_data.plan.base import SameElements
+from aiostream_data.plan.base import SameElements, Spills
 from aiostream_data.plan.written import call_arguments
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Unique(SameElements):
+class Unique(Spills, SameElements):
     """Node that emits the first element with each key.
 
     Attributes:
@@ -21,4 +21,4 @@ class Unique(SameElements):
     key: Callable[..., Any] | None
 
     def detail(self) -> str:
-        return call_arguments(*(() if self.key is None else (self.key,)))
+        return call_arguments(*(() if self.key is None else (self.key,)), spill=self.spill_argument)

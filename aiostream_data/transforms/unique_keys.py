@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from aiostream_data.errors import PlanError
+from aiostream_data.transforms.spilled_keys import SpilledKeys
 
 MAX_TEXT: Final = 64
 """Length of the longest string or bytes that is kept as a key. A longer key is replaced by its hash."""
@@ -98,38 +99,59 @@ def from_plain(value: Any) -> Any:
 
 
 class UniqueKeys:
-    """Keys seen so far, in the order in which they were seen first.
+    """Keys seen so far, in the order in which they were seen first. The owner must close the object.
 
     Args:
         most_ordered: Number of leading keys whose order is kept.
+        folder: Folder for keys that do not fit into memory; None keeps all keys in memory.
+        spill_nbytes: Size of all keys in bytes above which they move to disk.
 
     Attributes:
         first: The leading keys, in order.
         nbytes: Estimated size of all keys in bytes.
     """
 
-    def __init__(self, most_ordered: int) -> None:
+    def __init__(self, most_ordered: int, folder: str | None = None, spill_nbytes: int = 0) -> None:
         self._most_ordered = most_ordered
+        self._folder, self._spill_nbytes = folder, spill_nbytes
+        self._spilled: SpilledKeys | None = None
         self._seen: set[Any] = set()
         self.first: list[Any] = []
-        self.nbytes = 0
+        self._nbytes = 0
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._seen) if self._spilled is None else len(self._spilled)
+
+    @property
+    def nbytes(self) -> int:
+        """Estimated size of the keys in memory, in bytes."""
+        return self._nbytes if self._spilled is None else self._spilled.nbytes
 
     def add(self, key: Any) -> bool:
-        """Add a small key. Return True if the key is new."""
+        """Add a small key. Return True if the key is new.
+
+        Raises:
+            SpillError: The keys do not fit into memory, and cannot be written to disk.
+        """
+        if self._spilled is not None:
+            return self._spilled.add(key)
         if key in self._seen:
             return False
         self._seen.add(key)
-        self.nbytes += key_nbytes(key) + SLOT_NBYTES
+        self._nbytes += key_nbytes(key) + SLOT_NBYTES
         if len(self.first) < self._most_ordered:
             self.first.append(key)
+        elif self._folder is not None and self._nbytes > self._spill_nbytes:
+            self._spilled = SpilledKeys(self._folder, self._spill_nbytes)
+            self._spilled.add_all(self._seen)
+            self._seen.clear()
         return True
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Release all keys except the leading ones."""
         self._seen = set(self.first)
+        if self._spilled is not None:
+            self._spilled.close()
 
     def push(self, values: Sequence[Any]) -> tuple[list[int], int, PlanError | None]:
         """Add the keys of consecutive rows.

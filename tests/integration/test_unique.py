@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aiostream_data import Dataset, MemoryBudgetError, PlanError, StageBuildError, StateMismatchError
+from aiostream_data import Dataset, MemoryBudgetError, PlanError, SpillError, StageBuildError, StateMismatchError
 from aiostream_data.testing.resume import resumes_everywhere
 
 
@@ -98,6 +99,32 @@ def test_keys_count_against_the_memory_limit() -> None:
     ):
         for _ in loader:
             pass
+
+
+def test_keys_on_disk_give_the_same_elements_within_a_small_memory_limit(tmp_path: Path) -> None:
+    numbers = Dataset.range(60_000).map(lambda number: f"{int(number) % 40_000:060}")
+    dataset = numbers.unique(spill=tmp_path)
+    assert f"unique(spill={str(tmp_path)!r})" in dataset.explain()
+    with dataset.open(memory_limit="8MB") as loader:
+        assert list(loader) == [f"{number:060}" for number in range(40_000)]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_with_keys_on_disk_resumes(tmp_path: Path) -> None:
+    dataset = Dataset.range(6_000).map(lambda number: int(number) * 7 % 5_000).unique(spill=tmp_path)
+    with dataset.open(memory_limit="1MB") as loader:
+        first = [next(loader) for _ in range(3_000)]
+        state = loader.state_dict()
+    with dataset.open(memory_limit="1MB", state=state) as loader:
+        assert first + list(loader) == list(dataset)
+
+
+def test_a_spill_folder_is_checked_before_the_first_element(tmp_path: Path) -> None:
+    dataset = Dataset.range(3).unique(spill=tmp_path / "missing")
+    with pytest.raises(SpillError, match="missing"), dataset.open():
+        pass
+    with pytest.raises(PlanError, match="spill"):
+        Dataset.range(3).unique(spill=3)  # type: ignore[arg-type]
 
 
 async def awaited(number: int) -> int:

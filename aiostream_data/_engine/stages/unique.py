@@ -35,6 +35,9 @@ MOST_SAVED: Final = 1024
 SHARE: Final = 2
 """The keys may take one part in ``SHARE`` of the memory limit. The other stages need the rest."""
 
+SPILL_SHARE: Final = 8
+"""With ``spill=``, the keys may take one part in ``SPILL_SHARE`` of the memory limit, as the rows of a shuffle."""
+
 
 @dataclass
 class UniqueStep(Step):
@@ -44,7 +47,8 @@ class UniqueStep(Step):
 
     def __post_init__(self) -> None:
         node: Unique = self.node
-        self._seen = UniqueKeys(MOST_SAVED)
+        limit = self.context.services.budget.limit
+        self._seen = UniqueKeys(MOST_SAVED, node.spill_folder, limit // SPILL_SHARE)
         self._held = self.context.services.budget.charge(0, node.label)
         self._kept = KeptLog()  # rows with a new key, by input rows in this run
         self._given = 0  # rows emitted before this run
@@ -87,8 +91,8 @@ class UniqueStep(Step):
             return None
         return MemoryBudgetError(
             f"unique() cannot hold more keys: {len(self._seen):,} keys take {self._seen.nbytes} bytes, more than half "
-            f"of the memory limit of {limit} bytes. Pass key= with smaller keys, or open the dataset with a larger "
-            "memory_limit."
+            f"of the memory limit of {limit} bytes. Pass spill=True, or key= with smaller keys, or open the dataset "
+            "with a larger memory_limit."
         )
 
     def finish(self) -> Iterator[Chunk]:
@@ -100,7 +104,7 @@ class UniqueStep(Step):
         return iter(())
 
     def close(self) -> None:
-        self._seen.clear()  # places need the leading keys
+        self._seen.close()  # places need the leading keys
         self._held.end()
 
     def at(self, rows: int, book: BookWriter) -> State:

@@ -306,3 +306,23 @@ class BreaksInside(Breaks):
         if value % 3 == 0:
             super().__call__(*element)
         return asd.Dataset.range(10 * value, 10 * value + value % 5).map(Breaks(self.seed, self.share))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Function that returns ``count`` rows for a number."""
+
+    count: int
+
+    def __call__(self, number: int) -> list[int]:
+        return [100 * int(number) + part for part in range(self.count)]
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Function that returns the place of a row if each element has ``count`` rows."""
+
+    count: int
+
+    def __call__(self, number: int) -> tuple[int, int]:
+        return divmod(number, self.count)

@@ -185,7 +185,7 @@ def _unique(random: Random, plan: Drawn) -> Drawn:
     key = one_of(random, "length", "number", "text")
     if plan.kind == "number" and chance(random, 0.4):
         key = ""
-    return plan.depending_on_order().then(f"unique({key})")
+    return plan.depending_on_order().then(f"unique({key}{', ' if key else ''}**SPILL)")
 
 
 def _skip(random: Random, plan: Drawn) -> Drawn:

@@ -56,7 +56,7 @@ class Places(Short):
         how: ``HOW``, arguments of map() and filter().
         awaited: ``AWAITED``, arguments of map() with a coroutine function.
         read: ``READ``, arguments of sources of files.
-        spill: ``SPILL``, arguments of shuffle().
+        spill: ``SPILL``, arguments of shuffle() and unique().
         workers: Processes of in_subprocess() where the program says ``HOST``; 0 for none.
         ahead: Elements of prefetch() where the program says ``AHEAD``; 0 for none.
     """

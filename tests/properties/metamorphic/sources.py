@@ -56,6 +56,12 @@ def _list(random: Random) -> Drawn:
     return Drawn(Step(f"Dataset.from_list([{element} for n in range({rows})])"), kind, rows)
 
 
+def _indexed(random: Random) -> Drawn:
+    rows, parts = _rows(random), random.randint(1, 3)
+    text = f"Dataset.range({rows}).index_flat_map(Parts({parts}), Divided({parts}), {rows * parts})"
+    return Drawn(Step(text), "number", rows * parts)
+
+
 def _endless(random: Random) -> Drawn:
     again = chance(random, 0.5)
     call = one_of(
@@ -292,6 +298,7 @@ _SOURCES = [
     (1.5, _slices),
     (0.5, _list),
     (0.5, _endless),
+    (0.4, _indexed),
     (0.5, _tensors),
     (0.5, _frame),
     (1, _generator),

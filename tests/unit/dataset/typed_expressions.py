@@ -342,6 +342,7 @@ def several(numbers: Dataset[int], texts: Dataset[str], pairs: Dataset[Pair], un
     assert_type(numbers.concatenate(texts), Dataset[Any])
     assert_type(Dataset.sample_from([texts, texts], [0.5, 0.5]), Dataset[str])
     assert_type(Dataset.sample_from({"a": pairs, "b": pairs}, {"a": 1.0, "b": 2.0}), Dataset[Pair])
+    assert_type(numbers.index_flat_map(lambda n: [str(n)], lambda n: (n, 0), 3), Dataset[str])
     assert_type(Dataset.weighted_flat_map([numbers, numbers], [1.0, 2.0]), Dataset[int])
     assert_type(Dataset.choose_from([texts, texts], numbers), Dataset[str])
 
