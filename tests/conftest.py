@@ -21,7 +21,7 @@ BUCKET = "test-bucket"
 # No deadline, as other tests run beside it; and the same cases in every usual run, others with ASD_EXAMPLES.
 _IS_LONG = "ASD_EXAMPLES" in os.environ
 hypothesis.settings.register_profile(
-    "usual", deadline=None, derandomize=not _IS_LONG, max_examples=100 if _IS_LONG else 50
+    "usual", deadline=None, derandomize=not _IS_LONG, max_examples=100 if _IS_LONG else 30
 )
 hypothesis.settings.load_profile("usual")
 
@@ -30,11 +30,13 @@ hypothesis.settings.load_profile("usual")
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 
-SAMPLED = tuple(Path(__file__).parent / name for name in ("integration", "lifecycle", "properties"))
-"""Folders whose tests are slow, and of whose many cases a usual run takes a sample."""
+SAMPLED = {
+    Path(__file__).parent / name: most for name, most in (("integration", 3), ("lifecycle", 3), ("properties", 6))
+}
+"""Folders whose tests are slow: cases of one test function that a usual run takes all.
 
-MOST_CASES = 6
-"""Cases of one test function that a usual run takes all; of more it takes the first, and one sixth of the others."""
+Of more it takes the first, and one sixth of the others.
+"""
 
 
 def _is_drawn(number: int) -> bool:
@@ -49,14 +51,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if _IS_LONG or len({item.path for item in items}) < 2:
         return
-    functions: dict[tuple[Path, str], list[pytest.Item]] = {}
+    functions: dict[tuple[int, str], list[pytest.Item]] = {}
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in SAMPLED):
-            functions.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+        for folder, most in SAMPLED.items():
+            if item.path.is_relative_to(folder):
+                functions.setdefault((most, item.nodeid.partition("[")[0]), []).append(item)
     left_out = {
         item
-        for cases in functions.values()
-        if len(cases) > MOST_CASES
+        for (most, _), cases in functions.items()
+        if len(cases) > most
         for item in cases[1:]
         if not _is_drawn(crc32(item.nodeid.encode()))
     }

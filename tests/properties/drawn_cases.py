@@ -7,7 +7,7 @@ Hypothesis does not catch.
 Hypothesis shrinks other failing cases, except where ``CI`` is set in the environment, because shrinking is slow there.
 The message prints the plan as a program, so that the case can be repeated and shrunk locally.
 
-``make test`` runs a quarter of the cases that a test names. ``ASD_EXAMPLES=10`` runs ten times as many as it names.
+``make test`` runs a seventh of the cases that a test names. ``ASD_EXAMPLES=10`` runs ten times as many as it names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-TIMES = float(os.environ.get("ASD_EXAMPLES", "0.25"))
+TIMES = float(os.environ.get("ASD_EXAMPLES", "0.15"))
 """Fraction of the named cases to run."""
 
 CASE_S = 60.0
