@@ -68,13 +68,28 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.parametrize("how", ["one loader", "a loader for each epoch"])
 def test_r12_memory_after_epoch_two_is_that_after_epoch_twenty(how: str, shards: list[str]) -> None:
+    # Beside other tests, the allocator can keep more at any moment. A leak shows in both runs.
+    runs = []
+    while len(runs) < 2 and not any(map(stays, runs)):
+        runs.append(epoch_sizes(how, shards))
+    assert any(map(stays, runs)), [", ".join(f"{size / MIB:.1f}" for size in sizes) for sizes in runs]
+
+
+def epoch_sizes(how: str, shards: list[str]) -> list[int]:
+    """Return the memory of a process after each of its epochs, in bytes."""
     command = [sys.executable, "-W", "error", "-c", READ, how, str(BEFORE + EPOCHS - 1), *shards]
     environment = os.environ | ({} if FULL_SIZE else {"MALLOC_ARENA_MAX": "1"})
     limit_s = 900 if FULL_SIZE else 100
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    sizes = json.loads(done.stdout)[BEFORE:]
-    # What is in flight differs from one moment to the next, so the least of several epochs is looked at.
+    sizes: list[int] = json.loads(done.stdout)[BEFORE:]
+    return sizes
+
+
+def stays(sizes: list[int]) -> bool:
+    """Return True if the memory does not grow from the first epochs to the last.
+
+    What is in flight differs from one moment to the next, so the least of several epochs is looked at.
+    """
     growth = min(sizes[-6:]) - min(sizes[:6])
-    allowed = max(0.02 * sizes[0], 0 if FULL_SIZE else 2 * MIB)
-    assert growth <= allowed, ", ".join(f"{size / MIB:.1f}" for size in sizes)
+    return growth <= max(0.02 * sizes[0], 0 if FULL_SIZE else 2 * MIB)
