@@ -69,7 +69,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.parametrize("how", ["one loader", "a loader for each epoch"])
 def test_r12_memory_after_epoch_two_is_that_after_epoch_twenty(how: str, shards: list[str]) -> None:
     # Beside other tests, the allocator can keep more at any moment. A leak shows in both runs.
-    runs = []
+    runs: list[list[int]] = []
     while len(runs) < 2 and not any(map(stays, runs)):
         runs.append(epoch_sizes(how, shards))
     assert any(map(stays, runs)), [", ".join(f"{size / MIB:.1f}" for size in sizes) for sizes in runs]
