@@ -37,7 +37,7 @@ def test_a_case_that_hangs_in_a_loader_ends_the_test_at_once() -> None:
 def test_cases_that_end_in_time_are_all_tried() -> None:
     tried: list[int] = []
 
-    @cases(20)
+    @cases(40)
     @given(st.integers(0, 1 << 60))
     def ends(number: int) -> None:
         with ends_within(30, number):
