@@ -116,17 +116,19 @@ class Lane:
         self.aimd.passed(time.monotonic(), self.in_flight)
         self.in_flight += change
 
-    def _is_open(self) -> bool:
-        return self.in_flight < self.limit and self.aimd.quiet_until <= time.monotonic()
+    def _is_open(self, now_s: float | None = None) -> bool:
+        now_s = time.monotonic() if now_s is None else now_s
+        return self.in_flight < self.limit and self.aimd.quiet_until <= now_s
 
     async def _wait_in_line(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             with self._lock:
-                if self._is_open():
+                now_s = time.monotonic()  # with two readings, a pause that ends in between would be waited for forever
+                if self._is_open(now_s):
                     self._count(1)
                     return
-                quiet_s = self.aimd.quiet_until - time.monotonic()
+                quiet_s = self.aimd.quiet_until - now_s
                 waiter = (loop, loop.create_future())
                 self._line.append(waiter)
             try:
@@ -134,12 +136,19 @@ class Lane:
             except TimeoutError:
                 continue
             except asyncio.CancelledError:
-                if waiter[1].done() and not waiter[1].cancelled():
+                if not self._was_in_line(waiter):
                     self._wake()  # this request was woken but is cancelled: wake the next one
                 raise
             finally:
-                with self._lock, suppress(ValueError):
-                    self._line.remove(waiter)
+                self._was_in_line(waiter)
+
+    def _was_in_line(self, waiter: _Waiter) -> bool:
+        """Remove a request from the line. Return False if it was woken, even if its future was not resolved yet."""
+        with self._lock:
+            if waiter not in self._line:
+                return False
+            self._line.remove(waiter)
+            return True
 
     def _wake(self) -> None:
         """Wake as many waiting requests as the concurrency limit allows."""
