@@ -33,9 +33,9 @@ os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 SAMPLED = {
     Path(__file__).parent / name: most for name, most in (("integration", 3), ("lifecycle", 3), ("properties", 6))
 }
-"""Folders whose tests are slow: cases of one test function that a usual run takes all.
+"""Folders of slow tests, each with a number of cases. A usual run takes all cases of a test function with so many.
 
-Of more it takes the first, and one sixth of the others.
+Of a function with more cases, it takes the first case, and one sixth of the others.
 """
 
 

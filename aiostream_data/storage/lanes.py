@@ -67,7 +67,7 @@ class Lane:
     def enter_at_once(self) -> bool:
         """Count a request as in flight and return True. Return False if the request would have to wait."""
         with self._lock:
-            if self._line or not self._is_open():
+            if self._line or not self._is_open(time.monotonic()):
                 return False
             self._count(1)
             return True
@@ -116,8 +116,7 @@ class Lane:
         self.aimd.passed(time.monotonic(), self.in_flight)
         self.in_flight += change
 
-    def _is_open(self, now_s: float | None = None) -> bool:
-        now_s = time.monotonic() if now_s is None else now_s
+    def _is_open(self, now_s: float) -> bool:
         return self.in_flight < self.limit and self.aimd.quiet_until <= now_s
 
     async def _wait_in_line(self) -> None:
@@ -136,13 +135,13 @@ class Lane:
             except TimeoutError:
                 continue
             except asyncio.CancelledError:
-                if not self._was_in_line(waiter):
+                if not self._leaves_line(waiter):
                     self._wake()  # this request was woken but is cancelled: wake the next one
                 raise
             finally:
-                self._was_in_line(waiter)
+                self._leaves_line(waiter)
 
-    def _was_in_line(self, waiter: _Waiter) -> bool:
+    def _leaves_line(self, waiter: _Waiter) -> bool:
         """Remove a request from the line. Return False if it was woken, even if its future was not resolved yet."""
         with self._lock:
             if waiter not in self._line:

@@ -58,7 +58,8 @@ def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> li
 def can_be_cut(rows: Chunk | None) -> TypeGuard[Columns]:
     """Return True if batches of the joined rows of several datasets equal the batches of each dataset alone.
 
-    This is not so for arrays of several shapes, because the rows of one dataset can have one shape.
+    Only plain columns can be cut. Arrays of several shapes cannot: those of one dataset may have equal shapes, and are
+    then stacked.
     """
     if not isinstance(rows, Columns) or rows.made_of is not None or rows.structure.has_nullable:
         return False
