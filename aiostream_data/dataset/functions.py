@@ -99,12 +99,7 @@ def checked_predicate(predicate: Any) -> Callable[..., bool]:
         StageBuildError: The predicate is a generator function, or cannot be called with an element.
         PlanError: The predicate is not callable, or is a coroutine function.
     """
-    check_callable("take_while", predicate)
-    refuse_coroutine("take_while", predicate)
-    check_gives_a_value("take_while", predicate)
-    check_takes_an_element("take_while", predicate)
-    warn_of_hidden_state("take_while", predicate)
-    checked: Callable[..., bool] = predicate
+    checked: Callable[..., bool] = checked_function("take_while", predicate)
     return checked
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.sources import PythonIterable, Range, TensorSlices
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import Columns
@@ -43,6 +44,7 @@ class IndexedRows:
 
     def __post_init__(self) -> None:
         self.__qualname__ = "index_flat_map"
+        self._elements = cardinality(self.source)
 
     def __call__(self, number: int) -> Any:
         element, row = self._place_of(int(number))
@@ -66,11 +68,10 @@ class IndexedRows:
                 f"but it returned {shown(found)} for {number}"
             )
         element, row = int(pair[0]), int(pair[1])
-        count = rows_in_memory(self.source)
-        if not 0 <= element < count:
+        if not 0 <= element < self._elements:
             raise PlanError(
-                f"index_map of index_flat_map() returned element {element} for {number}, but the dataset has {count} "
-                "elements"
+                f"index_map of index_flat_map() returned element {element} for {number}, but the dataset has "
+                f"{self._elements} elements"
             )
         return element, row
 
@@ -98,13 +99,6 @@ def check_in_memory(node: Node) -> None:
             f"index_flat_map() needs a dataset in memory, such as from_list(), without operators, got {node.label}. "
             "Use flat_map(), or read a list of the elements first."
         )
-
-
-def rows_in_memory(node: Node) -> int:
-    """Return the number of elements of a source in memory."""
-    if isinstance(node, TensorSlices):
-        return node.rows
-    return len(node.numbers) if isinstance(node, Range) else len(node.iterable)  # type: ignore[attr-defined]
 
 
 def element_in_memory(node: Node, index: int) -> Any:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from aiostream_data.arguments import several
-from aiostream_data.dataset.callables import check_gives_a_value, check_takes_an_element, warn_of_hidden_state
-from aiostream_data.dataset.functions import check_callable, refuse_coroutine
+from aiostream_data.dataset.functions import checked_function
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import seed_of
 from aiostream_data.weights import Vector, vector_of
@@ -23,11 +22,7 @@ def resample_call(function: Any, target: Any, initial: Any, seed: Any) -> dict[s
         StageBuildError: The function is a generator function, or cannot be called with an element.
         PlanError: The function is not callable, or the distributions are invalid.
     """
-    check_callable(_NAME, function)
-    refuse_coroutine(_NAME, function)
-    check_gives_a_value(_NAME, function)
-    check_takes_an_element(_NAME, function)
-    warn_of_hidden_state(_NAME, function)
+    checked_function(_NAME, function)
     wanted = _distribution("target", target, None)
     known = None if initial is None else _distribution("initial", initial, len(wanted))
     if known is not None:

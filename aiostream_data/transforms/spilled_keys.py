@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain
 from tempfile import mkstemp
@@ -137,8 +137,7 @@ def _opened(folder: str, cache_nbytes: int) -> sqlite3.Connection:
     table = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         for setting in ("locking_mode=EXCLUSIVE", "journal_mode=OFF", "synchronous=OFF", "temp_store=MEMORY"):
-            with closing(table.execute(f"PRAGMA {setting}")):
-                pass
+            table.execute(f"PRAGMA {setting}")
         table.execute(f"PRAGMA cache_size=-{cache_nbytes >> 10}")
         table.execute("CREATE TABLE keys (key BLOB PRIMARY KEY) WITHOUT ROWID")
         table.execute("BEGIN")

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from aiostream_data.errors import PlanError
-from aiostream_data.transforms.spilled_keys import SpilledKeys
+
+if TYPE_CHECKING:
+    from aiostream_data.transforms.spilled_keys import SpilledKeys
 
 MAX_TEXT: Final = 64
 """Length of the longest string or bytes that is kept as a key. A longer key is replaced by its hash."""
@@ -142,6 +144,8 @@ class UniqueKeys:
         if len(self.first) < self._most_ordered:
             self.first.append(key)
         elif self._folder is not None and self._nbytes > self._spill_nbytes:
+            from aiostream_data.transforms.spilled_keys import SpilledKeys  # SQLite, which some systems lack
+
             self._spilled = SpilledKeys(self._folder, self._spill_nbytes)
             self._spilled.add_all(self._seen)
             self._seen.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from aiostream_data.rows.columns import LARGE_ROW_NBYTES
+
 CHUNK_ROWS = 16384
 """Maximum rows of a chunk that is read from a file, copied or shuffled: small enough for the CPU cache."""
 
@@ -22,9 +24,6 @@ The memory budget does not count the bytes of a copy while rows are being copied
 
 LARGE_ROWS_NBYTES = 8 << 20
 """Maximum size in bytes of a chunk of large rows. A chunk costs a call on a worker, and a millisecond of Python."""
-
-LARGE_ROW_NBYTES = 32 << 10
-"""Minimum mean size in bytes of large rows."""
 
 COPY_SHARE = 256
 """Minimum ratio of the memory limit to the size of a chunk of large rows, because the budget does not count copies."""

@@ -139,7 +139,7 @@ def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf, describe
     elif kind[0] is PythonIterable:
         chunk = _items_of([inner.iterable for inner in inners], namespace_of(inners[0]))
     elif kind[0] is Batch:
-        chunk = _batches(kind, inners, namespace_of, describe)
+        chunk = _batches(inners, namespace_of, describe)
     else:
         parts = [part for inner in inners for part in chunks_of(inner, namespace_of(inner)) if len(part)]
         chunk = concat(parts) if parts else None
@@ -153,11 +153,12 @@ def _items_of(sequences: list[Any], namespace: Namespace) -> Chunk:
     return collected(items, _ids(sequences, namespace))
 
 
-def _batches(kind: _Kind, nodes: list[Batch], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
+def _batches(nodes: list[Batch], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
     """Return the batches of datasets of one kind: those of all datasets at once, or of one after another."""
-    rows = _rows_of(kind[4:], [node.input for node in nodes], namespace_of, describe) if len(nodes) > 1 else None
+    inputs = [node.input for node in nodes]
+    rows = _rows_of(_kind_of(inputs[0]), inputs, namespace_of, describe) if len(nodes) > 1 else None
     if can_be_cut(rows):
-        return cut_into_batches(nodes[0], rows, [small_rows(node.input) for node in nodes], describe)
+        return cut_into_batches(nodes[0], rows, list(map(small_rows, inputs)), describe)
     batches = [part for node in nodes for part in batches_of(node, namespace_of, describe)]
     return concat(batches) if batches else None
 

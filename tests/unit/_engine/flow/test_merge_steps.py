@@ -11,7 +11,6 @@ import pytest
 
 from aiostream_data._engine.flow.channel import open_channel
 from aiostream_data._engine.flow.chunk_sizes import (
-    LARGE_ROW_NBYTES,
     LARGE_ROWS_NBYTES,
     MAX_CHUNK_NBYTES,
     large_rows_nbytes,
@@ -20,7 +19,7 @@ from aiostream_data._engine.flow.chunk_sizes import (
 from aiostream_data._engine.flow.merge import Merge, ReadyStreams, Stream
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.resume.merge_log import MergeLog
-from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.columns import LARGE_ROW_NBYTES, VarColumn
 from aiostream_data.rows.records import Chunk, Columns, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.interleave import InterleaveOrder
