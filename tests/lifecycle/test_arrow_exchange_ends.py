@@ -86,19 +86,22 @@ def test_a_thousand_exchanges_leave_no_memory(kernels: str, exchange: Callable[[
 
 @EXCHANGE
 def test_a_thousand_exchanges_leave_no_objects(kernels: str, exchange: Callable[[int], None]) -> None:
-    tracemalloc.start()
-    try:
-        for _ in range(500):  # until NumPy's own caches are full
-            exchange(2)
+    def grown() -> int:
         gc.collect()
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(EXCHANGES):
             exchange(2)
         gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
+        return tracemalloc.get_traced_memory()[0] - before
+
+    tracemalloc.start()
+    try:
+        for _ in range(500):  # until NumPy's own caches are full
+            exchange(2)
+        growth = [grown(), grown(), grown()]  # a cache that fills late, or another thread, grows one of them only
     finally:
         tracemalloc.stop()
-    assert after - before < 16 * EXCHANGES  # the smallest object for each would be twice as much
+    assert min(growth) < 16 * EXCHANGES  # the smallest object for each would be twice as much
 
 
 @EXCHANGE

@@ -139,16 +139,22 @@ def test_parts_of_one_object_have_room_together(gauges: list[Gauge], pauses: lis
 
 
 def test_a_second_request_for_what_is_late_has_room_of_its_own(gauges: list[Gauge]) -> None:
-    with leaves_nothing(), fault_server("http") as server:
-        urls = puts(server, 120, LINES[:100_000])
-        server.set_rules(Rule(Fault(delay_s=2.0), kind="get", after=110, times=1))
-        objects = Dataset.from_files(urls, read_ahead=4, storage_options=server.storage_options)
-        with objects.open(memory_limit=LIMIT) as loader:
-            assert sum(1 for _ in loader) == 120
-        hedges = loader.stats().storage["hedges"]
-    assert hedges >= 1  # others may have been given up before they asked, as the first request was answered
-    assert 121 * 100_000 <= gauges[0].asked <= (120 + hedges) * 100_000
-    assert gauges[0].without_room == 0
+    def hedges() -> int:
+        with leaves_nothing(), fault_server("http", wire=WireModel(first_byte_s=0.02)) as server:
+            urls = puts(server, 120, LINES[:100_000])
+            server.set_rules(Rule(Fault(delay_s=2.0), kind="get", after=110, times=1))
+            objects = Dataset.from_files(urls, read_ahead=4, storage_options=server.storage_options)
+            with objects.open(memory_limit=LIMIT) as loader:
+                assert sum(1 for _ in loader) == 120
+            return int(loader.stats().storage["hedges"])
+
+    for _ in range(5):  # a machine that pauses spends the second requests on others, given up before they asked
+        begun = hedges()
+        assert 120 * 100_000 <= gauges[-1].asked <= (120 + begun) * 100_000
+        assert gauges[-1].without_room == 0
+        if gauges[-1].asked > 120 * 100_000:
+            return
+    pytest.fail("no second request was sent for an answer that was 2 s late")
 
 
 class Held(MemoryStore):
