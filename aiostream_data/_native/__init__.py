@@ -77,10 +77,10 @@ except ImportError:
     from aiostream_data._native.draws_py import words_below
 
 try:
-    from aiostream_data._native.elements import dict_columns, dicts_of, tuple_columns
+    from aiostream_data._native.elements import dict_columns, dicts_of, pull_elements, tuple_columns
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.elements_py import dict_columns, dicts_of, tuple_columns
+    from aiostream_data._native.elements_py import dict_columns, dicts_of, pull_elements, tuple_columns
 
 try:
     from aiostream_data._native.example import parse_examples
@@ -215,6 +215,7 @@ __all__ = [
     "parse_csv",
     "parse_examples",
     "parse_json",
+    "pull_elements",
     "read_small_files",
     "read_spans",
     "reorder_csv",

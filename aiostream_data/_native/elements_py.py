@@ -1,7 +1,9 @@
-"""Split dicts and tuples into one list for each leaf, and build dicts: the pure-Python version of ``elements.pyx``."""
+"""Pull elements, split dicts and tuples into lists, and build dicts: the pure-Python version of ``elements.pyx``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import Any
 
 
@@ -29,3 +31,27 @@ def dicts_of(names: tuple[Any, ...], columns: list[list[Any]]) -> list[dict[Any,
     if any(len(column) != len(columns[0]) for column in columns):
         raise ValueError("the columns have different lengths")
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def pull_elements(
+    iterator: Iterator[Any], elements: list[Any], count: int, nbytes: int, until_s: float, sizes: Callable[[Any], int]
+) -> bool:
+    """Append elements of an iterator to a list, and return True if the iterator has ended.
+
+    An error of the iterator is raised after the elements before it are appended.
+
+    Args:
+        count, nbytes: The function stops at this many appended elements or bytes.
+        until_s: Time of ``perf_counter``, in seconds, after which no further element is taken.
+        sizes: Function that returns the size of an element in bytes. Numbers count as 8 bytes.
+    """
+    taken = size = 0
+    while taken < count and size < nbytes and perf_counter() < until_s:
+        try:
+            element = next(iterator)
+        except StopIteration:
+            return True
+        elements.append(element)
+        taken += 1
+        size += 8 if type(element) in (int, float) else sizes(element)
+    return False

@@ -3195,12 +3195,15 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Each iteration over this dataset is a new epoch, as in tf.data.
         """
-        with self._open_next() as loader:
-            yield from loader
+        from aiostream_data.loading.iterations import Iteration
+
+        return Iteration.over(self._open_next)
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Open a loader and return an async iterator over its elements. Deleting the iterator closes the loader."""
-        return _AsyncIteration(self._open_next())
+        from aiostream_data.loading.iterations import AsyncIteration
+
+        return AsyncIteration(self._open_next())
 
     def _open_next(self, open_options: Mapping[str, Any] = MappingProxyType({})) -> Loader[T]:
         """Open a loader of the next epoch. ``open_options`` override the epoch and the seed of iterations."""
@@ -3252,23 +3255,6 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.plan.shown import as_html
 
         return as_html(self.plan)
-
-
-class _AsyncIteration(Generic[T]):
-    """Async iterator over a loader. The iterator closes the loader at the end of the stream or on an error."""
-
-    def __init__(self, loader: Loader[T]) -> None:
-        self._loader = loader
-
-    def __aiter__(self) -> AsyncIterator[T]:
-        return self
-
-    async def __anext__(self) -> T:
-        try:
-            return await anext(self._loader)
-        except BaseException:
-            await self._loader.aclose()
-            raise
 
 
 def _values(datasets: Any) -> list[Any]:

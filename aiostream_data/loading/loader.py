@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from time import perf_counter
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
@@ -100,9 +101,7 @@ class Loader(Generic[T]):
             LoaderClosedError: The stream has ended or the loader was closed. To start a second epoch, use ``repeat()``
                 or open the dataset again.
         """
-        self._check_open()
-        self._engine.wait_ready()
-        return self._elements()
+        return chain.from_iterable(portions_of(self))
 
     def __next__(self) -> T:
         """Return the next element of the stream.
@@ -124,9 +123,10 @@ class Loader(Generic[T]):
             if not self._accept(self._next_parcel()):
                 raise StopIteration
 
-    def _elements(self) -> Generator[T, None, None]:
+    def _portions(self) -> Iterator[Iterator[T]]:
+        """Yield an iterator over the elements of each parcel. The consumer takes all of them before the next."""
         while True:
-            yield from self._left
+            yield self._left
             if not self._accept(self._next_parcel()):
                 return
 
@@ -562,6 +562,19 @@ class _InForks:
         loader = self._loader()
         if loader is not None:
             loader._give_up_left()
+
+
+def portions_of(loader: Loader[T]) -> Iterator[Iterator[T]]:
+    """Return an iterator over the remaining elements of a loader, as one iterator for each parcel.
+
+    ``chain.from_iterable`` of them costs less per element than a generator of elements.
+
+    Raises:
+        LoaderClosedError: As ``iter(loader)``.
+    """
+    loader._check_open()
+    loader.wait_ready()
+    return loader._portions()
 
 
 def _stop_soon(engine: weakref.ref[Engine]) -> None:

@@ -54,6 +54,14 @@ def by_dropping_the_iterator(dataset: Dataset[Any], after: int) -> None:
     gc.collect()
 
 
+def by_closing_the_iterator(dataset: Dataset[Any], after: int) -> None:
+    iterator: Any = iter(dataset)
+    for _ in itertools.islice(iterator, after):
+        pass
+    iterator.close()
+    assert not list(iterator)
+
+
 def by_dropping_the_loader(dataset: Dataset[Any], after: int) -> None:
     loader = dataset.open()
     for _ in itertools.islice(loader, after):
@@ -137,6 +145,7 @@ WAYS: list[Leave] = [
     by_break,
     by_an_exception_in_the_loop_body,
     by_dropping_the_iterator,
+    by_closing_the_iterator,
     by_dropping_the_loader,
     by_closing_it,
     by_leaving_an_async_loop,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data import _native
-from aiostream_data._native import scalar_map_py, unbox_py
+from aiostream_data._native import elements_py, scalar_map_py, unbox_py
+from aiostream_data.rows.object_nbytes import object_nbytes
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 ANYTHING = st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.none(), st.text(max_size=2))
@@ -26,6 +29,33 @@ def same(a: Any, b: Any) -> bool:
 def test_unboxing_agrees_with_the_twin(values: list[Any]) -> None:
     assert same(_native.unbox_ints(values), unbox_py.unbox_ints(values))
     assert same(_native.unbox_floats(values), unbox_py.unbox_floats(values))
+
+
+@given(
+    st.lists(st.one_of(ANYTHING, st.binary(max_size=9), st.lists(st.integers(), max_size=2)), max_size=20),
+    st.integers(0, 25),
+    st.integers(0, 200),
+    st.booleans(),
+    st.booleans(),
+)
+def test_pulling_elements_agrees_with_the_twin(
+    values: list[Any], count: int, nbytes: int, fails: bool, is_late: bool
+) -> None:
+    def iterator() -> Iterator[Any]:
+        yield from values
+        if fails:
+            raise LookupError("the source has failed")
+
+    def pulled(pull: Any) -> tuple[list[Any], Any, list[Any]]:
+        elements: list[Any] = ["before"]
+        source, until_s = iterator(), -inf if is_late else inf
+        try:
+            ended = pull(source, elements, count, nbytes, until_s, object_nbytes)
+        except LookupError as error:
+            ended = str(error)
+        return elements, ended, [] if fails else list(source)
+
+    assert pulled(_native.pull_elements) == pulled(elements_py.pull_elements)
 
 
 @given(st.data(), st.booleans())

@@ -24,6 +24,7 @@ from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import SKIPPED_ROWS, Place
 from aiostream_data._engine.sources.generator_signature import check_signature
 from aiostream_data._engine.sources.one_shot_rows import OneShotRows
+from aiostream_data._native import pull_elements
 from aiostream_data.errors import AiostreamError, DamagedStateError, StageBuildError, StateMismatchError
 from aiostream_data.executors.failure import workable
 from aiostream_data.executors.thread import ThreadExecutor
@@ -246,20 +247,12 @@ def _pull(
     Return a chunk, a flag that is True at the end of the iterator, and the iterator's error, if any.
     """
     elements: list[Any] = []
-    nbytes, ended, failure = 0, False, None
-    deadline = perf_counter() + PULL_S
-    while len(elements) < count and nbytes < CHUNK_NBYTES and perf_counter() < deadline:
-        try:
-            element = next(iterator)
-        except StopIteration:
-            ended = True
-            break
-        except BaseException as raised:  # noqa: BLE001 - raised behind the elements before
-            failure = workable(raised)
-            failure.add_note(f"record: {name} record {first + len(elements)}")
-            break
-        elements.append(element)
-        nbytes += 8 if isinstance(element, (int, float)) else object_nbytes(element)
+    ended, failure = False, None
+    try:
+        ended = pull_elements(iterator, elements, count, CHUNK_NBYTES, perf_counter() + PULL_S, object_nbytes)
+    except BaseException as raised:  # noqa: BLE001 - raised behind the elements before
+        failure = workable(raised)
+        failure.add_note(f"record: {name} record {first + len(elements)}")
     chunk, wrong = _chunk(elements, split, first, signature)
     return chunk, ended, wrong or failure
 
