@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.validate import check_extends
+
+NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Chain:
@@ -19,14 +21,14 @@ class Chain:
         carried_options: Arguments of ``open()`` that the dataset passes on; see ``Dataset.with_options``.
     """
 
-    def __init__(self, plan: Node, carried_options: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(self, plan: Node, carried_options: Mapping[str, Any] = NO_OPTIONS) -> None:
         if not isinstance(plan, Node):
             raise ArgumentTypeError(
                 f"cannot make a Dataset from {type(plan).__name__}. "
                 "Use a constructor, such as Dataset.from_tensor_slices()."
             )
         self.plan = plan
-        self.carried_options = MappingProxyType(dict(carried_options))
+        self.carried_options = MappingProxyType(dict(carried_options)) if carried_options else NO_OPTIONS
 
     def _then(self, kind: Callable[..., Node], name: str, /, **arguments: Any) -> Any:
         """Return the dataset of the node that ``kind`` makes of this plan and of the arguments."""

@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from types import MappingProxyType, NoneType
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
@@ -29,7 +29,7 @@ from aiostream_data.arguments import MOST, flag, function_or_none, integer, seco
 from aiostream_data.dataset import batches, functions, keyed_groups, mixtures, sources, windows
 from aiostream_data.dataset.callables import refuse_hidden_state
 from aiostream_data.dataset.carried_options import checked_options, completed_by_options, merged_options
-from aiostream_data.dataset.chain import Chain, plan_of
+from aiostream_data.dataset.chain import NO_OPTIONS, Chain, plan_of
 from aiostream_data.dataset.column_operators import ColumnOperators
 from aiostream_data.dataset.counts import asserted_count, padded_count
 from aiostream_data.dataset.element_checks import check_length_of, check_packing, check_padding
@@ -121,12 +121,10 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         plan: Root node of the plan, a tree of immutable nodes.
     """
 
-    def __init__(self, plan: Node, carried_options: Mapping[str, Any] = MappingProxyType({})) -> None:
-        super().__init__(plan, carried_options)
-        self._iterations = itertools.count()
-        self._iteration_seed: int | None = None  # drawn by the first iteration
-        self._iterated_in: int | None = None  # process that drew the seed
-        self._held_nbytes = 0  # size of its rows in bytes, if it is an element of another dataset
+    # Functions of flat_map() make many datasets that nobody iterates: these attributes cost them nothing.
+    _iteration_seed: int | None = None  # drawn by the first iteration
+    _iterated_in: int | None = None  # process that drew the seed
+    _held_nbytes: int = 0  # size of its rows in bytes, if it is an element of another dataset
 
     def __getstate__(self) -> dict[str, Any]:
         return {"plan": self.plan, "carried_options": dict(self.carried_options)}
@@ -3205,7 +3203,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         return AsyncIteration(self._open_next())
 
-    def _open_next(self, open_options: Mapping[str, Any] = MappingProxyType({})) -> Loader[T]:
+    def _open_next(self, open_options: Mapping[str, Any] = NO_OPTIONS) -> Loader[T]:
         """Open a loader of the next epoch. ``open_options`` override the epoch and the seed of iterations."""
         if open_options.get("state") is not None:  # the state contains both
             return self.open(**open_options)
@@ -3240,7 +3238,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return self._iteration_seed
 
     def _next_epoch(self) -> int:
-        epoch = next(self._iterations)
+        iterations: Iterator[int] = self.__dict__.setdefault("_iterations", itertools.count())
+        epoch = next(iterations)
         if epoch:
             check_rereadable(self.plan, "iterating again")
         return epoch

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from aiostream_data.failing.policies import OnError, handling_of, policy_for_sources
 from aiostream_data.plan.base import Node
@@ -106,8 +107,8 @@ def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     """Apply ``change`` to every input of a node. If no input changed, return the node itself."""
     changed: dict[str, Any] = {}
     new: Any
-    for part in fields(node):
-        value = getattr(node, part.name)
+    for name in _field_names(cast(Any, type(node))):
+        value = getattr(node, name)
         if isinstance(value, Node):
             new = change(value)
         elif isinstance(value, tuple) and value and isinstance(value[0], Node):
@@ -115,8 +116,13 @@ def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
         else:
             continue
         if new is not value and new != value:
-            changed[part.name] = new
+            changed[name] = new
     return replace(node, **changed) if changed else node
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
 
 
 def _rewrite_one(node: Node) -> Node:

@@ -19,10 +19,6 @@ _MACHINERY: Final = frozenset({"asyncio", "concurrent", "contextlib", "threading
 code."""
 
 
-_package_code: Final[set[CodeType]] = set()
-"""Code of this package that was found in the call stack."""
-
-
 class SourceLine(NamedTuple):
     """A line of source code, printed as ``train.py:41``. Paths of files inside the working directory are relative."""
 
@@ -33,17 +29,39 @@ class SourceLine(NamedTuple):
         return f"{_short(self.file)}:{self.line}"
 
 
+_package_code: Final[dict[int, CodeType]] = {}
+"""Code of this package that was found in the call stack, by ``id``: hashing a code object reads all of its parts."""
+
+_lines: Final[dict[tuple[int, int], tuple[CodeType, SourceLine]]] = {}
+"""Lines of user code that were found in the call stack, by the ``id`` of the code and the instruction in it."""
+
+MOST_LINES: Final = 4096
+"""Maximum number of remembered lines. Programs that compile new code again and again would fill the memory."""
+
+
 def callers_line() -> SourceLine | None:
     """Return the line of user code that called into the package, or None if no user code did. Takes a microsecond."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code not in _package_code:
+        code = frame.f_code
+        if id(code) not in _package_code:
+            known = _lines.get((id(code), frame.f_lasti))
+            if known is not None:
+                return known[1]
             root = frame.f_globals.get("__name__", "").partition(".")[0]
             if root != _PACKAGE:
-                return None if root in _MACHINERY else SourceLine(frame.f_code.co_filename, frame.f_lineno)
-            _package_code.add(frame.f_code)
+                return None if root in _MACHINERY else _line_of(frame)
+            _package_code[id(code)] = code
         frame = frame.f_back
     return None
+
+
+def _line_of(frame: FrameType) -> SourceLine:
+    line = SourceLine(frame.f_code.co_filename, frame.f_lineno)
+    if len(_lines) >= MOST_LINES:
+        _lines.clear()
+    _lines[id(frame.f_code), frame.f_lasti] = frame.f_code, line  # a code object that is kept has its id alone
+    return line
 
 
 def _short(file: str) -> str:

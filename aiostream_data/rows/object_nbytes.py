@@ -28,6 +28,8 @@ def object_nbytes(value: Any) -> int:
     """
     if not isinstance(value, _CONTAINERS):
         return _leaf_nbytes(value)
+    if type(value) is list and _NUMBERS.issuperset(map(type, value)):
+        return ITEM_NBYTES_GUESS * len(value)
     nbytes, containers = 0, [_parts_of(value)]
     while containers:
         for part in containers[-1]:

@@ -232,7 +232,7 @@ def test_infer_spec_is_no_iteration() -> None:
     dataset = TEN.shuffle(10)
     dataset.infer_spec()
     fresh = dataset.map(plus_one)
-    assert next(dataset._iterations) == 0
+    assert dataset._next_epoch() == 0
     assert fresh.infer_spec(seed=3, memory_limit="64MB") == INT
 
 

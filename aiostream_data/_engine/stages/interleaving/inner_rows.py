@@ -54,7 +54,9 @@ def is_small(inner: Inner) -> bool:
 
 def small_rows(inner: Inner) -> int:
     """Return the number of rows of a small inner dataset in memory, or -1 for any other dataset."""
-    if not isinstance(inner, Node):
+    if type(inner) is Range and inner.times == 1 and inner.permuted is None:
+        rows = len(inner.numbers)
+    elif not isinstance(inner, Node):
         rows = len(inner)
     elif isinstance(inner, PythonIterable):
         rows = len(inner.iterable) if is_sequence(inner.iterable) else -1
@@ -87,8 +89,12 @@ def joined(
     Raises:
         BatchShapeError: The rows of a batch cannot be stacked.
     """
-    kinds = [(kind, list(same)) for kind, same in groupby(inners, _kind_of)]
-    parts = [part for kind, same in kinds if (part := _rows_of(kind, same, namespace_of, describe))]
+    parts, first = [], 0
+    for kind, same in [(kind, list(same)) for kind, same in groupby(inners, _kind_of)]:
+        part = _rows_of(kind, same, rows[first : first + len(same)], namespace_of, describe)
+        first += len(same)
+        if part is not None:
+            parts.append(part)
     return with_outer(concat(parts), outer, rows) if parts else None
 
 
@@ -113,10 +119,10 @@ def _kind_of(inner: Inner) -> _Kind:
     kind = type(inner)
     if kind is list or kind is tuple:
         return _LISTS
-    if isinstance(inner, np.ndarray):
-        return (np.ndarray, inner.dtype, inner.shape[1:])
     if isinstance(inner, Range) and inner.times == 1:
         return (Range, inner.dtype)
+    if isinstance(inner, np.ndarray):
+        return (np.ndarray, inner.dtype, inner.shape[1:])
     if isinstance(inner, Batch):
         return (Batch, inner.batch_size, inner.drop_remainder, inner.strings, *_kind_of(inner.input))
     if isinstance(inner, PythonIterable):
@@ -124,20 +130,21 @@ def _kind_of(inner: Inner) -> _Kind:
     return (kind, id(inner))
 
 
-def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
-    """Return the rows of datasets of one kind, or None if there are none."""
+def _rows_of(
+    kind: _Kind, inners: list[Any], counts: NDArray[np.int64], namespace_of: NamespaceOf, describe: Describe
+) -> Chunk | None:
+    """Return the rows of datasets of one kind, or None if there are none. ``counts`` has the rows of each dataset."""
     chunk: Chunk | None
     if kind[0] is list or kind[0] is np.ndarray:
-        chunk = _items_of(inners, namespace_of(_SEQUENCE))
+        chunk = _items_of(inners, counts, namespace_of(_SEQUENCE))
     elif kind[0] is Range:
-        numbers = [inner.numbers for inner in inners]
-        ids = _ids(numbers, namespace_of(inners[0]))
-        counts = np.fromiter(map(len, numbers), np.int64, len(numbers))
-        starts, steps = np.array([(part.start, part.step) for part in numbers], np.int64).T
+        ids = _ids(counts, namespace_of(inners[0]))
+        starts = np.fromiter((inner.start for inner in inners), np.int64, len(inners))
+        steps = np.fromiter((inner.step for inner in inners), np.int64, len(inners))
         values = np.repeat(starts, counts) + ids.ordinals * np.repeat(steps, counts)
         chunk = Columns(LEAF, (values.astype(kind[1], copy=False),), ids)
     elif kind[0] is PythonIterable:
-        chunk = _items_of([inner.iterable for inner in inners], namespace_of(inners[0]))
+        chunk = _items_of([inner.iterable for inner in inners], counts, namespace_of(inners[0]))
     elif kind[0] is Batch:
         chunk = _batches(inners, namespace_of, describe)
     else:
@@ -146,25 +153,26 @@ def _rows_of(kind: _Kind, inners: list[Any], namespace_of: NamespaceOf, describe
     return chunk if chunk is not None and len(chunk) else None
 
 
-def _items_of(sequences: list[Any], namespace: Namespace) -> Chunk:
+def _items_of(sequences: list[Any], counts: NDArray[np.int64], namespace: Namespace) -> Chunk:
     """Return the items of sequences of one kind as rows."""
     is_array = isinstance(sequences[0], np.ndarray)
     items = np.concatenate(sequences) if is_array else list(chain.from_iterable(sequences))
-    return collected(items, _ids(sequences, namespace))
+    return collected(items, _ids(counts, namespace))
 
 
 def _batches(nodes: list[Batch], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
     """Return the batches of datasets of one kind: those of all datasets at once, or of one after another."""
     inputs = [node.input for node in nodes]
-    rows = _rows_of(_kind_of(inputs[0]), inputs, namespace_of, describe) if len(nodes) > 1 else None
-    if can_be_cut(rows):
-        return cut_into_batches(nodes[0], rows, list(map(small_rows, inputs)), describe)
+    if len(nodes) > 1:
+        counts = np.fromiter(map(small_rows, inputs), np.int64, len(inputs))
+        rows = _rows_of(_kind_of(inputs[0]), inputs, counts, namespace_of, describe)
+        if can_be_cut(rows):
+            return cut_into_batches(nodes[0], rows, counts.tolist(), describe)
     batches = [part for node in nodes for part in batches_of(node, namespace_of, describe)]
     return concat(batches) if batches else None
 
 
-def _ids(parts: Sequence[Any], namespace: Namespace) -> RowIds:
-    """Return the ids of the rows of sequences, one sequence after another."""
-    counts = np.fromiter(map(len, parts), np.int64, len(parts))
+def _ids(counts: NDArray[np.int64], namespace: Namespace) -> RowIds:
+    """Return the ids of the rows of several datasets, one dataset after another."""
     first = np.cumsum(counts) - counts
     return RowIds.of_source(namespace.base, np.arange(int(counts.sum())) - np.repeat(first, counts))

@@ -238,9 +238,11 @@ class InnerStreams:
     def _next_calls(self, took_s: float) -> int:
         """Return the number of elements of the next call on a worker thread, after a call that took ``took_s``."""
         rows = self._made.rows
-        if self.stage.context.services.workers.one_at_a_time or took_s > QUICK_S or (rows < 0).any():
+        if self.stage.context.services.workers.one_at_a_time or (rows < 0).any():
             return 1
-        return min(2 * len(rows), QUICK_CALLS_PER_HOP, len(rows) * CHUNK_ROWS // max(1, int(rows.sum())))
+        quick = int(len(rows) * QUICK_S / max(took_s, 1e-9))
+        small = len(rows) * CHUNK_ROWS // max(1, int(rows.sum()))
+        return max(1, min(2 * len(rows), QUICK_CALLS_PER_HOP, quick, small))
 
     def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
         services = self.stage.context.services

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -105,8 +105,12 @@ class InterleaveStage(Stage):
             await letters.take(context.place(node), context.nth(node), node, count, results.failed)
         except PartlyDone as spent:
             count, failure = results.failed[spent.done].row, spent.error
-        if failure is None and not results.lost and all(map(is_sequence, results.values)):
-            return results.values
+        if failure is None and not results.lost:
+            if all(map(is_sequence, results.values)):
+                return results.values
+            ready = list(map(_ready_inner, results.values))
+            if all(inner is not None for inner in ready):
+                return cast(list[Inner], ready)
         inners: list[Inner] = []
         made, lost = iter(results.values), frozenset(results.lost)
         try:
@@ -139,9 +143,9 @@ class InterleaveStage(Stage):
         return await self.calls.call(user, rows)
 
     def _inner_made_for(self, rows: Chunk, row: int, result: Any) -> Inner:
-        if is_sequence(result):
-            inner: Inner = result
-            return inner
+        ready = _ready_inner(result)
+        if ready is not None:
+            return ready
         try:
             return _as_node(result, self.node)
         except PlanError as error:
@@ -248,6 +252,15 @@ class InterleaveStage(Stage):
 def _two_of(entry: MadeOf | None) -> tuple[MadeOf | None, MadeOf | None]:
     """Split a lineage entry into one entry for the inner row and one entry for the outer row."""
     return (entry.of(0), entry.of(1)) if isinstance(entry, Beside) else (None, None)
+
+
+def _ready_inner(result: Any) -> Inner | None:
+    """Return a result that needs no checks as an inner dataset, or None for any other result."""
+    if is_sequence(result):
+        inner: Inner = result
+        return inner
+    plan = getattr(result, "plan", None)
+    return plan if isinstance(plan, Node) and not plan.inputs else None
 
 
 def _as_node(result: Any, node: Interleave) -> Node:
