@@ -92,9 +92,13 @@ class Node:
     Nodes are compared by identity; :mod:`.fingerprint` compares their contents.
 
     Attributes:
+        is_transparent: True for a node that uses no random numbers and has no number of its own. Ranks, options of a
+            run and rewrites add and remove such nodes without an effect on the rows.
         written_at: Source line of the user's call that created the node, for messages. Copies of a node made with
             ``replace`` have the same source line.
     """
+
+    is_transparent: ClassVar[bool] = False
 
     written_at: SourceLine | None = field(default_factory=callers_line, compare=False, repr=False)
 
@@ -154,27 +158,18 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
 
 
-TRANSPARENT: Final = (
-    *("prefetch", "to_device", "parse_example", "parse_sequence_example", "parse_csv", "parse_mds", "parse_jsonl"),
-    *("rank_shard", "mark_padding", "equal_rows", "agree", "block"),
-    *("in_subprocess", "worker_shard", "loader_shard", "recalled", "check_spec"),
-)
-"""Labels of nodes that use no random numbers. They can be added and removed without an effect on the rows: by ranks, by
-options of a run, and by the user."""
-
-
 def keys_of(plan: Node) -> dict[Node, int]:
     """Assign a number (key) to every node of a plan.
 
     The number of a node seeds its random numbers and is part of its row ids.
 
-    Adding or removing a transparent node (see ``TRANSPARENT``) does not change the numbers of other nodes.
+    Adding or removing a transparent node (see :class:`Node`) does not change the numbers of other nodes.
     """
     keys: dict[Node, int] = {}
     number = 0
     for node in walk(plan):
         keys[node] = number
-        if node.label not in TRANSPARENT:
+        if not node.is_transparent:
             number += 1
     return keys
 
@@ -185,7 +180,7 @@ def own_keys(plan: Node, keys: dict[Node, int]) -> tuple[int, ...]:
     Args:
         keys: Keys of all nodes of the plan, from :func:`keys_of`.
     """
-    return tuple(keys[node] for node in walk(plan) if node.label not in TRANSPARENT)
+    return tuple(keys[node] for node in walk(plan) if not node.is_transparent)
 
 
 def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
@@ -195,7 +190,7 @@ def keys_again(plan: Node, known: Sequence[int]) -> dict[Node, int]:
     last = known[-1] + 1 if known else 0
     for node in walk(plan):
         keys[node] = left[-1] if left else last
-        if node.label not in TRANSPARENT:
+        if not node.is_transparent:
             left.pop()
     return keys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from aiostream_data.arguments import integer, several
 from aiostream_data.errors import PlanError
@@ -75,6 +75,8 @@ def blocked_name(url: str) -> str:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Block(SameElements):
     """Node that emits its input without the blocked rows."""
+
+    is_transparent: ClassVar[bool] = True
 
     blocked: Blocked
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.spec import ArraySpec, Spec, described, spec_of
@@ -18,6 +19,8 @@ class CheckSpec(ColumnOperator):
         leaves: Spec of each leaf, in leaf order.
         operator: Name of the method that received ``spec=``.
     """
+
+    is_transparent: ClassVar[bool] = True
 
     structure: Structure
     leaves: tuple[ArraySpec, ...]

@@ -13,7 +13,7 @@ from typing import Final
 
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.alignment import align
-from aiostream_data.plan.base import TRANSPARENT, Node, keys_again, keys_of, own_keys, walk
+from aiostream_data.plan.base import Node, keys_again, keys_of, own_keys, walk
 from aiostream_data.plan.chain_difference import cost_of_inputs
 from aiostream_data.plan.mixing import Choose, Mix
 from aiostream_data.plan.stored import Chain
@@ -48,7 +48,7 @@ def keys_with_gained(plan: Node, gained: Sequence[int], known: Sequence[int] | N
         The numbers, or None if the plan in the saved state had a different number of nodes.
     """
     new = set(_nodes_gained(plan, gained))
-    nodes = [node for node in walk(plan) if node.label not in TRANSPARENT]
+    nodes = [node for node in walk(plan) if not node.is_transparent]
     before = sum(node not in new for node in nodes)
     numbers = list(range(before)) if known is None else list(known)
     if len(numbers) != before:

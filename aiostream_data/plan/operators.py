@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import (
@@ -135,6 +135,8 @@ class Interleave(Operator):
 class ParseExample(Operator):
     """Node that parses serialized ``tf.train.Example`` or ``SequenceExample`` records into columns."""
 
+    is_transparent: ClassVar[bool] = True
+
     decoder: Decoder
     features: tuple[str, ...]
     name: str = "parse_example"
@@ -151,10 +153,9 @@ class ParseExample(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParseRows(Call):
-    """Variant of ``ParseExample`` with an error policy that skips, replaces or retries records.
+    """``ParseExample`` with an error policy that skips, replaces or retries records. A rewrite makes it."""
 
-    Created by a rewrite.
-    """
+    is_transparent: ClassVar[bool] = True
 
     decoder: Decoder
     name: str
@@ -333,6 +334,8 @@ class Cache(SameElements):
 class Prefetch(SameElements):
     """Node that computes its input ahead into a buffer of ``buffer_size`` elements."""
 
+    is_transparent: ClassVar[bool] = True
+
     buffer_size: Concurrency
 
     def detail(self) -> str:
@@ -345,6 +348,8 @@ class ToDevice(SameElements):
 
     A ``to_device`` node is always the last operator of a plan.
     """
+
+    is_transparent: ClassVar[bool] = True
 
     device: str
     depth: int = 3

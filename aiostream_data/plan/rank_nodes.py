@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from aiostream_data.ranks.padding import marked_structure
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RankShard(SameElements):
     """Node that emits one of every ``world_size`` consecutive rows: the row with index ``rank``."""
+
+    is_transparent: ClassVar[bool] = True
 
     rank: int
     world_size: int
@@ -42,6 +45,8 @@ class MarkPadding(Operator):
         batches: True if elements are batches. If elements are batches, each batch gets one flag per row.
     """
 
+    is_transparent: ClassVar[bool] = True
+
     batches: bool = False
 
     @property
@@ -56,6 +61,8 @@ class EqualRows(SameElements):
     Attributes:
         own: Minimum number of input elements of this rank, according to the user's ``counts``.
     """
+
+    is_transparent: ClassVar[bool] = True
 
     rows: int
     own: int
@@ -79,6 +86,8 @@ class Agree(SameElements):
     Attributes:
         consensus: Function that returns True only if all ranks called it with the argument True.
     """
+
+    is_transparent: ClassVar[bool] = True
 
     consensus: Callable[[bool], bool]
     tail: Tail

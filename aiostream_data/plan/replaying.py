@@ -10,7 +10,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from aiostream_data.errors import DeadLetterError
 from aiostream_data.plan import operators as op
@@ -34,6 +34,8 @@ class Recalled(Operator):
         seed: Seed of the loader that wrote the log.
         then_input: True if the rows that the input emits follow the rows in ``rows``.
     """
+
+    is_transparent: ClassVar[bool] = True
 
     rows: tuple[Mapping[str, Any], ...]
     seed: int

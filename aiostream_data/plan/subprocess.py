@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from aiostream_data.arguments import integer
 from aiostream_data.errors import PlanError, StageBuildError
@@ -29,6 +29,8 @@ MOST_WORKERS: Final = 1024
 class InSubprocess(Operator):
     """Node that runs its input in ``workers`` separate processes."""
 
+    is_transparent: ClassVar[bool] = True
+
     workers: int = 1
 
     @property
@@ -51,6 +53,8 @@ class WorkerShard(SameElements):
 
     The last block may contain fewer rows.
     """
+
+    is_transparent: ClassVar[bool] = True
 
     index: int
     workers: int

@@ -247,3 +247,14 @@ def test_object_stores_deliver_the_same_rows_and_resume(kind: Any, scheme: str) 
         with dataset.open(state) as loader:
             left += [int(row["n"]) for row in loader]
         assert sorted(left) == [*range(600)]
+
+
+def test_random_numbers_do_not_depend_on_the_number_of_ranks(folder: Path) -> None:
+    def with_number(row: Any, rng: np.random.Generator) -> tuple[int, int]:
+        return int(row["n"]), int(rng.integers(1 << 30))
+
+    dataset = Dataset.from_tfds(folder).map(with_number, seed=1)
+    alone = dict(dataset.open(seed=0))
+    apart = [pair for rank in (0, 1) for pair in dataset.open(seed=0, rank=rank, world_size=2)]
+    assert len(apart) == len(alone) > 2
+    assert dict(apart) == alone

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.resume.shard_numbers import ShardNumbers
-from aiostream_data.plan.base import TRANSPARENT, Node, walk
+from aiostream_data.plan.base import Node, walk
 from aiostream_data.rows.records import ShardRef
 
 
@@ -38,4 +38,4 @@ def gains_rows(context: RunContext, node: Node) -> bool:
     gained = context.services.features.of(ListedShards).gained
     if context.path or not gained:
         return False
-    return any(context.keys[lower] in gained for lower in walk(node) if lower.label not in TRANSPARENT)
+    return any(context.keys[lower] in gained for lower in walk(node) if not lower.is_transparent)
