@@ -1547,6 +1547,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             PlanError: ``function`` is not callable, or is a coroutine function; or ``initial`` cannot be copied. When
                 iterated: the function did not return a pair.
             StageBuildError: ``function`` is a generator function, or cannot be called with two arguments.
+
+        Raises (when iterated):
+            MemoryBudgetError: The state has grown by more than the memory limit since the first element.
         """
         return self._then(Scan, "scan", **functions.scan_call(function, initial))._declared("scan", spec)
 
@@ -1587,6 +1590,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             PlanError: ``factory`` is not callable, or is a coroutine function. When iterated: the aggregator lacks a
                 method, or a method did not return an iterable.
             StageBuildError: ``factory`` is a generator function, or requires arguments.
+
+        Raises (when iterated):
+            MemoryBudgetError: The aggregator has grown by more than the memory limit since it was made.
         """
         from aiostream_data.plan.aggregate import Aggregate
 

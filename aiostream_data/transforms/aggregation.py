@@ -18,23 +18,26 @@ class Aggregating:
     Args:
         factory: Function that returns a new aggregator.
 
+    Attributes:
+        aggregator: The object that ``factory`` returned.
+
     Raises:
         PlanError: The aggregator does not have the methods ``add`` and ``flush``, or a method is a coroutine function.
             Or the aggregator has only one of the methods ``state`` and ``restore``.
     """
 
     def __init__(self, factory: Callable[[], Any]) -> None:
-        self._aggregator = factory()
-        kind = type(self._aggregator).__name__
+        self.aggregator = factory()
+        kind = type(self.aggregator).__name__
         for name in (*_METHODS, *_STATE_METHODS):
-            method = getattr(self._aggregator, name, None)
+            method = getattr(self.aggregator, name, None)
             if name in _METHODS and not callable(method):
                 raise PlanError(f"aggregate() needs an object with the methods add() and flush(), got {kind}.")
             if inspect.iscoroutinefunction(method):
                 raise PlanError(
                     f"{name}() of an aggregator must be a plain method, but {kind}.{name} is a coroutine function."
                 )
-        found = [name for name in _STATE_METHODS if callable(getattr(self._aggregator, name, None))]
+        found = [name for name in _STATE_METHODS if callable(getattr(self.aggregator, name, None))]
         if len(found) == 1:
             raise PlanError(f"aggregate() needs both state() and restore(), or none, but {kind} has only {found[0]}().")
         self.has_state = bool(found)
@@ -45,7 +48,7 @@ class Aggregating:
         Raises:
             PlanError: The aggregator did not return an iterable.
         """
-        return list(_outputs("add", self._aggregator.add(element)))
+        return list(_outputs("add", self.aggregator.add(element)))
 
     def flush(self) -> Iterator[Any]:
         """Return the outputs at the end of the input.
@@ -53,15 +56,15 @@ class Aggregating:
         Raises:
             PlanError: The aggregator did not return an iterable.
         """
-        return _outputs("flush", self._aggregator.flush())
+        return _outputs("flush", self.aggregator.flush())
 
     def state(self) -> Any:
         """Return the state of the aggregator, which has the method ``state``."""
-        return self._aggregator.state()
+        return self.aggregator.state()
 
     def restore(self, state: Any) -> None:
         """Restore a state of the aggregator, which has the method ``restore``."""
-        self._aggregator.restore(state)
+        self.aggregator.restore(state)
 
 
 def _outputs(method: str, returned: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from aiostream_data.rows.object_nbytes import object_nbytes
+from aiostream_data.rows.kept_nbytes import kept_nbytes
 from aiostream_data.transforms.key_table import KeyTable
 
 MEASURED_ROWS: Final = 1024
@@ -52,7 +52,7 @@ class KeyedReduction:
         """
         if self.is_due:
             self._measured_at = max(self._rows + MEASURED_ROWS, GROWTH * self._rows)
-            self._measured = sum(map(object_nbytes, self._states))
+            self._measured = sum(map(kept_nbytes, self._states))
         return self._measured + self._table.nbytes
 
     def results(self, finalize: Callable[[Any], Any] | None) -> Iterator[tuple[int, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiostream_data import Dataset, PlanError, StageBuildError, StateMismatchError
+from aiostream_data import Dataset, MemoryBudgetError, PlanError, StageBuildError, StateMismatchError
 from aiostream_data.testing.resume import resumes_everywhere
 from aiostream_data.transforms.aggregation import Aggregating
 
@@ -241,3 +241,32 @@ def test_one_pass_is_plain_python() -> None:
     again.restore(aggregating.state())
     assert again.add(6) == [15, 4, 5, 6]
     assert list(again.flush()) == []
+
+
+class Hoard:
+    """Keeps a megabyte for each element."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, bytes] = {}
+
+    def add(self, number: int) -> Iterable[int]:
+        self.rows[number] = bytes(1 << 20)
+        return [number]
+
+    def flush(self) -> Iterable[int]:
+        return []
+
+
+def test_an_aggregator_that_keeps_growing_is_an_error_that_names_the_operator() -> None:
+    received: list[int] = []
+    with (
+        pytest.raises(MemoryBudgetError, match="cannot keep a larger aggregator in aggregate") as caught,
+        Dataset.counter().aggregate(Hoard).open(memory_limit="16MB") as loader,
+    ):
+        received.extend(loader)
+    assert received == list(range(len(received)))
+    assert 8 < len(received) < 64
+    notes = "\n".join(caught.value.__notes__)
+    assert "stage: aggregate, written at" in notes
+    assert "function: Hoard" in notes
+    assert f"record: counter record {len(received)}" in notes

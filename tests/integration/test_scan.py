@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiostream_data import Dataset, PlanError, StageBuildError, StateMismatchError
+from aiostream_data import Dataset, MemoryBudgetError, PlanError, StageBuildError, StateMismatchError
 from aiostream_data.testing.resume import resumes_everywhere
 
 
@@ -267,3 +267,50 @@ def test_new_shards_are_refused_if_rows_are_processed_again(tmp_path: Path, oper
         assert len(first + list(loader)) == 8
     with pytest.raises(StateMismatchError, match=rf"needs all rows before it again, for {operator}\(\)"):
         list(dataset(2).open(state, allow=["shards"]))
+
+
+@dataclass
+class Rows:
+    """A state with an attribute that grows."""
+
+    kept: list[Any]
+
+
+def kept_in_an_object(state: Rows, number: int) -> tuple[Rows, int]:
+    state.kept.append(bytes(1 << 20))
+    return state, number
+
+
+def kept_in_text(state: str, number: int) -> tuple[str, int]:
+    return state + "x" * (1 << 20), number
+
+
+@pytest.mark.parametrize(("function", "initial"), [(kept_in_an_object, Rows([])), (kept_in_text, "")])
+def test_a_state_that_keeps_growing_is_an_error_that_names_the_operator(function: Any, initial: Any) -> None:
+    received: list[int] = []
+    with (
+        pytest.raises(MemoryBudgetError, match="cannot keep a larger state in scan") as caught,
+        Dataset.counter().scan(function, initial).open(memory_limit="16MB") as loader,
+    ):
+        received.extend(loader)
+    assert received == list(range(len(received)))
+    assert 8 < len(received) < 64
+    notes = "\n".join(caught.value.__notes__)
+    assert "stage: scan, written at" in notes
+    assert f"function: {function.__name__}" in notes
+    assert f"record: counter record {len(received)}" in notes
+
+
+def test_a_large_first_state_is_no_growth() -> None:
+    states = Dataset.range(1_000).scan(lambda model, number: (model, len(model) + number), bytes(64 << 20))
+    with states.open(memory_limit="16MB") as loader:
+        assert list(loader) == list(range(64 << 20, (64 << 20) + 1_000))
+
+
+def test_the_budget_counts_the_growth_of_a_state() -> None:
+    def grown(state: bytes, number: int) -> tuple[bytes, int]:
+        return bytes(1 << 20), number
+
+    with Dataset.range(2_000).scan(grown, b"").open(memory_limit="64MB") as loader:
+        assert sum(1 for _ in loader) == 2_000
+        assert loader.stats().memory.holders["scan"][1] == 1 << 20

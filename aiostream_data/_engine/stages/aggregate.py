@@ -21,6 +21,7 @@ from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import note_row
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.flow.recall import recalled_by_a_run
+from aiostream_data._engine.memory.kept_objects import KeptObjects
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, in_order_only, taken_up
@@ -94,6 +95,9 @@ class AggregateStep(Step):
         self._skip = self._skipped = 0  # outputs to discard, and outputs discarded so far
         self._done = self._made = 0  # rows passed to the aggregator, and outputs that it returned
         self._last: tuple[Chunk, int] | None = None  # the last row, and the number of its outputs
+        self._kept = KeptObjects(
+            self.context.services.budget, self.node.label, "aggregator", "Keep fewer elements in the aggregator"
+        )
 
     def push(self, chunk: Chunk) -> Chunk | None:
         outputs = _Outputs()
@@ -117,6 +121,8 @@ class AggregateStep(Step):
             self._log.add(self._made, _Logged(self._done, form))
             with noted_as_running(node.factory, describe, part.ids, left):
                 for row, element in enumerate(left, first):
+                    self._kept.check(aggregating.aggregator)
+                    self._kept.rows_left -= 1
                     made = aggregating.add(element)
                     outputs.add(row, made)
                     self._done += 1
@@ -174,6 +180,7 @@ class AggregateStep(Step):
 
     def close(self) -> None:
         self._aggregating = self._last = None
+        self._kept.close()
 
     def at(self, rows: int, book: BookWriter) -> State:
         given, reached = self._given + rows, self._skip + rows

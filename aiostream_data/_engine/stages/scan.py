@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from operator import length_hint
 from typing import Any, ClassVar, Final
 
 from aiostream_data._engine.calls.running_calls import noted_as_running
@@ -18,6 +20,7 @@ from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import note_row
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.flow.recall import recalled_by_a_run
+from aiostream_data._engine.memory.kept_objects import KeptObjects
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import Log, State, in_order_only, taken_up
@@ -53,6 +56,9 @@ class ScanStep(Step):
         self._given = 0  # rows emitted before this run
         self._skip = self._skipped = 0  # outputs to discard, and outputs discarded so far
         self._done = 0
+        self._kept = KeptObjects(
+            self.context.services.budget, node.label, "state", "Return a smaller state from the function"
+        )
 
     def push(self, chunk: Chunk) -> Chunk | None:
         outputs: list[Any] = []
@@ -72,7 +78,11 @@ class ScanStep(Step):
         describe = self.context.services.origins.describe
         try:
             with noted_as_running(self.node.function, describe, chunk.ids, left):
-                outputs.extend(self._scanning.push(left))  # keeps the outputs before an error
+                while length_hint(left):
+                    self._kept.check(self._scanning.state)
+                    rows = self._kept.rows_left
+                    outputs.extend(self._scanning.push(islice(left, rows)))  # keeps the outputs before an error
+                    self._kept.rows_left -= rows
         except BaseException as raised:  # noqa: BLE001 - the error that a loader raises
             error = workable(raised)
             name, is_batch = function_name(self.node.function), gives_batches(self.node.input)
@@ -96,6 +106,9 @@ class ScanStep(Step):
                 OTHER_PIPELINE,
             )
         return iter(())
+
+    def close(self) -> None:
+        self._kept.close()
 
     def at(self, rows: int, book: BookWriter) -> State:
         given, reached = self._given + rows, self._skip + rows
