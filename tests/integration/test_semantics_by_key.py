@@ -340,3 +340,17 @@ def test_the_operators_run_in_another_process(tmp_path: Path) -> None:
     assert list(windows.in_subprocess()) == list(windows)
     sums: Dataset[Any] = lines.group_by_reducer(by_three, start, append)
     assert list(sums.in_subprocess()) == list(sums)
+
+
+def test_elements_of_a_window_without_columns_keep_their_origins_after_a_stop() -> None:
+    mixed = Dataset.range(40).map(lambda number: number if number % 2 else number + 0.5)
+    windows = mixed.group_by_window(lambda number: int(number) % 6, whole, window_size_fn=lambda key: 1 + 3 * key % 4)
+    states, origins = [], []
+    with windows.open() as loader:
+        for element in loader:
+            origins.append([(origin.url, origin.index) for origin in loader.origins()])
+            assert origins[-1] == [("range", int(element))]
+            states.append(loader.state_dict())
+    for taken, state in enumerate(states, 1):
+        with windows.open(state) as loader:
+            assert [[(origin.url, origin.index) for origin in loader.origins()] for _ in loader] == origins[taken:]

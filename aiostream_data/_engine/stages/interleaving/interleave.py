@@ -242,7 +242,7 @@ class InterleaveStage(Stage):
         label = str(inner.label)
         if label not in self._namespaces:
             context = self.context
-            name = f"{label}()" if isinstance(inner, PythonIterable) else label
+            name = f"{label}()" if type(inner) is PythonIterable else label
             source = source_of(context.path, context.keys[self.node])
             number = keys_of(inner)[inner]
             self._namespaces[label] = context.services.origins.open(source, number, context.epoch, lambda _: name)
