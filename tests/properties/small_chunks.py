@@ -26,6 +26,7 @@ _SIZES_OF: Mapping[str, str] = {
     "CALLS_PER_HOP": "rows",
     "FIRST_NBYTES": "nbytes",
     "NEXT_NBYTES": "nbytes",
+    "NEAR_NBYTES": "nbytes",
     "GROUP_NBYTES": "group",
     "GROUP_SHARDS": "rows",
 }

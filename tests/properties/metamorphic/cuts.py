@@ -38,7 +38,7 @@ _IN_ROWS = (
     "MOST_SHARDS_AHEAD",
     "FREE",
 )
-_IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "AMONG_MANY_NBYTES", "LOCAL_NBYTES_AHEAD")
+_IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "NEAR_NBYTES", "AMONG_MANY_NBYTES", "LOCAL_NBYTES_AHEAD")
 _OF_GROUPS = "GROUP_NBYTES"
 """Bytes of a group of small shards, a quarter of which is the size of a small shard; 0 reads every shard alone."""
 _SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES")

@@ -179,7 +179,7 @@ def test_a_buffer_that_may_fill_the_limit_leaves_a_quarter_more_to_what_is_on_it
 
 def test_ranges_are_smaller_when_many_objects_are_open_under_a_small_limit() -> None:
     assert range_sizes(1 << 33, 16, among_many=True) == (AMONG_MANY_NBYTES, FIRST_RANGE)
-    assert range_sizes(1 << 33, 1, among_many=False) == (FIRST_RANGE, 4 * MIB)
+    assert range_sizes(1 << 33, 1, among_many=False) == (FIRST_RANGE, 16 * MIB)
     for limit, at_once in ((64 * MIB, 40), (64 * MIB, 10), (16 * MIB, 16)):
         first, others = range_sizes(limit, at_once, among_many=True)
         assert at_once * max(first, others) <= limit / 4

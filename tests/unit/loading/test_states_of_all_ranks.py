@@ -51,7 +51,7 @@ def test_states_of_ranks_that_read_ranges_of_other_sizes_are_one(
         rows = list(loader)
         whole = loader.stream_hash
     states = [state_of(dataset, 0, 5)]
-    for constant in ("FIRST_NBYTES", "NEXT_NBYTES", "AMONG_MANY_NBYTES"):
+    for constant in ("FIRST_NBYTES", "NEXT_NBYTES", "NEAR_NBYTES", "AMONG_MANY_NBYTES"):
         monkeypatch.setattr(ranges, constant, 30)
     states.append(state_of(dataset, 1, 5))
     assert states[0]["position"] != states[1]["position"]
