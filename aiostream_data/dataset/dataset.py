@@ -2572,6 +2572,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 :meth:`assert_cardinality` for a dataset whose number of elements you know.
 
         Raises (when iterated):
+            CardinalityError: The dataset has fewer elements than its cardinality.
             RankError: An element is a dict that already has the key ``"valid"``.
         """
         rows = cardinality(self.plan)

@@ -67,6 +67,15 @@ def test_an_assertion_needs_a_number(wrong: Any) -> None:
 # -- pad_to_cardinality
 
 
+def test_padding_an_input_with_fewer_elements_than_its_cardinality_is_an_error() -> None:
+    passes = [3, 0]
+    dataset = Dataset.from_generator(lambda: range(passes.pop(0))).repeat().take(8).pad_to_cardinality(10)
+    received: list[Any] = []
+    with pytest.raises(CardinalityError, match=r"expects 8 elements, .* but its input has 3\."):
+        received.extend(dataset)
+    assert received == [(0, True), (1, True), (2, True)]
+
+
 def test_dicts_get_a_mask() -> None:
     padded = Dataset.from_tensor_slices({"a": [1, 2]}).pad_to_cardinality(3)
     assert list(padded) == [{"a": 1, "valid": True}, {"a": 2, "valid": True}, {"a": 2, "valid": False}]

@@ -16,7 +16,7 @@ from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
-from aiostream_data.errors import RankError
+from aiostream_data.errors import CardinalityError, RankError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
@@ -134,11 +134,16 @@ class EqualRowsStage(FilledUp):
             await outlet.send(self._finished(part))
             if given == node.rows:
                 return
-        check_had(given - self._order.filled, node.own, node.rows)
+        self._check_had(given - self._order.filled)
         while given < node.rows:
             count = min(node.rows - given, FILL_ROWS)
             given += count
             await self._fill_up(count, outlet)
+
+    def _check_had(self, given: int) -> None:
+        """Raise an error if the input had fewer rows than the plan states."""
+        node: EqualRows = self.node
+        check_had(given, node.own, node.rows)
 
 
 @dataclass
@@ -146,6 +151,14 @@ class PadToCardinalityStage(EqualRowsStage):
     """Stage of a ``PadToCardinality`` plan node: emits a fixed number of rows, each with a flag."""
 
     kind: ClassVar[str] = "pad_to_cardinality"
+
+    def _check_had(self, given: int) -> None:
+        node: PadToCardinality = self.node
+        if given < node.own:
+            raise CardinalityError(
+                f"pad_to_cardinality() expects {node.own} elements, the cardinality of its input, but its input has "
+                f"{given}. Correct the operators before it: a repeat() ends early if one of its repetitions is empty."
+            )
 
     def _finished(self, rows: Chunk) -> Chunk:
         return with_marks(rows, "pad_to_cardinality()")
