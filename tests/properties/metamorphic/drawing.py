@@ -72,6 +72,11 @@ class Drawn:
         return self.step.code
 
     @property
+    def is_counted(self) -> bool:
+        """Return False if there may be fewer elements than the cardinality: an empty repetition ends ``repeat()``."""
+        return ".repeat()" not in self.code
+
+    @property
     def may_draw(self) -> bool:
         """Return True if draws by row can be the same in every run; see :meth:`drawing`."""
         return self.named or self.ordered

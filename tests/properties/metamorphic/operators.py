@@ -166,13 +166,8 @@ def _take_while(random: Random, plan: Drawn) -> Drawn:
     return plan.depending_on_order().then(f"take_while({predicate})")
 
 
-def _is_counted(plan: Drawn) -> bool:
-    """Return False if the plan may have fewer elements than its cardinality: an empty repetition ends ``repeat()``."""
-    return ".repeat()" not in plan.code
-
-
 def _asserted(random: Random, plan: Drawn) -> Drawn:
-    if not _is_counted(plan):
+    if not plan.is_counted:
         return plan
     return plan.within("@0.apply(lambda d: d.assert_cardinality(d.cardinality()) if d.cardinality() >= 0 else d)")
 
@@ -383,7 +378,7 @@ def _applicable(plan: Drawn) -> list[tuple[float, Operator]]:
             found += [(1.5, draw_numbers)]
     if plan.kind == "number":
         found += [(0.6, _map_batched)]
-        found += [(0.6, _padded_rows)] if plan.ordered and _is_counted(plan) else []
+        found += [(0.6, _padded_rows)] if plan.ordered and plan.is_counted else []
     if plan.kind in STACKABLE:
         found += [(0.3, _of_views)]
     if plan.kind in STACKABLE:
