@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.text_arrays import WITH_MISSING, Strings
-from aiostream_data.transforms.string_leaves import missing_value, string_leaf
+from aiostream_data.transforms.string_leaves import leaf_of_strings, missing_value, string_leaf
 
 DescribeRow = Callable[[int], str]
 """Function that returns the name of a row for error messages."""
@@ -39,18 +39,32 @@ def batch_element(chunk: Columns, describe: DescribeRow, copy: bool = True, stri
     Raises:
         BatchShapeError: A value is missing. The error names the leaf and the record.
     """
-    if not chunk.structure.has_nullable:
+    if not chunk.structure.has_nullable and (strings == "objects" or not has_objects(chunk)):
         return chunk.structure.unflatten([batch_leaf(leaf, copy, strings) for leaf in chunk.leaves])
     plain = chunk.structure.plain
     leaves = []
     for path, (column, valid) in zip(plain.paths(), _with_marks(chunk), strict=True):
-        if valid is None or valid.all():
+        of_strings = None
+        if strings != "objects" and _is_of_objects(column):
+            of_strings = leaf_of_strings(path, column.tolist(), describe, strings)
+        if of_strings is not None:
+            leaves.append(of_strings)
+        elif valid is None or valid.all():
             leaves.append(batch_leaf(column, copy, strings))
         elif isinstance(column, VarColumn) and column.kind != "array" and strings in WITH_MISSING:
             leaves.append(string_leaf(column, strings, valid))
         else:
             raise missing_value(path, describe(int(np.flatnonzero(~valid)[0])))
     return plain.unflatten(leaves)
+
+
+def has_objects(chunk: Columns) -> bool:
+    """Return True if the rows of a leaf are Python objects, which may be bytes or text."""
+    return any(map(_is_of_objects, chunk.leaves))
+
+
+def _is_of_objects(column: Column) -> TypeGuard[NDArray[np.object_]]:
+    return not isinstance(column, VarColumn) and column.dtype.hasobject and column.ndim == 1
 
 
 def _with_marks(chunk: Columns) -> Iterator[tuple[Column, NDArray[np.bool_] | None]]:

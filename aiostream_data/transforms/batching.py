@@ -15,7 +15,7 @@ from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items, concat, gather, same_layout
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.text_arrays import Strings
-from aiostream_data.transforms.batch_leaves import batch_element, batch_leaf
+from aiostream_data.transforms.batch_leaves import batch_element, batch_leaf, has_objects
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,
     as_stackable,
@@ -193,7 +193,7 @@ class Batcher:
 
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[BatchCut], own: bool) -> Iterable[FullBatch]:
         is_plain = isinstance(chunk, Columns) and chunk.made_of is None and not chunk.structure.has_nullable
-        if not isinstance(chunk, Columns) or not is_plain or not cuts or self._is_left(chunk):
+        if not isinstance(chunk, Columns) or not is_plain or not cuts or self._is_left(chunk) or self._asks_rows(chunk):
             return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
         leaves = [_cut_column(leaf, cuts, own, self._strings) for leaf in chunk.leaves]
         first = cuts[0].start
@@ -201,6 +201,10 @@ class Batcher:
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
         rows = [self.runs[-1].slice(start - first, stop - first) for start, stop, _ in cuts]
         return map(FullBatch, chunk.structure.rows(leaves), rows)
+
+    def _asks_rows(self, chunk: Chunk) -> bool:
+        """Return True if the form of a leaf depends on the values of its rows, and not only on their column."""
+        return self._strings != "objects" and isinstance(chunk, Columns) and has_objects(chunk)
 
     def _is_left(self, chunk: Chunk) -> bool:
         """Return True if the batches reference the rows of this chunk instead of copying these rows."""
@@ -232,7 +236,7 @@ class Batcher:
     def _made(self, parts: Sequence[Chunk]) -> FullBatch:
         in_parts = any(map(self._is_left, parts))
         has_nullable = any(isinstance(part, Columns) and part.structure.has_nullable for part in parts)
-        if in_parts and not has_nullable and same_layout(parts):
+        if in_parts and not has_nullable and same_layout(parts) and not any(map(self._asks_rows, parts)):
             return _batch_in_parts(
                 [part for part in parts if isinstance(part, Columns)], self._parts_from == 0, self._strings
             )

@@ -8,7 +8,6 @@ would return with another type stay in a list. :func:`stack` makes one batch ele
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,8 @@ from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import StructureError, flatten, structure_of
-from aiostream_data.rows.text_arrays import WITH_MISSING, Strings
-from aiostream_data.transforms.string_leaves import missing_value, strings_of
+from aiostream_data.rows.text_arrays import Strings
+from aiostream_data.transforms.string_leaves import are_strings, leaf_of_strings
 
 DescribeRow = Callable[[int], str]
 StackLeaf = Callable[[str, Sequence[Any], DescribeRow], Any]
@@ -193,19 +192,10 @@ def _with_strings(leaf: StackLeaf, strings: Strings) -> StackLeaf:
     """Stack leaves of bytes or text in the form ``strings``, and all others with ``leaf``."""
 
     def stacked(path: str, values: Sequence[Any], describe: DescribeRow) -> Any:
-        if not _are_strings(set(map(type, values))):
-            return leaf(path, values, describe)
-        if strings not in WITH_MISSING and None in values:
-            raise missing_value(path, describe(values.index(None)))
-        return strings_of(values, strings)
+        found = leaf_of_strings(path, values, describe, strings)
+        return leaf(path, values, describe) if found is None else found
 
     return stacked
-
-
-def _are_strings(kinds: AbstractSet[type]) -> bool:
-    """Return True if all types are those of bytes, or all are those of text, apart from missing values."""
-    some = kinds - {type(None)}
-    return bool(some) and any(all(issubclass(kind, text) for kind in some) for text in _TEXT)
 
 
 def _bytes_column(values: Sequence[bytes]) -> VarColumn:
@@ -246,7 +236,7 @@ def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArr
         BatchShapeError: The values cannot be stacked. The error message names the leaf path and both rows.
     """
     kinds = set(map(type, values))
-    if _are_strings(kinds):
+    if are_strings(kinds):
         return object_array(values)
     if are_numbers(kinds) and (numbers := numbers_array(values, kinds)) is not None:
         return numbers

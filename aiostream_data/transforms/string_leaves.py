@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.rows.columns import VarColumn, object_array
-from aiostream_data.rows.text_arrays import BytesArray, Strings, TextArray, with_missing
+from aiostream_data.rows.text_arrays import WITH_MISSING, BytesArray, Strings, TextArray, with_missing
+
+_TEXT: Final = (bytes, str)
+
+
+def are_strings(kinds: AbstractSet[type]) -> bool:
+    """Return True if all types are those of bytes, or all are those of text, apart from missing values."""
+    some = kinds - {type(None)}
+    return bool(some) and any(all(issubclass(kind, text) for kind in some) for text in _TEXT)
+
+
+def leaf_of_strings(path: str, values: Sequence[Any], describe: Callable[[int], str], form: Strings) -> Any | None:
+    """Convert values to a leaf of a batch if all are bytes or text. Return None for any other values.
+
+    Raises:
+        BatchShapeError: A value is missing, and the form has no missing values.
+    """
+    if not are_strings(set(map(type, values))):
+        return None
+    if form not in WITH_MISSING and None in values:
+        raise missing_value(path, describe(values.index(None)))
+    return strings_of(values, form)
 
 
 def string_leaf(column: VarColumn, form: Strings, valid: NDArray[np.bool_] | None = None) -> Any:
