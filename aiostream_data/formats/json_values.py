@@ -6,10 +6,12 @@ surrogate pairs. The package msgspec decodes faster than the standard library, a
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
@@ -147,10 +149,26 @@ def _values_of_block(records: VarColumn) -> list[Any] | None:
     if not (_bit_5_set(values[starts]) == ord("{")).all() or not (_bit_5_set(values[stops - 1]) == ord("}")).all():
         return None
     try:
-        found = decode(values[starts[0] : stops[-1]].data)
+        with _collector_paused():
+            found = decode(values[starts[0] : stops[-1]].data)
     except (ValueError, RecursionError):  # the caller decodes the records one by one
         return None
     return found if len(found) == len(records) else None
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector, which otherwise visits all values again for each 700 new lists and objects.
+
+    Decoding nested records then takes three times as long. The decoder keeps the GIL, so no other code runs meanwhile.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _bit_5_set(values: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -141,3 +143,16 @@ def test_rows_in_another_order_are_decoded_in_this_order() -> None:
     for rows in ([2, 0, 1], [0, 2], [1, 1]):
         taken = records_chunk(records.take(np.array(rows)), chunk.ids.take(np.array(rows)))
         assert JsonValues().parse(taken, lambda row: ("", row)).elements() == [[row + 1] for row in rows]
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+@pytest.mark.parametrize("record", [b'{"a": [1]}', b'{"a": [}'])
+def test_the_garbage_collector_is_left_as_it_was(record: bytes, is_enabled: bool) -> None:
+    was_enabled = gc.isenabled()
+    try:
+        (gc.enable if is_enabled else gc.disable)()
+        with suppress(JsonParseError):
+            parse(record, record)
+        assert gc.isenabled() is is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
