@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS, LARGE_ROWS_NBYTES
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.memory.budget import Charge
@@ -32,6 +32,7 @@ from aiostream_data.formats.row_groups import (
 )
 from aiostream_data.formats.table_types import TypesOfFiles
 from aiostream_data.plan.tables import TableFile
+from aiostream_data.rows.columns import LARGE_ROW_NBYTES
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, ShardRef, concat
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
@@ -216,7 +217,8 @@ def _chunks(part: TableRows, base: int, first: int, charge: Charge) -> Iterator[
     ids = RowIds.of_source(np.full(len(part.rows), base, np.int64), part.rows)
     whole = Columns(part.structure, part.leaves, ids, charge)
     start = int(np.searchsorted(part.rows, first))
-    step = max(1, min(HOP_ROWS, int(CHUNK_NBYTES * len(part.rows) / max(1, part.nbytes))))
+    most_nbytes = LARGE_ROWS_NBYTES if part.nbytes >= LARGE_ROW_NBYTES * len(part.rows) else CHUNK_NBYTES
+    step = max(1, min(HOP_ROWS, int(most_nbytes * len(part.rows) / max(1, part.nbytes))))
     for begin in range(start, len(part.rows), step):
         yield whole.slice(begin, min(begin + step, len(part.rows)))
 
