@@ -41,6 +41,8 @@ UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, e
 
 Numbers = NDArray[np.int64]
 
+_MORE_SPACE: Final = "free space in the folder, pass another folder as spill=, or use a smaller buffer_size"
+
 
 class SpillFile:
     """Unnamed file with extents that can be allocated and freed.
@@ -66,7 +68,8 @@ class SpillFile:
         try:
             self._file = _unnamed(folder)
         except OSError as error:
-            raise self._failed("cannot create the file", error) from error
+            cure = "pass a folder that exists, that you may write to and that has free space as spill="
+            raise self._failed("cannot create the file", error, cure) from error
 
     def allocate(self, nbytes: int) -> int:
         """Allocate an extent of at least ``nbytes`` bytes in the file. Return the offset of the extent in the file."""
@@ -144,9 +147,8 @@ class SpillFile:
         """Close and delete the file. Idempotent."""
         self._file.close()
 
-    def _failed(self, what: str, error: OSError | EOFError) -> SpillError:
+    def _failed(self, what: str, error: OSError | EOFError, cure: str = _MORE_SPACE) -> SpillError:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        cure = "free space in the folder, pass another folder as spill=, or use a smaller buffer_size"
         return SpillError(self.folder, self.nbytes, f"{what}: {reason}", cure)
 
 
