@@ -301,7 +301,7 @@ class RowIds:
     def join(self, right: RowIds) -> RowIds:
         """Combine each id of ``self`` with the corresponding id of ``right`` into one id."""
         if self._is_filled() and right._is_filled():
-            return RowIds(_beside(self._pairs, right._pairs, _pair_column(len(self), JOINED, right._pairs.shape[1])))
+            return RowIds(_joined(self._pairs, right._pairs))
         left_widths, right_widths = self._widths(), right._widths()
         ends = left_widths + right_widths
         joined = np.full((len(self), int(ends.max(initial=4)) + 2), _UNUSED, np.int64)
@@ -312,6 +312,12 @@ class RowIds:
         rows = np.arange(len(self))
         joined[rows, ends], joined[rows, ends + 1] = JOINED, right_widths
         return RowIds(joined)
+
+    def join_one(self, right: RowIds) -> RowIds:
+        """Combine each id of ``self`` with the only id of ``right``. See :meth:`join`."""
+        if self._is_filled() and right._is_filled():
+            return RowIds(_joined(self._pairs, right._pairs))
+        return self.join(right.take(np.zeros(len(self), np.int64)))
 
     def split(self) -> tuple[RowIds, RowIds]:
         """Undo :meth:`join`: return the left ids and the right ids.
@@ -351,6 +357,15 @@ def _pair_column(rows: int, kind: int, ordinals: Numbers | int) -> Numbers:
 
 def _beside(*columns: Numbers) -> Numbers:
     return np.concatenate(columns, axis=1)
+
+
+def _joined(left: Numbers, right: Numbers) -> Numbers:
+    """Return the columns of both arrays and of the pair that marks joined ids. ``right`` may have a single row."""
+    end, width = left.shape[1], right.shape[1]
+    joined = np.empty((len(left), end + width + 2), np.int64)
+    joined[:, :end], joined[:, end : end + width] = left, right
+    joined[:, -2], joined[:, -1] = JOINED, width
+    return joined
 
 
 def _used(columns: Numbers, widths: Numbers) -> Mask:

@@ -107,6 +107,8 @@ def with_outer(chunk: Chunk, outer: Lineage, rows: NDArray[np.int64]) -> Chunk:
 
 def of_one(chunk: Chunk, outer: Lineage) -> Chunk:
     """Append the ids of one outer row to the ids of every row of a chunk."""
+    if chunk.made_of is None and outer.made_of is None:
+        return chunk.with_ids(chunk.ids.join_one(outer.ids))
     return with_outer(chunk, outer, np.array([len(chunk)]))
 
 
