@@ -76,6 +76,11 @@ def rng_stream(key: np.uint64, numbers: Sequence[int], stable: Stable) -> RngStr
     return RngStream(key_of(int(key), *names), split, ordinal)
 
 
+def _only(numbers: NDArray[np.int64]) -> int | None:
+    """Return the number that all entries of an array are, or None if they differ or there are none."""
+    return int(numbers[0]) if len(numbers) and (numbers == numbers[0]).all() else None
+
+
 class RowNames:
     """Hash words for the stable names of an engine's rows; see :class:`aiostream_data.metrics.stream_hash.Names`."""
 
@@ -95,18 +100,26 @@ class RowNames:
         first, *others = ids.pairs()
         salts = self._words(first.splits)
         for pair in others:
-            words = self._words(pair.splits) + pair.ordinals.astype(np.uint64)
-            counts = pair.exists & (pair.splits != PADDING)
-            salts = np.where(counts, salts * _PAIR + words, salts)
+            kind = _only(pair.splits)
+            if kind is None:
+                words = self._words(pair.splits) + pair.ordinals.astype(np.uint64)
+                counts = pair.exists & (pair.splits != PADDING)
+                salts = np.where(counts, salts * _PAIR + words, salts)
+            elif kind >= 0 and kind != PADDING:
+                salts *= _PAIR
+                salts += pair.ordinals.view(np.uint64)
+                salts += self._words(pair.splits[:1])
         return salts
 
     def _words(self, splits: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return a 64-bit hash word for each split, computed from the source's name or from the kind of operator."""
+        if len(splits) > 1 and _only(splits) is not None:  # as those of one file
+            return np.repeat(self._words(splits[:1]), len(splits))
         numbers = splits >> SPLIT_BITS
         inside = (splits & SPLIT_MASK).astype(np.uint64)
         if not len(numbers):
             return inside
-        if (numbers == numbers[0]).all():  # as those of one file
+        if (numbers == numbers[0]).all():  # as those of one source
             salt, factor = self._salt_and_factor(int(numbers[0]))
             return inside * factor + salt
         found, which = np.unique(numbers, return_inverse=True)
