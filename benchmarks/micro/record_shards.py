@@ -22,7 +22,7 @@ from time import perf_counter
 import aiostream_data as asd
 from benchmarks.machine import circumstances, versions_of
 
-SIZES = {"100 B": (100, 20_000), "4 KiB": (4 << 10, 10_000), "128 KiB": (128 << 10, 2_000)}
+SIZES = {"100 B": (100, 10_000), "4 KiB": (4 << 10, 5_000), "128 KiB": (128 << 10, 2_000)}
 SHARDS = 4
 AT_ONCE = 1_024
 
