@@ -8,7 +8,6 @@ PLANS  ?= 1000
 FIRST  ?= $(shell date +%s)
 # Tests wait half of their time, so three of them run on two cores.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, 3 * (os.cpu_count() or 1) // 2))')
-BENCH_ENVIRONMENTS := $(addsuffix /.installed, .venv-bench $(addprefix .venv-bench-, clients datasets images formats))
 NATIVE := $(wildcard aiostream_data/_native/*.pyx aiostream_data/_native/*.pxd aiostream_data/_native/*.h)
 
 .PHONY: install demo check lint quick test test-long test-cupy sanitize differential bench bench-environments clean
@@ -73,13 +72,13 @@ bench: install .venv-bench/.installed
 	@.venv-bench/bin/python -m benchmarks.run
 
 # One environment for each set of packages that exclude those of another; see benchmarks/README.md.
-bench-environments: $(BENCH_ENVIRONMENTS)
+bench-environments: .venv-bench/.installed .venv-bench-clients/.installed .venv-bench-datasets/.installed .venv-bench-images/.installed .venv-bench-formats/.installed
 .venv-bench/.installed: benchmarks/requirements.txt
 .venv-bench-clients/.installed: benchmarks/requirements-clients.txt
 .venv-bench-datasets/.installed: benchmarks/requirements-datasets.txt
 .venv-bench-images/.installed: benchmarks/requirements-images.txt
 .venv-bench-formats/.installed: benchmarks/requirements-formats.txt
-$(BENCH_ENVIRONMENTS): $(VENV)/.installed
+.venv-bench/.installed .venv-bench-clients/.installed .venv-bench-datasets/.installed .venv-bench-images/.installed .venv-bench-formats/.installed: $(VENV)/.installed
 	@echo "== installing $(filter benchmarks/%,$^) into $(@D)"
 	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
 	@$(@D)/bin/python -m pip install -q --disable-pip-version-check -r $(filter benchmarks/%,$^)
