@@ -16,11 +16,10 @@ import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 
 import aiostream_data as asd
 from benchmarks.machine import circumstances, versions_of
+from benchmarks.micro.reading_turns import samples_per_s
 
 SIZES = {"100 B": (100, 10_000), "4 KiB": (4 << 10, 5_000), "128 KiB": (128 << 10, 2_000)}
 SHARDS = 4
@@ -100,16 +99,7 @@ def measure(kind: str, size: str, folder: Path, repetitions: int) -> dict[str, f
     """Return samples per second by reader."""
     nbytes, count = SIZES[size]
     write, readers = READERS[kind]
-    place = write(folder, nbytes, count)
-    seconds: dict[str, list[float]] = {name: [] for name in readers}
-    for _ in range(repetitions + 1):
-        for name, read in readers.items():
-            began = perf_counter()
-            found = read(place)
-            seconds[name].append(perf_counter() - began)
-            if found != count:
-                raise RuntimeError(f"{name} read {found} samples of {count}")
-    return {name: count / median(times[1:]) for name, times in seconds.items()}
+    return samples_per_s(readers, write(folder, nbytes, count), count, repetitions)
 
 
 def main() -> None:

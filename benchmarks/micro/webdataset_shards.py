@@ -19,11 +19,10 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 
 import aiostream_data as asd
 from benchmarks.machine import circumstances, versions_of
+from benchmarks.micro.reading_turns import samples_per_s
 
 SIZES = {"2 KiB": (2 << 10, 40_000), "128 KiB": (128 << 10, 3_000), "1 MiB": (1 << 20, 400)}
 SHARDS = 4
@@ -112,15 +111,7 @@ def measure(size: str, folder: Path, repetitions: int) -> dict[str, float]:
     paths = write_shards(folder, nbytes, count)
     write_records(paths)
     readers = {name: read for name, read in READERS.items() if name != "webdataset" or find_spec("webdataset")}
-    seconds: dict[str, list[float]] = {name: [] for name in readers}
-    for _ in range(repetitions + 1):
-        for name, read in readers.items():
-            began = perf_counter()
-            found = read(paths)
-            seconds[name].append(perf_counter() - began)
-            if found not in (0, count):
-                raise RuntimeError(f"{name} read {found} samples of {count}")
-    return {name: count / median(times[1:]) for name, times in seconds.items()}
+    return samples_per_s(readers, paths, count, repetitions)
 
 
 def main() -> None:
