@@ -14,7 +14,7 @@ from aiostream_data.rows.object_nbytes import ITEM_NBYTES_GUESS, object_nbytes
 _GROUPS: Final = (list, tuple, set, frozenset, deque)
 _PLAIN: Final = frozenset({int, float, bool, complex, type(None), str, bytes, bytearray})
 _NOT_KEPT: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
-"""Parts of a program. Objects refer to them, but do not grow by them."""
+"""Types of program code, such as classes and functions. Code that an object refers to does not count."""
 
 
 def kept_nbytes(value: Any) -> int:
