@@ -266,7 +266,7 @@ def _ready_inner(result: Any) -> Inner | None:
 def _as_node(result: Any, node: Interleave) -> Node:
     plan = getattr(result, "plan", None)
     if isinstance(plan, Node):
-        return rewrite(plan) if plan.inputs else plan
+        return rewrite(plan)
     if isinstance(result, Iterable | AsyncIterable) and not isinstance(result, (str, bytes, dict)):
         return _iterable(result, node)
     raise PlanError(
