@@ -13,8 +13,8 @@ PACKAGE = "aiostream_data._native"
 SOURCES = sorted(Path("aiostream_data/_native").glob("*.pyx"))
 # Cython's support for memoryviews and functions, larger than most kernels: one extension has it for all of them.
 SHARED = f"{PACKAGE}.cython_shared"
-# Exchanges structures, not rows: its loops are short.
-SMALLEST = (SHARED, f"{PACKAGE}.arrow_c")
+# These handle structures, not rows: their loops are short.
+SMALLEST = (SHARED, f"{PACKAGE}.arrow_c", f"{PACKAGE}.ledger")
 # C code needs no tables for unwinding, and sections of their own let the linker leave out what nobody calls.
 SMALL = ["-fno-asynchronous-unwind-tables", "-ffunction-sections", "-fdata-sections"] if sys.platform == "linux" else []
 

@@ -7,7 +7,7 @@ from typing import Final
 from aiostream_data._engine.consumer.bridge import Parcel
 from aiostream_data._engine.flow.context import value_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.memory.budget import Charge
+from aiostream_data._native import Charge
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.rows.columns import LendsObjects, SeparateBytes, VarColumn
 from aiostream_data.rows.records import Chunk, Columns, Items

@@ -42,7 +42,6 @@ from aiostream_data._engine.failures.tracebacks import present
 from aiostream_data._engine.flow.context import RunContext, value_of
 from aiostream_data._engine.flow.drained import Drained
 from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.memory.budget import Charge
 from aiostream_data._engine.processes.chunk_transfer import handed
 from aiostream_data._engine.processes.job import Errand, caches_of, file_sources
 from aiostream_data._engine.processes.namespace_map import spaces_since
@@ -52,6 +51,7 @@ from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.running import position_of
 from aiostream_data._engine.sources.listed_shards import ListedShards
 from aiostream_data._engine.stages.caching.shared_caches import SharedCaches
+from aiostream_data._native import Charge
 from aiostream_data.executors.child_main import also_told
 from aiostream_data.executors.exchange import Exchange
 from aiostream_data.executors.failure import Failure

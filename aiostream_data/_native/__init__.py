@@ -127,6 +127,12 @@ except ImportError:
     from aiostream_data._native.json_rows_py import parse_json
 
 try:
+    from aiostream_data._native.ledger import Alone, Charge, Ledger, finish
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.ledger_py import Alone, Charge, Ledger, finish
+
+try:
     from aiostream_data._native.mixing import deal_rows, follow_choices
 except ImportError:
     HAVE_NATIVE = False
@@ -176,10 +182,13 @@ except ImportError:
 
 __all__ = [
     "HAVE_NATIVE",
+    "Alone",
     "BytesMemory",
     "BytesPool",
+    "Charge",
     "ImportedArray",
     "ImportedStream",
+    "Ledger",
     "NativeBodyReceiver",
     "NativeExchange",
     "PhiloxSeeker",
@@ -200,6 +209,7 @@ __all__ = [
     "find_csv_records",
     "find_lines",
     "find_tar_header",
+    "finish",
     "first_invalid_utf8",
     "follow_choices",
     "frame_tfrecords",

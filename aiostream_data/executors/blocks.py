@@ -21,10 +21,12 @@ import socket
 import threading
 import warnings
 import weakref
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._native import finish
 from aiostream_data.errors import SharedMemoryError
 from aiostream_data.executors.mapping import Mapping
 
@@ -330,12 +332,13 @@ class Borrower:
             raise LinkEnded("the other process sent the number of an unknown block of shared memory")
         memory, words, loan = block.memory(), block.words, int(block.words[_LOAN])
 
-        def give_back(_: object) -> None:
+        def give_back() -> None:
             if bell.works:  # False in a forked child, whose arrays are copies
                 words[_RETURNED] = loan
                 bell.ring()
 
-        self._ends[number] = end = weakref.ref(memory, give_back)
+        # An interrupt (Ctrl-C) in a callback would be lost, and with it the block.
+        self._ends[number] = end = weakref.ref(memory, partial(finish, give_back))
         lease = BlockLease(block.nbytes, end)
         lease._block, lease._bell = block, bell
         return memory, lease

@@ -225,8 +225,8 @@ def end_a_program(ending: Ending, dataset: Dataset[Any], after_s: float, folder:
         select.select([told], [], [], LONG_S)  # at the element that comes next after the moment
     os.close(told)
     at = time.monotonic()
-    if ending.last_line is not None and _was_swallowed(pid, printed):
-        os.killpg(pid, signal.SIGINT)
+    if ending.last_line is not None:
+        _press_again_where_swallowed(pid, printed)
     faults = [_fault_of_exit(pid, ending, at), _fault_of_orphans(at), *_faults_of_files(temporary, shared)]
     took_s = time.monotonic() - at
     text = printed.read_text(errors="replace")
@@ -253,14 +253,14 @@ def _become_a_program(temporary: Path, printed: Path, telling: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _was_swallowed(pid: int, printed: Path) -> bool:
-    """Return whether the interrupt came inside a finaliser, where Python drops it, and one has to press again."""
-    deadline = time.monotonic() + SWALLOWED_S
+def _press_again_where_swallowed(pid: int, printed: Path) -> None:
+    """Repeat each interrupt that came inside a finaliser of Python's own libraries, where Python drops it."""
+    pressed, deadline = 1, time.monotonic() + SWALLOWED_S
     while time.monotonic() < deadline and _is_running(pid):
-        if _SWALLOWED.search(printed.read_text(errors="replace")):
-            return True
+        if len(_SWALLOWED.findall(printed.read_text(errors="replace"))) >= pressed:
+            os.killpg(pid, signal.SIGINT)
+            pressed, deadline = pressed + 1, time.monotonic() + SWALLOWED_S
         time.sleep(0.01)
-    return False
 
 
 def _is_running(pid: int) -> bool:

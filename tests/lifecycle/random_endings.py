@@ -28,11 +28,12 @@ from typing import Any
 from endings_inside import INSIDE, Moment, ends_on_device
 from endings_outside import OUTSIDE, Program, end_a_program
 from leaks import leaves_nothing
+from memory_budgets import living_budgets
 from pipelines import EVERY_STAGE, FAILING_STAGES, OTHER_STAGES, PROCESS_STAGES, STAGES, write_shards
 
 from aiostream_data import Dataset
 from aiostream_data._engine.diagnosis.watchdog import LOGGER
-from aiostream_data._engine.memory import budget
+from aiostream_data._engine.memory.budget import Budget
 
 HANG_S = 20.0
 """Seconds after which an ending counts as a hang; everything has to be over after two."""
@@ -111,7 +112,7 @@ def end_inside(draw: Draw, shards: list[str], folder: str) -> Result:
     faulthandler.dump_traceback_later(HANG_S, exit=True)  # on a thread of its own, which a fork would not have
     options = {"stall_after": STALL_AFTER_S} if draw.watched else {}
     moment = Moment(draw.after_s, random.Random(draw.number), **options)
-    fault, before = "", set(budget._budgets)
+    fault, before = "", living_budgets()
     try:
         with leaves_nothing(folders=[folder]), _nothing_unraisable(draw.ending):
             INSIDE[draw.ending](draw.dataset(shards), moment)
@@ -143,10 +144,10 @@ def _nothing_unraisable(ending: str) -> Iterator[None]:
     assert not lost, "\n".join(lost)
 
 
-def _check_budgets(before: set[budget.Budget]) -> None:
+def _check_budgets(before: set[Budget]) -> None:
     """Raise AssertionError if a new budget is charged with bytes that nothing holds any more."""
     gc.collect()  # what was in a cycle with the loader
-    charged = [one.used for one in set(budget._budgets) - before if one.used]
+    charged = [one.used for one in living_budgets() - before if one.used]
     assert not charged, f"{charged} bytes stay charged"
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 from leaks import leaves_nothing
 from many_shards import COMPRESS, CONTENT
+from memory_budgets import living_budgets
 
 from aiostream_data import Dataset
-from aiostream_data._engine.memory import budget
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.sources import groups_ahead, small_shards
 from aiostream_data._engine.sources.group_rows import GroupSplitter
@@ -85,7 +85,7 @@ class Stop:
         self._method = getattr(moment.owner, moment.name)
 
     def __enter__(self) -> Stop:
-        self._before = set(budget._budgets)  # of earlier tests
+        self._before = living_budgets()  # of earlier tests
         self._patch = pytest.MonkeyPatch()
         stopped = self._stopped_on_thread() if self._moment.on_thread else self._stopped()
         self._patch.setattr(self._moment.owner, self._moment.name, stopped)
@@ -103,7 +103,7 @@ class Stop:
             self._left -= 1
             if self._left >= 0:
                 return False
-        self.budgets += set(budget._budgets) - self._before
+        self.budgets += living_budgets() - self._before
         self.reached.set()
         return True
 

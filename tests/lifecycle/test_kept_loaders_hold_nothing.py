@@ -25,7 +25,7 @@ def _charged(loader: Loader[Any]) -> int:
     """
     gc.collect()
     budget = loader._engine.resources.budget
-    return budget.used - sum(kept.held.nbytes for kept in cache._complete.values() if kept.held.budget is budget)
+    return budget.used - sum(kept.held.nbytes for kept in cache._complete.values() if kept.held.ledger is budget)
 
 
 def _error_of(loader: Loader[Any]) -> OwnError:

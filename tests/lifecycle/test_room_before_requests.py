@@ -12,8 +12,9 @@ from leaks import leaves_nothing
 
 from aiostream_data import Dataset
 from aiostream_data._engine import resources
-from aiostream_data._engine.memory.budget import QUEUES, RANGES, Budget, Charge
+from aiostream_data._engine.memory.budget import QUEUES, RANGES, Budget
 from aiostream_data._engine.sources.shard_ranges import HEADROOM
+from aiostream_data._native import Charge
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import memory, stores
 from aiostream_data.storage.base import RunBlocking, Store, StoreOptions

@@ -33,7 +33,8 @@ from aiostream_data._engine.flow.hops import Hops
 from aiostream_data._engine.flow.resizable_semaphore import ResizableSemaphore
 from aiostream_data._engine.flow.sizes import about_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
-from aiostream_data._engine.memory.budget import Budget, Charge
+from aiostream_data._engine.memory.budget import Budget
+from aiostream_data._native import Charge
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.rows.records import Chunk

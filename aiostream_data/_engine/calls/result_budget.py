@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiostream_data._engine.memory.budget import FILLED, FORGETTING, RESULTS, Budget, Charge
+from aiostream_data._engine.memory.budget import FILLED, FORGETTING, RESULTS, Budget
+from aiostream_data._native import Charge
 
 FIRST_NBYTES = 1 << 20
 """Assumed size of a result in bytes, until the first call returns."""

@@ -13,9 +13,10 @@ from aiostream_data._engine.flow.channel import ChannelSnapshot, ChannelWaits, E
 from aiostream_data._engine.flow.context import settle, value_of
 from aiostream_data._engine.flow.fused_steps import Joined, Step, Tail
 from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.memory.budget import Budget, Charge
+from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.lineage_reader import TABLE
+from aiostream_data._native import Charge
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.rows.records import Chunk

@@ -16,23 +16,20 @@ memory. Three kinds of memory reservation may exceed the memory limit:
   if the consumer and all earlier stages wait for another record, as with zip() and batch(). While the consumer and all
   earlier stages wait, no other work can release memory.
 
-A :class:`Charge` ends when the last chunk that has the charge as its ``lease`` is deleted. A charge ends in ``__del__``
-on purpose: any thread may delete a chunk, after success, failure or cancellation. The memory is free when the last
-reference to the chunk is deleted.
+A :class:`Charge` ends when the last chunk that has the charge as its ``lease`` is deleted. A charge ends when it is
+deleted, on purpose: any thread may delete a chunk, after success, failure or cancellation. The memory is free when the
+last reference to the chunk is deleted. The native core counts, because an interrupt inside ``__del__`` would be lost.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import warnings
-import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from time import perf_counter
 from typing import Protocol
 
+from aiostream_data._native import Alone, Charge, Ledger
 from aiostream_data.rows.records import Chunk, largest_row_nbytes
 
 ADMITTED = 0.625
@@ -97,54 +94,6 @@ All other memory categories are buffers that keep their data.
 """
 
 
-class Charge:
-    """Bytes counted against a memory budget until this object is deleted or :meth:`end` is called."""
-
-    __slots__ = ("budget", "holder", "nbytes")
-
-    def __init__(self, budget: Budget, nbytes: int, holder: str = QUEUES) -> None:
-        self.budget = budget
-        self.holder = holder
-        self.nbytes = nbytes
-
-    def resize(self, nbytes: int) -> None:
-        """Change the number of bytes counted by this charge."""
-        change, self.nbytes = nbytes - self.nbytes, nbytes
-        self.budget._note(change, self.holder)
-
-    def end(self) -> None:
-        """Release the bytes. The method is idempotent and can be called from any thread."""
-        self.resize(0)
-
-    def __del__(self) -> None:
-        if self.nbytes:
-            self.end()
-
-
-class Alone:
-    """Permit to collect one record that is larger than its share of the memory limit.
-
-    The permit ends when the last chunk that uses the permit as its lease is deleted.
-    """
-
-    __slots__ = ("_budget", "_is_gathered")
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._is_gathered = False
-        budget._count_alone(gathering=1, held=1)
-
-    def gathered(self) -> None:
-        """Mark the large record as completely received. Callable from any thread."""
-        if not self._is_gathered:
-            self._is_gathered = True
-            self._budget._count_alone(gathering=-1)
-
-    def __del__(self) -> None:
-        self.gathered()
-        self._budget._count_alone(held=-1)
-
-
 class MakesWay(Protocol):
     """Interface of a decompressor that can release its memory for another decompressor and allocate it again later."""
 
@@ -154,41 +103,32 @@ class MakesWay(Protocol):
     def make_way(self) -> None: ...
 
 
-class Budget:
+class Budget(Ledger):
     """Memory budget: a byte counter with a limit.
 
     Any thread may count bytes; coroutines on one event loop can wait for room.
 
     Attributes:
         limit: Memory limit in bytes.
-        used, peak: Number of bytes currently counted, and the maximum of this number so far.
-        holders: For each memory category, the current and the peak number of bytes.
         wait_s: Total seconds of all waits for room in the budget.
         consumer_waits: Function that returns True if the consumer waits for an element and no element is ready.
         in_line: Large decompressors, sorted by the time at which they received memory.
     """
 
     def __init__(self, limit: int) -> None:
+        super().__init__(FLOWING)
         self.limit = limit
-        self.used = 0
-        self.peak = 0
-        self.holders: dict[str, tuple[int, int]] = {}
         self.wait_s = 0.0
         self.waiting: dict[str, float] = {}  # start of each wait in perf_counter() seconds, by task name
-        # Re-entrant, because a garbage collection inside the locked region may end another charge.
-        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[tuple[asyncio.Future[None], Callable[[], bool]]] = []
         self._will_poke = False  # scheduled from another thread
         self._pokes_soon = False  # scheduled from the loop
         self._left_free = 0
         self.consumer_waits: Callable[[], bool] = lambda: True
-        self._gathering = 0  # incomplete records that pass alone
-        self._alone = 0  # all records that pass alone, including complete ones that are still held
         self._warned = False
         self.in_line: list[MakesWay] = []
         self.has_warned_of_windows = False
-        _budgets.add(self)
 
     @property
     def channel_nbytes(self) -> int:
@@ -212,16 +152,10 @@ class Budget:
         """True if the budget is so full that stages must not start new work."""
         return not self.may_begin(0)
 
-    @property
-    def flowing(self) -> int:
-        """Number of bytes of data in flight, excluding buffers."""
-        holders = self.holders
-        return sum(holders[holder][0] for holder in FLOWING if holder in holders)
-
     def charge(self, nbytes: int, holder: str = QUEUES) -> Charge:
         """Count ``nbytes`` bytes without waiting, and return a charge for these bytes."""
-        self.warn_of(nbytes)
-        self._note(nbytes, holder)
+        if nbytes > self.limit:
+            self.warn_of(nbytes)
         return Charge(self, nbytes, holder)
 
     def warn_of(self, nbytes: int) -> None:
@@ -271,7 +205,7 @@ class Budget:
     @property
     def windows_nbytes(self) -> int:
         """Number of bytes that all decompressors use."""
-        return self.holders.get(WINDOWS, (0, 0))[0]
+        return self.held_by(WINDOWS)
 
     def windows_fit(self, share: float) -> bool:
         """Return True if all decompressors together use at most the fraction ``share`` of the memory limit."""
@@ -292,8 +226,7 @@ class Budget:
         """
         if not self.may_begin(nbytes):
             await self.until_fits(nbytes, is_urgent)
-        self._note(nbytes, RESERVED)  # no warning: a step seldom makes its maximum
-        return Charge(self, nbytes, RESERVED)
+        return Charge(self, nbytes, RESERVED)  # no warning: a step seldom makes its maximum
 
     async def alone(self, is_wanted: Callable[[], bool]) -> Alone:
         """Wait until a reader may collect the bytes of a record larger than its share of the memory limit.
@@ -301,7 +234,7 @@ class Budget:
         Args:
             is_wanted: Function that returns True if the order of rows requires the record's shard next.
         """
-        await self.until(lambda: self._gathering == 0 and is_wanted() and (self._alone == 0 or self.consumer_waits()))
+        await self.until(lambda: self.gathering == 0 and is_wanted() and (self.passing == 0 or self.consumer_waits()))
         return Alone(self)
 
     async def until_within(self, is_urgent: Callable[[], bool]) -> None:
@@ -324,6 +257,7 @@ class Budget:
         try:
             while True:
                 self._waiters.append((waiter, holds))
+                self.is_awaited = True
                 if holds():  # another thread may have released bytes before the waiter was registered
                     break
                 await waiter
@@ -346,6 +280,7 @@ class Budget:
                 waiter.set_result(None)
             else:
                 self._waiters.append((waiter, holds))
+        self.is_awaited = bool(self._waiters)
 
     def look_soon(self, waits: bool) -> None:
         """Schedule one :meth:`poke` after a receiver began to wait (``waits``), which may make a waiter urgent."""
@@ -357,14 +292,13 @@ class Budget:
         """Schedule :meth:`poke` on the event loop if any coroutine waits for room. Callable from any thread."""
         if self._waiters and self._loop is not None and not self._will_poke:
             self._will_poke = True
-            with suppress(RuntimeError):  # the loop is closed
+            try:
                 self._loop.call_soon_threadsafe(self.poke)
-
-    def _count_alone(self, gathering: int = 0, held: int = 0) -> None:
-        with self._lock:
-            self._gathering += gathering
-            self._alone += held
-        self.look_again()
+            except RuntimeError:  # the loop is closed
+                pass
+            except BaseException:  # a signal handler raised this error before or after the call
+                self._will_poke = False
+                raise
 
     def _fits(self, nbytes: int, most: int) -> bool:
         return self.used == 0 or self.used + nbytes <= most
@@ -372,26 +306,3 @@ class Budget:
     def may_begin(self, nbytes: int) -> bool:
         """Return True if stages may use ``nbytes`` more bytes."""
         return self._fits(nbytes, int(FILLED * self.limit)) or self.flowing + nbytes <= FLOW * self.limit
-
-    def _note(self, change: int, holder: str) -> None:
-        with self._lock:
-            self.used += change
-            self.peak = max(self.peak, self.used)
-            used, peak = self.holders.get(holder, (0, 0))
-            used += change
-            self.holders[holder] = (used, max(peak, used))
-        if change < 0:
-            self.look_again()
-
-
-_budgets: weakref.WeakSet[Budget] = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    """Replace the locks in a forked child process, where a lock held by a thread of the parent is never released."""
-    for budget in list(_budgets):
-        budget._lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)

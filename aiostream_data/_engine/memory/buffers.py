@@ -18,11 +18,12 @@ import threading
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._native import BytesMemory, BytesPool
+from aiostream_data._native import BytesMemory, BytesPool, finish
 
 GRAIN_NBYTES = 1 << 18
 """Block sizes are multiples of this number of bytes, so ranges of similar size can reuse the same blocks."""
@@ -44,9 +45,13 @@ class BlockPool:
         self._lock = threading.RLock()
         self._idle: dict[int, list[mmap.mmap]] = {}
         self._lent: dict[int, tuple[weakref.ref[NDArray[np.uint8]], mmap.mmap]] = {}
-        self.idle_nbytes = 0
         self._objects = BytesPool(max_idle_nbytes)
         self._closed = False
+
+    @property
+    def idle_nbytes(self) -> int:
+        """Total size of unused blocks in the pool, in bytes."""
+        return sum(size * len(blocks) for size, blocks in list(self._idle.items()))
 
     def lend(self, nbytes: int) -> NDArray[np.uint8]:
         """Return an uninitialized array of ``nbytes`` bytes.
@@ -57,13 +62,12 @@ class BlockPool:
         with self._lock:
             waiting = self._idle.get(size)
             block = waiting.pop() if waiting else None
-            if block is not None:
-                self.idle_nbytes -= size
         if block is None:
             block = _mapped(size)
         array = np.frombuffer(block, np.uint8)
         number = id(array)
-        back = weakref.ref(array, lambda _: self._come_back(number))
+        # An interrupt (Ctrl-C) in a callback would be lost.
+        back = weakref.ref(array, partial(finish, partial(self._come_back, number)))
         with self._lock:
             self._lent[number] = (back, block)
         return array[:nbytes]
@@ -85,16 +89,17 @@ class BlockPool:
             self._closed = True
             self._objects.close()
             self._idle.clear()
-            self.idle_nbytes = 0
 
     def _come_back(self, number: int) -> None:
         with self._lock:
-            _, block = self._lent.pop(number)
+            lent = self._lent.pop(number, None)
+            if lent is None:  # an interrupt ended an earlier call, and with it this block
+                return
+            block = lent[1]
             size = len(block)
             self._make_room(size)
             if not self._closed and self.idle_nbytes + size <= self._max_idle_nbytes:
                 self._idle.setdefault(size, []).append(block)
-                self.idle_nbytes += size
 
     def _make_room(self, size: int) -> None:
         """Return unused blocks of other sizes to the system until a block of ``size`` bytes fits into the pool.
@@ -107,7 +112,6 @@ class BlockPool:
             waiting = self._idle.get(other, [])
             while other != size and waiting and self.idle_nbytes + size > self._max_idle_nbytes:
                 waiting.pop()
-                self.idle_nbytes -= other
             if not waiting:
                 self._idle.pop(other, None)
 

@@ -19,12 +19,13 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
 from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
-from aiostream_data._engine.memory.budget import DECODED, Alone, Budget, Charge
+from aiostream_data._engine.memory.budget import DECODED, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.memory.decompressor_memory import SMALL_NBYTES, DecompressorMemory
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.shard_chunks import alike, decode, own_nbytes, refers_to
 from aiostream_data._engine.sources.shard_ranges import HEADROOM, RangeBlock, RecordLease
+from aiostream_data._native import Alone, Charge
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Loss

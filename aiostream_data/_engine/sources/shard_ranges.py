@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.context import value_of
-from aiostream_data._engine.memory.budget import RANGES, Alone, Budget, Charge
+from aiostream_data._engine.memory.budget import RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.sources.ranges_ahead import RangesAhead
+from aiostream_data._native import Alone, Charge
 from aiostream_data.errors import ChecksumError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.formats.long_record import ObjectBuffer

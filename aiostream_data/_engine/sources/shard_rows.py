@@ -17,13 +17,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.memory.budget import RANGES, WINDOWS, Budget, Charge
+from aiostream_data._engine.memory.budget import RANGES, WINDOWS, Budget
 from aiostream_data._engine.memory.decompressor_memory import DecompressorMemory
 from aiostream_data._engine.resume.origins import Hint
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.shard_check import ShardCheck
 from aiostream_data._engine.sources.shard_chunks import decode, stream_before
 from aiostream_data._engine.sources.shard_ranges import HEADROOM, read_object
+from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import Loss

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS, LARGE_ROWS_NBYTES
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
-from aiostream_data._engine.memory.budget import Charge
 from aiostream_data._engine.memory.buffers import GRAIN_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
 from aiostream_data.formats.row_groups import (
     DeletesRows,

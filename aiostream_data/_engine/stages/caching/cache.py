@@ -16,7 +16,6 @@ from aiostream_data._engine.flow.recall import in_epochs
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
-from aiostream_data._engine.memory.budget import Charge
 from aiostream_data._engine.resume.cached_epochs import CachedEpochs
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.epochs import epoch_within
@@ -27,6 +26,7 @@ from aiostream_data._engine.resume.places import Place, Rows
 from aiostream_data._engine.resume.position import Position, State, in_order_only, taken_up
 from aiostream_data._engine.stages.caching.cache_pass import CachePass, CachePasses
 from aiostream_data._engine.stages.caching.shared_caches import FilledElsewhere, SharedCaches
+from aiostream_data._native import Charge
 from aiostream_data.errors import MemoryBudgetError, StateMismatchError
 from aiostream_data.plan.base import gives_one_order, walk
 from aiostream_data.plan.operators import Cache, CacheToken
@@ -183,7 +183,7 @@ class CacheStage(Stage):
     def _charge(self, kept: _Kept) -> None:
         """Charge cached rows that another loader has read to the memory budget of this loader."""
         services = self.context.services
-        if kept.held.budget is not services.budget:
+        if kept.held.ledger is not services.budget:
             services.features.of(FilledElsewhere).setdefault(
                 self.node.token, services.budget.charge(kept.held.nbytes, HOLDER)
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aiostream_data._engine.memory.budget import Charge
+from aiostream_data._native import Charge
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Cache, CacheToken
 
