@@ -175,7 +175,7 @@ class ShuffleBuffer:
 
     The buffer copies incoming and outgoing rows. The buffer therefore keeps no incoming chunk or memory lease, and
     emitted chunks share no memory with the buffer. Rows are stored in columns while all chunks have one layout, and in
-    a list after the first chunk of a different layout.
+    a list after the first chunk of a different layout. Marks of missing values do not count as a different layout.
 
     Args:
         order: Shuffled order of the rows.
@@ -241,7 +241,7 @@ class ShuffleBuffer:
         return self.order.until_doubled()
 
     def _push(self, chunk: Chunk) -> Chunk | None:
-        held = self._held_for(chunk)
+        held, chunk = self._held_for(chunk)
         free_slot = self.order.filled
         fills, slots = self.order.push(len(chunk))
         if not len(fills):
@@ -310,7 +310,7 @@ class ShuffleBuffer:
             return
         first = self._given_back
         self._given_back += len(chunk)
-        held = self._held_for(chunk, first)
+        held, chunk = self._held_for(chunk, first)
         if isinstance(held, SpilledSlots):
             held.fill(first, chunk, self._places_of(first, self._given_back))
         else:
@@ -332,7 +332,7 @@ class ShuffleBuffer:
         elif places is not None and held is not None:
             rows = held.take(np.argsort(places))
             self._held = None
-            self._held_for(rows, 0).fill(0, rows)
+            self._held_for(rows, 0)[0].fill(0, rows)
         if self.order.drained:
             self._slots_held = self.order.occupied()
 
@@ -358,17 +358,24 @@ class ShuffleBuffer:
             raise
         self._held = spilled
 
-    def _held_for(self, chunk: Chunk, slots_used: int | None = None) -> ColumnSlots | ListSlots | SpilledSlots:
-        """Return a slot store that accepts ``chunk``. If the layout changed, move the stored rows to a new store."""
+    def _held_for(
+        self, chunk: Chunk, slots_used: int | None = None
+    ) -> tuple[ColumnSlots | ListSlots | SpilledSlots, Chunk]:
+        """Return a slot store for the rows of ``chunk``, and the rows as this store keeps them.
+
+        If the layout changed, move the stored rows to a new store.
+        """
         if self._held is None:
             size = self.order.buffer_size
             self._held = ColumnSlots(chunk, size) if isinstance(chunk, Columns) else ListSlots(size)
-        elif not self._held.accepts(chunk):
-            used = self.order.filled if slots_used is None else slots_used
-            everything = self._held.take(np.arange(used))
-            self._held = ListSlots(self.order.buffer_size)
-            self._held.fill(0, everything)
-        return self._held
+        rows = self._held.as_held(chunk)
+        if rows is not None:
+            return self._held, rows
+        used = self.order.filled if slots_used is None else slots_used
+        everything = self._held.take(np.arange(used))
+        self._held = ListSlots(self.order.buffer_size)
+        self._held.fill(0, everything)
+        return self._held, chunk
 
     def _position_of(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         return slots if self._slots_held is None else np.searchsorted(self._slots_held, slots)

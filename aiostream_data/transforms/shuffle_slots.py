@@ -9,6 +9,7 @@ a list.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.rows.columns import Column, VarColumn, column_elements
 from aiostream_data.rows.lineage import Lineage, MadeOf
-from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout
+from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout, with_equal_marks
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
 
 Slots = NDArray[np.int64]
@@ -240,12 +242,16 @@ class MadeOfSlots:
 
 
 class ColumnSlots:
-    """Store for chunks of one layout, which contains one store per column."""
+    """Store for chunks of one layout, which contains one store per column.
+
+    Chunks with and without marks of missing values (nullable leaves) have one layout. The store gets the marks of a
+    leaf with the first chunk that has them.
+    """
 
     def __init__(self, example: Columns, max_slots: int) -> None:
-        nothing = np.empty(0, np.int64)
-        self._layout = gather([example], nothing.astype(np.int32), nothing)  # copy without rows
-        self._structure = example.structure
+        self._layout = without_rows(example)
+        self._max_slots = max_slots
+        self._used = 0
         self._ids = RowIdBuffer(max_slots)
         self._made_of = MadeOfSlots()
         self._stores: list[SlotStore[Any]] = [_store_for(leaf, max_slots) for leaf in example.leaves]
@@ -254,11 +260,33 @@ class ColumnSlots:
     def nbytes(self) -> int:
         return self._ids.nbytes + sum(store.nbytes for store in self._stores)
 
-    def accepts(self, chunk: Chunk) -> bool:
-        return same_layout([self._layout, chunk])
+    def as_held(self, rows: Chunk) -> Chunk | None:
+        """Return rows in the layout of this store, or None if the rows have another layout."""
+        layout, rows = with_equal_marks([self._layout, rows])
+        if not same_layout([layout, rows]):
+            return None
+        assert isinstance(layout, Columns)
+        if layout.structure != self._layout.structure:
+            self._add_marks(layout)
+        return rows
+
+    def _add_marks(self, layout: Columns) -> None:
+        """Mark all values of the leaves as present that are nullable in ``layout`` only."""
+        stores, self._stores = iter(self._stores), []
+        held = self._layout.structure.nullable_leaves()
+        for wanted, is_marked in zip(layout.structure.nullable_leaves(), held, strict=True):
+            self._stores.append(next(stores))
+            if is_marked:
+                self._stores.append(next(stores))
+            elif wanted:
+                marks = DenseSlots(np.empty(0, np.bool_), self._max_slots)
+                marks.fill(0, np.ones(self._used, np.bool_))
+                self._stores.append(marks)
+        self._layout = layout
 
     def fill(self, first: int, rows: Chunk) -> None:
         assert isinstance(rows, Columns)
+        self._used = first + len(rows)
         self._ids.fill(first, rows.ids)
         self._made_of.fill(first, rows)
         for store, leaf in zip(self._stores, rows.leaves, strict=True):
@@ -268,15 +296,19 @@ class ColumnSlots:
         assert isinstance(rows, Columns)
         leaves = tuple(store.exchange(slots, leaf) for store, leaf in zip(self._stores, rows.leaves, strict=True))
         made_of = self._made_of.exchange(slots, rows)
-        return Columns(self._structure, leaves, self._ids.exchange(slots, rows.ids), None, made_of)
+        return Columns(self._layout.structure, leaves, self._ids.exchange(slots, rows.ids), None, made_of)
 
     def take(self, slots: Slots) -> Chunk:
         leaves = tuple(store.take(slots) for store in self._stores)
-        return Columns(self._structure, leaves, self._ids.take(slots), None, self._made_of.take(slots))
+        return Columns(self._layout.structure, leaves, self._ids.take(slots), None, self._made_of.take(slots))
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return the size in bytes of a chunk that contains the first ``rows`` rows."""
-        return self.take(np.arange(rows)).nbytes
+        """Return the size in bytes of a chunk that contains the first ``rows`` rows, without marks of missing values.
+
+        Which rows have marks depends on the chunks in which they came.
+        """
+        chunk = self.take(np.arange(rows))
+        return chunk.nbytes - marks_nbytes(chunk)
 
     def lineage(self, slots: Slots) -> Lineage:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
@@ -295,8 +327,8 @@ class ListSlots:
     def nbytes(self) -> int:
         return self._ids.nbytes + self._values_nbytes
 
-    def accepts(self, chunk: Chunk) -> bool:
-        return True
+    def as_held(self, rows: Chunk) -> Chunk:
+        return rows
 
     def fill(self, first: int, rows: Chunk) -> None:
         self._values[first:] = owned_elements(rows)
@@ -323,6 +355,19 @@ class ListSlots:
 
     def lineage(self, slots: Slots) -> Lineage:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
+
+
+def without_rows(example: Columns) -> Columns:
+    """Return a copy without rows, which keeps no array of the chunk alive."""
+    nothing = np.empty(0, np.int64)
+    copied = gather([example], nothing.astype(np.int32), nothing)
+    assert isinstance(copied, Columns)
+    return replace(copied, ids=RowIds.run(0, 0, 0))
+
+
+def marks_nbytes(chunk: Chunk) -> int:
+    """Return the size in bytes of a chunk's marks of missing values."""
+    return len(chunk) * sum(chunk.structure.nullable_leaves()) if isinstance(chunk, Columns) else 0
 
 
 def owned_elements(chunk: Chunk) -> list[Any]:

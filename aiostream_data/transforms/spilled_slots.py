@@ -4,11 +4,15 @@ Memory contains the id and the file address of each row (36 bytes for an id of t
 file. If all rows have one layout, they are returned as columns. After the first chunk of a different layout, the store
 returns rows as elements, as :class:`~.slots.ListSlots` does. Elements that cannot be serialized to bytes stay in
 memory. Arrays, numbers, bytes, str, and dicts, tuples and lists of these types can be serialized.
+
+Each row in the file has a form: the layout of its columns, or pickled. Layouts differ only in marks of missing values.
+The store numbers the forms, and keeps a number for each row once there are two forms.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +21,18 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.object_nbytes import object_nbytes
-from aiostream_data.rows.records import Chunk, Columns, Items, same_layout
+from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout, with_equal_marks
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.row_bytes import ColumnBytes, element_bytes, element_of, has_bytes
-from aiostream_data.transforms.shuffle_slots import DenseSlots, MadeOfSlots, Slots, owned_elements
+from aiostream_data.transforms.shuffle_slots import (
+    DenseSlots,
+    MadeOfSlots,
+    Slots,
+    marks_nbytes,
+    owned_elements,
+    without_rows,
+)
 from aiostream_data.transforms.spill_file import SpillFile
 from aiostream_data.transforms.spill_log import SpillLog
 
@@ -35,7 +46,11 @@ SEGMENT_SHARE: Final = 64
 """Divisor of the memory limit that sets the segment size: each write to the file has 1/64 of the limit.
 """
 
+PICKLED: Final = -1
+"""Form of a row that is stored as an element."""
+
 Numbers = NDArray[np.int64]
+Forms = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +102,8 @@ class SpilledSlots:
 
     def __init__(self, example: Columns | None, max_slots: int, spill: Spill) -> None:
         nothing = np.empty(0, np.int64)
-        self._layout = None if example is None else example.slice(0, 0).take(nothing)
-        self._columns = None if example is None else ColumnBytes(example)
+        self._layout = None if example is None else without_rows(example)  # None: rows are elements
+        self._columns = [] if example is None else [ColumnBytes(example)]
         self._file = SpillFile(spill.folder)
         self._log = SpillLog(self._file, spill.segment_nbytes)
         self._ids = RowIdBuffer(max_slots)
@@ -96,9 +111,7 @@ class SpilledSlots:
         self._addresses = DenseSlots(nothing, max_slots)
         self._lengths = DenseSlots(nothing, max_slots)
         self._checksums = DenseSlots(np.empty(0, np.uint32), max_slots)
-        self._are_elements: DenseSlots | None = (
-            None if example is not None else DenseSlots(np.empty(0, bool), max_slots)
-        )
+        self._forms: DenseSlots | None = None if example is not None else DenseSlots(np.empty(0, np.int32), max_slots)
         self._max_slots = max_slots
         self._kept: dict[int, Any] = {}
         self._kept_nbytes = 0
@@ -110,8 +123,8 @@ class SpilledSlots:
     def nbytes(self) -> int:
         """Allocated memory of the store in bytes, including unused capacity."""
         index = self._ids.nbytes + self._addresses.nbytes + self._lengths.nbytes + self._checksums.nbytes
-        elements = 0 if self._are_elements is None else self._are_elements.nbytes
-        return index + elements + self._log.nbytes + self._kept_nbytes
+        forms = 0 if self._forms is None else self._forms.nbytes
+        return index + forms + self._log.nbytes + self._kept_nbytes
 
     @property
     def nbytes_on_disk(self) -> int:
@@ -119,11 +132,8 @@ class SpilledSlots:
         return self._file.nbytes
 
     def rows_nbytes(self, rows: int) -> int:
-        """Return the size in bytes of a chunk that contains all ``rows`` stored rows."""
+        """Return the size in bytes of a chunk with all ``rows`` stored rows, without marks of missing values."""
         return self._rows_nbytes + self._ids.row_nbytes * rows
-
-    def accepts(self, chunk: Chunk) -> bool:
-        return True
 
     def fill(self, first: int, rows: Chunk, final: Slots | None = None) -> None:
         """Store rows in the next free slots, starting at ``first``.
@@ -131,15 +141,15 @@ class SpilledSlots:
         :meth:`rearrange` later moves the rows to slots ``final``.
         """
         slots = np.arange(first, first + len(rows)) if final is None else final
-        rows = self._as_held(rows)
-        found, are_elements = self._put(rows, slots)
+        rows = self.as_held(rows)
+        found = self._put(rows, slots)
         self._ids.fill(first, rows.ids)
         self._made_of.fill(first, rows)
         self._addresses.fill(first, found.addresses)
         self._lengths.fill(first, found.lengths)
         self._checksums.fill(first, found.checksums)
-        if self._are_elements is not None:
-            self._are_elements.fill(first, are_elements)
+        if self._forms is not None:
+            self._forms.fill(first, self._forms_of(rows))
         self._used = first + len(rows)
 
     def rearrange(self, slots: Slots) -> None:
@@ -148,7 +158,7 @@ class SpilledSlots:
         Every filled slot must still contain its row.
         """
         rows = np.argsort(slots)
-        for part in (self._addresses, self._lengths, self._checksums, self._are_elements):
+        for part in (self._addresses, self._lengths, self._checksums, self._forms):
             if part is not None:
                 part.fill(0, part.take(rows))
         ids, made_of = self._ids.take(rows), self._made_of.take(rows)
@@ -156,23 +166,23 @@ class SpilledSlots:
         self._made_of.fill(0, Items([None] * len(rows), ids, None, made_of))
 
     def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
-        rows = self._as_held(rows)
-        found, are_elements = self._put(rows, slots)
+        rows = self.as_held(rows)
+        found = self._put(rows, slots)
         out = _Found(
             self._addresses.exchange(slots, found.addresses),
             self._lengths.exchange(slots, found.lengths),
             self._checksums.exchange(slots, found.checksums),
         )
-        elements = None if self._are_elements is None else self._are_elements.exchange(slots, are_elements)
-        chunk = self._rows(out, elements, self._ids.exchange(slots, rows.ids), self._made_of.exchange(slots, rows))
-        self._rows_nbytes -= chunk.nbytes - chunk.ids.nbytes
+        forms = None if self._forms is None else self._forms.exchange(slots, self._forms_of(rows))
+        chunk = self._rows(out, forms, self._ids.exchange(slots, rows.ids), self._made_of.exchange(slots, rows))
+        self._rows_nbytes -= _data_nbytes(chunk)
         self._forget(out)
         self._pack()
         return chunk
 
     def take(self, slots: Slots) -> Chunk:
-        elements = None if self._are_elements is None else self._are_elements.take(slots)
-        return self._rows(self._found(slots), elements, self._ids.take(slots), self._made_of.take(slots))
+        forms = None if self._forms is None else self._forms.take(slots)
+        return self._rows(self._found(slots), forms, self._ids.take(slots), self._made_of.take(slots))
 
     def lineage(self, slots: Slots) -> Lineage:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
@@ -184,29 +194,44 @@ class SpilledSlots:
 
     # -- rows in
 
-    def _as_held(self, rows: Chunk) -> Chunk:
+    def as_held(self, rows: Chunk) -> Chunk:
         """Convert incoming rows to columns or elements, depending on what this store returns."""
-        if self._are_elements is None:
-            assert self._layout is not None
-            if same_layout([self._layout, rows]):
+        if self._layout is not None:
+            layout, rows = with_equal_marks([self._layout, rows])
+            if same_layout([layout, rows]):
+                assert isinstance(layout, Columns)
+                if layout.structure != self._layout.structure:
+                    self._add_form(layout)
                 return rows
             self._become_elements()
         return rows if isinstance(rows, Items) else Items(owned_elements(rows), rows.ids, None, rows.made_of)
 
+    def _add_form(self, layout: Columns) -> None:
+        self._number_forms()
+        self._layout = layout
+        self._columns.append(ColumnBytes(layout))
+
     def _become_elements(self) -> None:
-        self._are_elements = DenseSlots(np.empty(0, bool), self._max_slots)
-        self._are_elements.fill(0, np.zeros(self._used, bool))
+        self._number_forms()
+        self._layout = None
         piece = max(1, self._log.nbytes * self._used // max(1, self._rows_nbytes))
         parts = (np.arange(first, min(self._used, first + piece)) for first in range(0, self._used, piece))
         self._rows_nbytes = sum(_data_nbytes(self.take(part)) for part in parts)
 
-    def _put(self, rows: Chunk, slots: Slots) -> tuple[_Found, NDArray[np.bool_]]:
+    def _number_forms(self) -> None:
+        if self._forms is None:
+            self._forms = DenseSlots(np.empty(0, np.int32), self._max_slots)
+            self._forms.fill(0, np.zeros(self._used, np.int32))
+
+    def _forms_of(self, rows: Chunk) -> Forms:
+        return np.full(len(rows), PICKLED if isinstance(rows, Items) else len(self._columns) - 1, np.int32)
+
+    def _put(self, rows: Chunk, slots: Slots) -> _Found:
         self._rows_nbytes += _data_nbytes(rows)
         if isinstance(rows, Items):
-            return self._put_elements(rows.values, slots), np.ones(len(rows), bool)
-        assert self._columns is not None
-        values, lengths = self._columns.packed(rows)
-        return self._put_bytes(values, lengths, slots), np.zeros(len(rows), bool)
+            return self._put_elements(rows.values, slots)
+        values, lengths = self._columns[-1].packed(rows)
+        return self._put_bytes(values, lengths, slots)
 
     def _put_elements(self, elements: list[Any], slots: Slots) -> _Found:
         pieces = [element_bytes(element) for element in elements]
@@ -238,12 +263,27 @@ class SpilledSlots:
     def _found(self, slots: Slots) -> _Found:
         return _Found(self._addresses.take(slots), self._lengths.take(slots), self._checksums.take(slots))
 
-    def _rows(self, found: _Found, are_elements: NDArray[np.bool_] | None, ids: RowIds, made_of: Any) -> Chunk:
+    def _rows(self, found: _Found, forms: Forms | None, ids: RowIds, made_of: Any) -> Chunk:
         values = self._log.read(*self._in_file(found))
-        if are_elements is None:
-            assert self._columns is not None
-            return self._columns.chunk(values, found.lengths, ids, made_of)
-        return Items(self._elements(found, values, are_elements), ids, None, made_of)
+        if forms is None:
+            return self._columns[0].chunk(values, found.lengths, ids, made_of)
+        if self._layout is None:
+            return Items(self._elements(found, values, forms), ids, None, made_of)
+        parts: list[Chunk] = [self._layout]
+        which, rows = np.zeros(len(forms), np.int32), np.zeros(len(forms), np.int64)
+        for there, part in self._in_columns(found, values, forms):
+            which[there], rows[there] = len(parts), np.arange(len(there))
+            parts.append(part)
+        return replace(gather(parts, which, rows), ids=ids, made_of=made_of)
+
+    def _in_columns(self, found: _Found, values: NDArray[np.uint8], forms: Forms) -> Iterator[tuple[Numbers, Columns]]:
+        """Return the rows of each layout: their positions and a chunk with arbitrary ids."""
+        starts = np.cumsum(found.lengths) - found.lengths
+        for form in np.unique(forms[forms != PICKLED]).tolist():
+            there, columns = np.flatnonzero(forms == form), self._columns[form]
+            lengths = found.lengths[there]
+            bytes_of_rows, _ = _native.compact(values, starts[there], lengths)
+            yield there, columns.chunk(bytes_of_rows, lengths, RowIds.run(0, 0, len(there)), None)
 
     def _in_file(self, found: _Found) -> tuple[Numbers, Numbers, NDArray[np.uint32]]:
         if not self._kept:
@@ -251,20 +291,16 @@ class SpilledSlots:
         there = found.addresses >= 0
         return found.addresses[there], found.lengths[there], found.checksums[there]
 
-    def _elements(self, found: _Found, values: NDArray[np.uint8], are_elements: NDArray[np.bool_]) -> list[Any]:
+    def _elements(self, found: _Found, values: NDArray[np.uint8], forms: Forms) -> list[Any]:
         stops = np.cumsum(found.lengths)
         starts = stops - found.lengths
         elements: list[Any] = [None] * len(stops)
         view = values.data
-        for row in np.flatnonzero(are_elements).tolist():
+        for row in np.flatnonzero(forms == PICKLED).tolist():
             address = int(found.addresses[row])
             elements[row] = self._kept[address] if address < 0 else element_of(view[starts[row] : stops[row]])
-        rows = np.flatnonzero(~are_elements)
-        if len(rows) and self._columns is not None:
-            bytes_of_rows, _ = _native.compact(values, starts[rows], found.lengths[rows])
-            ids = RowIds.run(0, 0, len(rows))
-            chunk = self._columns.chunk(bytes_of_rows, found.lengths[rows], ids, None)
-            for row, element in zip(rows.tolist(), owned_elements(chunk), strict=True):
+        for there, part in self._in_columns(found, values, forms):
+            for row, element in zip(there.tolist(), owned_elements(part), strict=True):
                 elements[row] = element
         return elements
 
@@ -287,7 +323,7 @@ class SpilledSlots:
 
 
 def _data_nbytes(rows: Chunk) -> int:
-    return rows.nbytes - rows.ids.nbytes
+    return rows.nbytes - rows.ids.nbytes - marks_nbytes(rows)
 
 
 def can_spill(held: Chunk) -> bool:

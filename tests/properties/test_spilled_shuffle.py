@@ -15,7 +15,7 @@ from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import CUT, RowIds
-from aiostream_data.rows.structure import LEAF, structure_of
+from aiostream_data.rows.structure import LEAF, NULLABLE, graft, structure_of
 from aiostream_data.testing.comparing import same
 from aiostream_data.transforms.randomness import key_of
 from aiostream_data.transforms.shuffle_buffer import ShuffleBuffer, ShuffleOrder
@@ -87,15 +87,29 @@ def wider(ids: RowIds) -> Chunk:
     return records(ids.with_pair(CUT, 5))
 
 
-KINDS = (records, numbers, several, no_values, objects, elements, put_together, wider)
+def with_marks(*marked: str) -> Any:
+    """Rows of text and numbers, of which every third of the named leaves is missing."""
+
+    def made(ids: RowIds) -> Chunk:
+        leaves: list[Any] = []
+        for name, leaf in (("text", variable(len(ids), "str", LETTERS)), ("number", ids.ordinals * 3)):
+            leaves += [leaf, ids.ordinals % 3 > 0] if name in marked else [leaf]
+        parts = {name: NULLABLE if name in marked else LEAF for name in ("text", "number")}
+        return Columns(graft(structure_of({"text": 0, "number": 0}), list(parts.values())), tuple(leaves), ids)
+
+    return made
+
+
+MARKED = (with_marks(), with_marks("text"), with_marks("number"), with_marks("text", "number"))
+KINDS = (records, numbers, several, no_values, objects, elements, put_together, wider, *MARKED)
 SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=8)
 SPILLS = st.builds(Spill, st.just(FOLDER), st.sampled_from([0, 300, 5_000]), st.sampled_from([64, 300, 4_000]))
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> list[Chunk]:
+def streams(draw: st.DrawFn, sorts: Any = KINDS) -> list[Chunk]:
     """Chunks of one layout, or of several."""
-    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
+    kinds = draw(st.lists(st.sampled_from(sorts), min_size=1, max_size=3))
     chunks, first = [], 0
     for size in draw(SIZES):
         chunks.append(kinds[draw(st.integers(0, len(kinds) - 1))](RowIds.run(0, first, size)))
@@ -141,6 +155,43 @@ def test_the_same_rows_come_out(chunks: list[Chunk], order: Any, spill: Spill, d
         assert spilled.nbytes_on_disk == 0
     finally:
         spilled.drop()
+
+
+@given(streams(MARKED), orders(), st.none() | SPILLS)
+@settings(max_examples=100, deadline=None)
+def test_rows_with_and_without_marks_of_missing_values_stay_columns(
+    chunks: list[Chunk], order: Any, spill: Spill | None
+) -> None:
+    rows = {ordinal: row for chunk in chunks for ordinal, row in zip(chunk.ids.ordinals, chunk.elements(), strict=True)}
+    buffer = buffer_of(order, spill)
+    try:
+        found = [buffer.push(chunk) for chunk in chunks]
+        while (part := buffer.drain(7)) is not None:
+            found.append(part)
+    finally:
+        buffer.drop()
+    given = [chunk for chunk in found if chunk is not None]
+    assert all(isinstance(chunk, Columns) for chunk in given)
+    ordinals = [ordinal for chunk in given for ordinal in chunk.ids.ordinals]
+    assert same([rows.pop(ordinal) for ordinal in ordinals], [row for chunk in given for row in chunk.elements()])
+    assert not rows
+
+
+@given(st.integers(1, 200), st.integers(60, 150), st.sampled_from([500, 2_000, 4_000]), st.none() | SPILLS)
+@settings(max_examples=60, deadline=None)
+def test_where_a_buffer_stops_growing_does_not_depend_on_which_chunks_have_marks(
+    count: int, size: int, most: int, spill: Spill | None
+) -> None:
+    both = MARKED[3](RowIds.run(0, 0, count))
+    alone = [(MARKED[0] if row % 3 else MARKED[3])(RowIds.run(0, row, 1)) for row in range(count)]
+    at_once, one_by_one = buffer_of((size, True, most), spill), buffer_of((size, True, most), None)
+    try:
+        at_once.push(both)
+        for chunk in alone:
+            one_by_one.push(chunk)
+        assert at_once.order.state() == one_by_one.order.state()
+    finally:
+        at_once.drop()
 
 
 def rows_held(buffer: ShuffleBuffer, chunks: list[Chunk]) -> dict[int, Chunk]:
