@@ -115,10 +115,10 @@ except ImportError:
     )
 
 try:
-    from aiostream_data._native.hashing import hash_ids, hash_rows
+    from aiostream_data._native.hashing import hash_ids, hash_rows, hash_run
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.hashing_py import hash_ids, hash_rows
+    from aiostream_data._native.hashing_py import hash_ids, hash_rows, hash_run
 
 try:
     from aiostream_data._native.json_rows import parse_json
@@ -216,6 +216,7 @@ __all__ = [
     "hardware_crc",
     "hash_ids",
     "hash_rows",
+    "hash_run",
     "highway_spans",
     "import_array",
     "import_schema",

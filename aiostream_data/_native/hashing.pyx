@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from aiostream_data._native.hashing_py import check_ids, check_run
+from aiostream_data._native.hashing_py import check_consecutive, check_ids, check_run
 
 cdef enum:
     KEEP_GIL_ROWS = 1 << 15  # takes about 100 microseconds to hash; reacquiring the GIL can take longer
@@ -43,6 +43,24 @@ def hash_ids(ids, source, salt, of_split, first_index, step):
         high += murmur_finish(word + ordinal * 0xD1B54A32D192ED03ULL + high_place)
         low_place += low_step
         high_place += high_step
+    return low, high
+
+
+def hash_run(salt, first_ordinal, rows, first_index, step):
+    """Return the sums of consecutive rows with one salt. Never releases the GIL."""
+    check_consecutive(first_ordinal, rows, first_index, step)
+    cdef uint64_t word = salt, ordinal = first_ordinal, first = first_index % 2**64, stride = step % 2**64
+    cdef uint64_t low_word = word + ordinal * 0x9E3779B97F4A7C15ULL + first * 0xC2B2AE3D27D4EB4FULL + 0x8CB92BA72F3D8DD7ULL
+    cdef uint64_t high_word = word + ordinal * 0xD1B54A32D192ED03ULL + first * 0xE7037ED1A0B428DBULL + 0xA0761D6478BD642FULL
+    cdef uint64_t low_step = stride * 0xC2B2AE3D27D4EB4FULL + 0x9E3779B97F4A7C15ULL
+    cdef uint64_t high_step = stride * 0xE7037ED1A0B428DBULL + 0xD1B54A32D192ED03ULL
+    cdef uint64_t low = 0, high = 0
+    cdef Py_ssize_t i, count = rows
+    for i in range(count):
+        low += splitmix_finish(low_word)
+        high += murmur_finish(high_word)
+        low_word += low_step
+        high_word += high_step
     return low, high
 
 

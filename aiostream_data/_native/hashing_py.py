@@ -89,6 +89,36 @@ def hash_ids(
     return hash_rows(salts, ids[:, 1], first_index, step)
 
 
+def hash_run(salt: int, first_ordinal: int, rows: int, first_index: int, step: int) -> tuple[int, int]:
+    """Hash rows with consecutive ordinals and one salt like :func:`hash_rows`.
+
+    Args:
+        salt: 64-bit word that identifies source, epoch and split of all rows.
+        first_ordinal: Number of the first row in its split, below 2**63.
+        rows: Number of rows.
+        first_index: Position of the first row in the stream.
+        step: Difference between the positions of consecutive rows.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+    check_consecutive(first_ordinal, rows, first_index, step)
+    ordinals = np.arange(first_ordinal, first_ordinal + rows)
+    return hash_rows(np.full(rows, salt, np.uint64), ordinals, first_index, step)
+
+
+def check_consecutive(first_ordinal: int, rows: int, first_index: int, step: int) -> None:
+    """Raise ``ValueError`` unless the arguments of :func:`hash_run` are valid.
+
+    The native kernel also calls this function.
+    """
+    if first_ordinal < 0 or rows < 0 or first_ordinal + rows >= 1 << 63 or first_index < 0 or step < 1:
+        raise ValueError(
+            f"{rows} rows from ordinal {first_ordinal} at positions {first_index}, {first_index} + {step}, ... cannot "
+            "be hashed"
+        )
+
+
 def check_ids(ids: NDArray[np.int64], first_index: int, step: int) -> None:
     """Raise ``ValueError`` unless the arguments of :func:`hash_ids` are valid.
 

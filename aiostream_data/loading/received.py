@@ -246,7 +246,7 @@ def _rows_in(made_of: MadeOf | None) -> int:
 
 
 def _without_padding(ids: RowIds) -> RowIds:
-    if ids.source_pairs() is not None:
+    if ids.are_sources():
         return ids
     is_padding = padding_rows(ids)
     return ids.keep(~is_padding) if is_padding.any() else ids

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from aiostream_data import _native
-from aiostream_data.rows.row_ids import Numbers, RowIds
+from aiostream_data.rows.id_arrays import Numbers
+from aiostream_data.rows.row_ids import RowIds
 
 
 class RowIdBuffer:

@@ -8,7 +8,8 @@ width of this id.
 **An id is canonical.** An id depends only on plan, seed and epoch. Chunk size, memory limit, concurrency, debug mode
 and number of workers do not affect ids, and resuming a run does not change ids. The class :class:`RowIds` stores the
 ids of many rows in one array and pads shorter ids on the right. Padding is not part of an id and is not copied to new
-ids. ``RowIds`` supports neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
+ids. The ids of consecutive rows stay a run (``id_runs.py``) until an operation needs the array. ``RowIds`` supports
+neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -21,6 +22,18 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.errors import StateMismatchError
+from aiostream_data.rows.id_arrays import (
+    UNUSED,
+    Mask,
+    Numbers,
+    alike,
+    beside,
+    joined_columns,
+    pair_column,
+    used,
+    widened,
+)
+from aiostream_data.rows.id_runs import IdRun, joined
 
 CUT: Final = 1
 """Kind of the id pair that ``unbatch()`` appends: the row's index in its element."""
@@ -40,14 +53,8 @@ SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
 """Mask of the low bits of a split number, which count within a namespace. The high bits are the number of the namespace
 (see ``origins.py``)."""
 
-_UNUSED: Final = -1
-"""Padding value of unused columns to the right of an id. Valid numbers are at least 0."""
-
 OTHER_PIPELINE: Final = "Use the row ids with the pipeline that returned them."
 """Remedy of errors about row ids that do not fit the plan."""
-
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class Pairs(NamedTuple):
@@ -76,11 +83,20 @@ class RowIds:
     Create an instance with :meth:`run`, :meth:`of_source`, :meth:`from_padded` or :meth:`concat`.
     """
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("_array", "_run")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, pairs: Numbers) -> None:
-        self._pairs = pairs
+    def __init__(self, pairs: Numbers | IdRun) -> None:
+        self._run = pairs if isinstance(pairs, IdRun) else None
+        self._array = None if isinstance(pairs, IdRun) else pairs
+
+    @property
+    def _pairs(self) -> Numbers:
+        array = self._array
+        if array is None:
+            assert self._run is not None
+            array = self._array = self._run.array()
+        return array
 
     def __reduce__(self) -> tuple[type[RowIds], tuple[Numbers]]:
         return RowIds, (self._pairs,)
@@ -90,10 +106,7 @@ class RowIds:
     @staticmethod
     def run(split: int, first: int, count: int) -> RowIds:
         """Return the ids of ``count`` consecutive source rows of one split, starting with ordinal ``first``."""
-        pairs = np.empty((count, 2), np.int64)
-        pairs[:, 0] = split
-        pairs[:, 1] = np.arange(first, first + count)
-        return RowIds(pairs)
+        return RowIds(IdRun((split, first), (0, 1), count))
 
     @staticmethod
     def of_source(splits: Numbers | int, ordinals: Sequence[int] | Numbers) -> RowIds:
@@ -127,41 +140,48 @@ class RowIds:
         """Concatenate ids. If ``parts`` has one entry, this entry is returned without a copy."""
         if len(parts) == 1:
             return parts[0]
-        return RowIds(np.concatenate(_alike(parts))) if parts else RowIds.none()
+        if not parts:
+            return RowIds.none()
+        runs = [part._run for part in parts if part._run is not None]
+        run = joined(runs) if len(runs) == len(parts) else None
+        return RowIds(np.concatenate(alike([part._pairs for part in parts]))) if run is None else RowIds(run)
 
     @staticmethod
     def firsts(parts: Sequence[RowIds]) -> RowIds:
         """Return the id of the first row of each part."""
-        if len({part._pairs.shape[1] for part in parts}) == 1:
-            return RowIds(np.array([part._pairs[0] for part in parts], np.int64))
+        if len({part._columns for part in parts}) == 1:
+            return RowIds(np.array([part._numbers(0) for part in parts], np.int64))
         return RowIds.concat([part.slice(0, 1) for part in parts])
 
     @staticmethod
     def gather(parts: Sequence[RowIds], which: NDArray[np.int32], rows: Numbers) -> RowIds:
         """Copy the id of row ``rows[i]`` of ``parts[which[i]]`` for each i."""
-        return RowIds(_native.take_rows_many(_alike(parts), which, rows))
+        return RowIds(_native.take_rows_many(alike([part._pairs for part in parts]), which, rows))
 
     # -- selecting rows
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self._array) if self._run is None else self._run.rows  # type: ignore[arg-type]
 
     @property
     def nbytes(self) -> int:
-        """Size of the ids in bytes."""
-        return self._pairs.nbytes
+        """Size of the ids as an array, in bytes."""
+        return self._pairs.nbytes if self._run is None else self._run.nbytes
 
     def slice(self, start: int, stop: int) -> RowIds:
         """Return the ids of rows ``start`` to ``stop`` (exclusive), as a view of the same memory."""
-        return RowIds(self._pairs[start:stop])
+        return RowIds(self._pairs[start:stop] if self._run is None else self._run.slice(start, stop))
 
     def row(self, row: int) -> RowIds:
         """Return the id of one row."""
-        return RowIds(self._pairs[row : row + 1])
+        return self.slice(row, row + 1)
 
     def take(self, rows: Numbers | Sequence[int]) -> RowIds:
         """Return the ids of the rows at the indices ``rows``, in this order."""
-        return RowIds(_native.take_rows(self._pairs, np.asarray(rows, np.int64)))
+        rows = np.asarray(rows, np.int64)
+        if self._array is None and len(rows) and rows.min() >= 0 and rows.max() < len(self):
+            return RowIds(self._run.at(rows))  # type: ignore[union-attr]
+        return RowIds(_native.take_rows(self._pairs, rows))
 
     def keep(self, mask: Mask) -> RowIds:
         """Return the ids of the rows for which ``mask`` is True."""
@@ -173,7 +193,7 @@ class RowIds:
 
     def copy(self) -> RowIds:
         """Return a copy of the ids that has its own memory."""
-        return RowIds(self._pairs.copy())
+        return RowIds(self._pairs.copy() if self._run is None else self._run)
 
     # -- comparing ids
 
@@ -209,38 +229,50 @@ class RowIds:
     @property
     def splits(self) -> Numbers:
         """Split number of the source row of each id, int64 of shape (rows,)."""
-        return self._pairs[:, 0]
+        return self._column(0)
 
     @property
     def ordinals(self) -> Numbers:
         """Ordinal number of the source row of each id, int64 of shape (rows,)."""
-        return self._pairs[:, 1]
+        return self._column(1)
 
     def pairs(self) -> Iterator[Pairs]:
         """Yield the first id pairs of all rows, then the second id pairs of all rows, and so on."""
-        for column in range(0, self._pairs.shape[1], 2):
-            splits = self._pairs[:, column]
-            yield Pairs(splits, self._pairs[:, column + 1], splits != _UNUSED)
+        for column in range(0, self._columns, 2):
+            splits = self._column(column)
+            yield Pairs(splits, self._column(column + 1), splits != UNUSED)
 
     def pairs_of(self, row: int) -> list[tuple[int, int]]:
         """Return the pairs of the id of one row."""
-        numbers = self._pairs[row].tolist()
-        return [(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True) if a != _UNUSED]
+        numbers = self._numbers(row)
+        return [(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True) if a != UNUSED]
 
     def source_pairs(self) -> Numbers | None:
-        """Return (split, ordinal) of each row, int64 of shape (rows, 2). Return None if an id has more than one
-        pair."""
-        return self._pairs if self._pairs.shape[1] == 2 else None
+        """Return (split, ordinal) of each row, int64 of shape (rows, 2), or None if :meth:`are_sources` is False."""
+        return self._pairs if self.are_sources() else None
+
+    def are_sources(self) -> bool:
+        """Return True if the ids have room for one pair only, so that all rows are rows of sources."""
+        return self._columns == 2
+
+    def first_of_run(self) -> tuple[int, int] | None:
+        """Return (split, ordinal) of the first row if the ids are a run of consecutive rows of one split.
+
+        Apart from the ordinal, all ids of a run are equal. Return None for other ids, and if it is not known.
+        """
+        run = self._run
+        return (run.first[0], run.first[1]) if run is not None and run.counts_ordinals() else None
 
     def padded(self, min_width: int = 2) -> Numbers:
         """Return the ids as one int64 array, padded with -1 on the right to ``min_width`` or the widest id."""
         columns = self._pairs.shape[1]
         width = min_width if columns <= min_width else max(min_width, int(self._widths().max(initial=2)))
-        return self._pairs[:, :width] if width <= columns else _widened(self._pairs, width)
+        return self._pairs[:, :width] if width <= columns else widened(self._pairs, width)
 
     def namespaces(self) -> list[int]:
         """Return the distinct namespace numbers in the ids, ascending."""
-        found = np.unique(self._pairs[:, ::2] >> SPLIT_BITS)
+        some = self._pairs if self._run is None or any(self._run.steps[::2]) else self._run.slice(0, 1).array()
+        found = np.unique(some[:, ::2] >> SPLIT_BITS)
         return [number for number in found.tolist() if number > 0]
 
     def renamed(self, base_of: Callable[[int], int]) -> RowIds:
@@ -261,10 +293,12 @@ class RowIds:
 
     def with_pair(self, kind: int, ordinals: Numbers | int, where: Mask | None = None) -> RowIds:
         """Append a pair to each id, or only to the ids of rows where ``where`` is True. Return the new ids."""
+        if where is None and self._run is not None and isinstance(ordinals, int):
+            return RowIds(self._run.with_constants((kind, ordinals)))
         if where is None and self._is_filled():
-            return RowIds(_beside(self._pairs, _pair_column(len(self), kind, ordinals)))
+            return RowIds(beside(self._pairs, pair_column(len(self), kind, ordinals)))
         widths = self._widths()
-        wide = _widened(self._pairs, int(widths.max(initial=2)) + 2)
+        wide = widened(self._pairs, int(widths.max(initial=2)) + 2)
         rows = np.arange(len(self)) if where is None else np.flatnonzero(where)
         wide[rows, widths[rows]] = kind
         wide[rows, widths[rows] + 1] = ordinals if where is None or isinstance(ordinals, int) else ordinals[rows]
@@ -281,13 +315,15 @@ class RowIds:
         last = self._widths()[rows] - 2
         if (last <= 0).any():
             raise StateMismatchError(["a row id lacks the pair that an operator of this plan appends"], OTHER_PIPELINE)
-        shorter[rows, last] = shorter[rows, last + 1] = _UNUSED
+        shorter[rows, last] = shorter[rows, last + 1] = UNUSED
         return RowIds(shorter if where is not None else shorter[:, : int(last.max(initial=2))])
 
     def ends_with(self, kind: int) -> Mask:
         """Return a mask of the rows whose last id pair was appended by an operator and is of kind ``kind``."""
-        if self._pairs.shape[1] == 2:
+        if self._columns == 2:
             return np.zeros(len(self), np.bool_)
+        if self._run is not None and not self._run.steps[-2]:
+            return np.full(len(self), self._run.first[-2] == kind)
         if self._is_filled():
             return np.asarray(self._pairs[:, -2] == kind)
         last = self._widths() - 2
@@ -300,23 +336,27 @@ class RowIds:
 
     def join(self, right: RowIds) -> RowIds:
         """Combine each id of ``self`` with the corresponding id of ``right`` into one id."""
+        if self._run is not None and right._run is not None:
+            return RowIds(self._run.beside(right._run).with_constants((JOINED, right._columns)))
         if self._is_filled() and right._is_filled():
-            return RowIds(_joined(self._pairs, right._pairs))
+            return RowIds(joined_columns(self._pairs, right._pairs, JOINED))
         left_widths, right_widths = self._widths(), right._widths()
         ends = left_widths + right_widths
-        joined = np.full((len(self), int(ends.max(initial=4)) + 2), _UNUSED, np.int64)
+        joined = np.full((len(self), int(ends.max(initial=4)) + 2), UNUSED, np.int64)
         columns = np.arange(joined.shape[1])
         is_left = columns < left_widths[:, None]
-        joined[is_left] = self._pairs[_used(self._pairs, left_widths)]
-        joined[~is_left & (columns < ends[:, None])] = right._pairs[_used(right._pairs, right_widths)]
+        joined[is_left] = self._pairs[used(self._pairs, left_widths)]
+        joined[~is_left & (columns < ends[:, None])] = right._pairs[used(right._pairs, right_widths)]
         rows = np.arange(len(self))
         joined[rows, ends], joined[rows, ends + 1] = JOINED, right_widths
         return RowIds(joined)
 
     def join_one(self, right: RowIds) -> RowIds:
         """Combine each id of ``self`` with the only id of ``right``. See :meth:`join`."""
+        if self._run is not None and right._is_filled():
+            return RowIds(self._run.with_constants((*right._pairs[0].tolist(), JOINED, right._columns)))
         if self._is_filled() and right._is_filled():
-            return RowIds(_joined(self._pairs, right._pairs))
+            return RowIds(joined_columns(self._pairs, right._pairs, JOINED))
         return self.join(right.take(np.zeros(len(self), np.int64)))
 
     def split(self) -> tuple[RowIds, RowIds]:
@@ -331,57 +371,30 @@ class RowIds:
         if not self.ends_with(JOINED).all() or ((right_widths < 2) | (right_widths % 2 == 1) | (starts < 2)).any():
             raise StateMismatchError(["a row id does not combine two rows, as this plan requires"], OTHER_PIPELINE)
         columns = np.arange(self._pairs.shape[1])
-        left = np.where(columns < starts[:, None], self._pairs, _UNUSED)
-        right = np.full((len(self), int(right_widths.max(initial=2))), _UNUSED, np.int64)
+        left = np.where(columns < starts[:, None], self._pairs, UNUSED)
+        right = np.full((len(self), int(right_widths.max(initial=2))), UNUSED, np.int64)
         is_right = (columns >= starts[:, None]) & (columns < ends[:, None])
-        right[_used(right, right_widths)] = self._pairs[is_right]
+        right[used(right, right_widths)] = self._pairs[is_right]
         return RowIds(left[:, : int(starts.max(initial=2))]), RowIds(right)
 
     def _widths(self) -> Numbers:
         """Return the number of array columns that the id of each row uses."""
         if self._is_filled():
-            return np.full(len(self), self._pairs.shape[1], np.int64)
-        widths: Numbers = 2 * (self._pairs[:, ::2] != _UNUSED).sum(axis=1)
+            return np.full(len(self), self._columns, np.int64)
+        widths: Numbers = 2 * (self._pairs[:, ::2] != UNUSED).sum(axis=1)
         return widths
 
     def _is_filled(self) -> bool:
         """Return True if the array of ids contains no padding."""
-        return self._pairs.shape[1] == 2 or bool((self._pairs[:, -2] != _UNUSED).all())
+        return self._columns == 2 or self._run is not None or bool((self._pairs[:, -2] != UNUSED).all())
 
+    @property
+    def _columns(self) -> int:
+        return self._pairs.shape[1] if self._run is None else len(self._run.first)
 
-def _pair_column(rows: int, kind: int, ordinals: Numbers | int) -> Numbers:
-    pairs = np.empty((rows, 2), np.int64)
-    pairs[:, 0], pairs[:, 1] = kind, ordinals
-    return pairs
+    def _numbers(self, row: int) -> Sequence[int]:
+        """Return the numbers of one row, with padding."""
+        return self._run.at_row(row) if self._array is None else self._array[row].tolist()  # type: ignore[union-attr]
 
-
-def _beside(*columns: Numbers) -> Numbers:
-    return np.concatenate(columns, axis=1)
-
-
-def _joined(left: Numbers, right: Numbers) -> Numbers:
-    """Return the columns of both arrays and of the pair that marks joined ids. ``right`` may have a single row."""
-    end, width = left.shape[1], right.shape[1]
-    joined = np.empty((len(left), end + width + 2), np.int64)
-    joined[:, :end], joined[:, end : end + width] = left, right
-    joined[:, -2], joined[:, -1] = JOINED, width
-    return joined
-
-
-def _used(columns: Numbers, widths: Numbers) -> Mask:
-    used: Mask = np.arange(columns.shape[1]) < widths[:, None]
-    return used
-
-
-def _alike(parts: Sequence[RowIds]) -> list[Numbers]:
-    """Return the id arrays of all parts, widened to the same number of columns."""
-    width = max(part._pairs.shape[1] for part in parts)
-    return [part._pairs if part._pairs.shape[1] == width else _widened(part._pairs, width) for part in parts]
-
-
-def _widened(columns: Numbers, width: int) -> Numbers:
-    """Return a copy with ``width`` columns. Columns after ``width`` must be unused in ``columns``."""
-    wide = np.full((len(columns), width), _UNUSED, np.int64)
-    common = min(width, columns.shape[1])
-    wide[:, :common] = columns[:, :common]
-    return wide
+    def _column(self, column: int) -> Numbers:
+        return self._pairs[:, column] if self._array is not None else self._run.column(column)  # type: ignore[union-attr]

@@ -150,3 +150,19 @@ def test_an_edited_stream_shares_bits_of_its_hash_by_chance_only(edit: Edit, spl
         agreements += [(changed >> 8 * byte & 0xFF) == 0 for byte in range(16)]
     expected = tries / 256
     assert np.abs(agreements - expected).max() < 6 * np.sqrt(expected)
+
+
+@pytest.mark.parametrize("hash_run", [_native.hash_run, twin.hash_run])
+@given(salt=WORDS, ordinal=st.integers(0, 2**62), rows=st.integers(0, 40), first=POSITIONS, step=STEPS)
+def test_consecutive_rows_are_hashed_as_their_salts_and_ordinals(
+    hash_run: Callable[..., tuple[int, int]], salt: int, ordinal: int, rows: int, first: int, step: int
+) -> None:
+    expected = twin.hash_rows(np.full(rows, salt, np.uint64), np.arange(ordinal, ordinal + rows), first, step)
+    assert hash_run(salt, ordinal, rows, first, step) == expected
+
+
+@pytest.mark.parametrize("hash_run", [_native.hash_run, twin.hash_run])
+@pytest.mark.parametrize("numbers", [(-1, 1, 0, 1), (0, -1, 0, 1), (2**63 - 1, 1, 0, 1), (0, 1, -1, 1), (0, 1, 0, 0)])
+def test_numbers_that_no_run_has_are_refused(hash_run: Callable[..., object], numbers: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="cannot be hashed"):
+        hash_run(1, *numbers)

@@ -214,7 +214,9 @@ class TableFileSource(NumberedRows):
 
 def _chunks(part: TableRows, base: int, first: int, charge: Charge) -> Iterator[Columns]:
     """Cut the rows of a group from row ``first`` of the file into chunks."""
-    ids = RowIds.of_source(np.full(len(part.rows), base, np.int64), part.rows)
+    rows = part.rows  # ascending, with gaps where a filter excluded rows
+    is_run = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
+    ids = RowIds.run(base, int(rows[0]), len(rows)) if is_run else RowIds.of_source(base, rows)
     whole = Columns(part.structure, part.leaves, ids, charge)
     start = int(np.searchsorted(part.rows, first))
     most_nbytes = LARGE_ROWS_NBYTES if part.nbytes >= LARGE_ROW_NBYTES * len(part.rows) else CHUNK_NBYTES

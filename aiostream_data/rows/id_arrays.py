@@ -1,0 +1,53 @@
+"""Row ids as int64 arrays of shape (rows, columns), with :data:`UNUSED` to the right of shorter ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNUSED: Final = -1
+"""Padding value of unused columns to the right of an id. Valid numbers are at least 0."""
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def pair_column(rows: int, kind: int, ordinals: Numbers | int) -> Numbers:
+    pairs = np.empty((rows, 2), np.int64)
+    pairs[:, 0], pairs[:, 1] = kind, ordinals
+    return pairs
+
+
+def beside(*columns: Numbers) -> Numbers:
+    return np.concatenate(columns, axis=1)
+
+
+def joined_columns(left: Numbers, right: Numbers, kind: int) -> Numbers:
+    """Return the columns of both arrays and a pair of this kind. ``right`` may have a single row."""
+    end, width = left.shape[1], right.shape[1]
+    joined = np.empty((len(left), end + width + 2), np.int64)
+    joined[:, :end], joined[:, end : end + width] = left, right
+    joined[:, -2], joined[:, -1] = kind, width
+    return joined
+
+
+def used(columns: Numbers, widths: Numbers) -> Mask:
+    used: Mask = np.arange(columns.shape[1]) < widths[:, None]
+    return used
+
+
+def alike(arrays: Sequence[Numbers]) -> list[Numbers]:
+    """Return all arrays, widened to the same number of columns."""
+    width = max(array.shape[1] for array in arrays)
+    return [array if array.shape[1] == width else widened(array, width) for array in arrays]
+
+
+def widened(columns: Numbers, width: int) -> Numbers:
+    """Return a copy with ``width`` columns. Columns after ``width`` must be unused in ``columns``."""
+    wide = np.full((len(columns), width), UNUSED, np.int64)
+    common = min(width, columns.shape[1])
+    wide[:, :common] = columns[:, :common]
+    return wide

@@ -1,0 +1,88 @@
+"""Row ids of consecutive rows, described by a few numbers.
+
+Most chunks contain consecutive rows of one file. Their ids differ in one column, which counts up by one. Writing such
+ids as an array takes longer than copying the data of a small row, so the class :class:`IdRun` writes none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+
+
+class IdRun(NamedTuple):
+    """Ids without padding: an int64 array of shape (rows, columns), each column constant or counting up by one.
+
+    Attributes:
+        first: The numbers of the first row.
+        steps: For each column 1 if it counts, 0 if it is constant.
+        rows: Number of rows.
+    """
+
+    first: tuple[int, ...]
+    steps: tuple[int, ...]
+    rows: int
+
+    @property
+    def nbytes(self) -> int:
+        """Size of :meth:`array` in bytes."""
+        return 8 * len(self.first) * self.rows
+
+    def array(self) -> Numbers:
+        pairs = np.empty((self.rows, len(self.first)), np.int64)
+        for column in range(len(self.first)):
+            pairs[:, column] = self.column(column) if self.steps[column] else self.first[column]
+        return pairs
+
+    def column(self, column: int) -> Numbers:
+        """Return the numbers of all rows in one column."""
+        first = self.first[column]
+        return np.arange(first, first + self.rows) if self.steps[column] else np.full(self.rows, first, np.int64)
+
+    def at(self, rows: Numbers) -> Numbers:
+        """Return the ids of the rows at the indices ``rows``, all at least 0, as an array."""
+        pairs = np.empty((len(rows), len(self.first)), np.int64)
+        for column, (first, step) in enumerate(zip(self.first, self.steps, strict=True)):
+            pairs[:, column] = rows + first if step else first
+        return pairs
+
+    def slice(self, start: int, stop: int) -> IdRun:
+        """Return the ids of rows ``start`` to ``stop`` (exclusive), with the bounds of a slice of a sequence."""
+        start, stop, _ = slice(start, stop).indices(self.rows)
+        return IdRun(self._at(start), self.steps, max(0, stop - start))
+
+    def with_constants(self, numbers: tuple[int, ...]) -> IdRun:
+        """Append constant columns."""
+        return IdRun(self.first + numbers, self.steps + (0,) * len(numbers), self.rows)
+
+    def beside(self, right: IdRun) -> IdRun:
+        """Append the columns of ``right``, which must have as many rows."""
+        return IdRun(self.first + right.first, self.steps + right.steps, self.rows)
+
+    def counts_ordinals(self) -> bool:
+        """Return True if the ordinals of the source rows count up, and all other columns are constant."""
+        return self.steps[1] == 1 and sum(self.steps) == 1
+
+    def at_row(self, row: int) -> tuple[int, ...]:
+        """Return the numbers of one row, with the index of an item of a sequence."""
+        return self._at(range(self.rows)[row])
+
+    def _at(self, row: int) -> tuple[int, ...]:
+        if not row:
+            return self.first
+        return tuple(first + row * step for first, step in zip(self.first, self.steps, strict=True))
+
+
+def joined(parts: list[IdRun]) -> IdRun | None:
+    """Return the concatenation of all parts, or None if it is not one run."""
+    whole = parts[0]
+    first, steps, rows = whole
+    for part in parts[1:]:
+        if part.steps != steps or part.first != tuple(at + rows * step for at, step in zip(first, steps, strict=True)):
+            return None
+        rows += part.rows
+    return whole._replace(rows=rows)
