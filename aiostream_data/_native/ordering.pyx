@@ -16,6 +16,15 @@ cdef enum:
     WAIT_ROWS = 2
     WAIT_FINISHED = 3
 
+cdef enum:
+    SHARED_ROWS = 65536  # of the longest chunks
+
+# Read-only. A run is a slice of these arrays: filling new pages takes longer than the rest of a call.
+cdef object _FIRST_SLOT = np.zeros(SHARED_ROWS, np.int32)
+cdef object _ROWS = np.arange(SHARED_ROWS)
+_FIRST_SLOT.setflags(write=False)
+_ROWS.setflags(write=False)
+
 
 def interleave_rows(
     int64_t[::1] position,
@@ -29,7 +38,8 @@ def interleave_rows(
     bint more_streams,
     int64_t max_rows,
 ):
-    """Return the longest possible order of loaded rows, and the reason why it ended."""
+    """Return the longest possible order of loaded rows, whether it is one run, and the reason why it ended."""
+    cdef int waiting
     cdef Py_ssize_t slots = status.shape[0], k, queued = ready.shape[0]
     if next_row.shape[0] != slots or stop_row.shape[0] != slots or source.shape[0] != slots:
         raise ValueError("the arrays of the slots differ in length")
@@ -40,7 +50,7 @@ def interleave_rows(
         raise ValueError(f"slot {slot} of {slots}, block length {block_length}")
     if opened < 0 or opened > queued:
         raise ValueError(f"stream {opened} of {queued} ready streams")
-    cdef int64_t room = 0, unfinished = 0
+    cdef int64_t room = 0, unfinished = 0, runs = 0
     max_rows = max(max_rows, 0)
     for k in range(slots):
         if next_row[k] < 0:
@@ -51,6 +61,20 @@ def interleave_rows(
             unfinished += 1
         if stop_row[k] > next_row[k]:
             room += min(stop_row[k] - next_row[k], max_rows - room)
+    # Usually all rows come from the current chunk of one slot.
+    at = next_row[slot]
+    if max_rows > 0 and at < stop_row[slot] <= SHARED_ROWS and source[slot] < 0 and taken < block_length:
+        run = min(min(block_length - taken, stop_row[slot] - at), max_rows)
+        if run == max_rows or (deterministic and status[slot] == OPEN and taken + run < block_length):
+            next_row[slot] = at + run
+            position[0] = slot
+            position[1] = taken + run
+            if taken + run == block_length:
+                position[0] = slot + 1 if slot + 1 < slots else 0
+                position[1] = 0
+            which_out = np.full(run, slot, np.int32) if slot else _FIRST_SLOT[:run]
+            waiting = WAIT_NOTHING if run == max_rows else WAIT_ROWS
+            return which_out, _ROWS[at : at + run], True, waiting, -1 if run == max_rows else slot
     for k in range(opened, queued):
         if room == max_rows:
             break
@@ -60,7 +84,7 @@ def interleave_rows(
     cdef int32_t[::1] which = which_out
     cdef int64_t[::1] rows = rows_out
     cdef int64_t given = 0, passed = 0
-    cdef int waiting = WAIT_NOTHING
+    waiting = WAIT_NOTHING
     cdef int64_t waited_slot = -1
     # Keep the GIL: a call takes microseconds, but reacquiring the GIL can take milliseconds.
     while given < max_rows:
@@ -74,6 +98,8 @@ def interleave_rows(
             for i in range(run):
                 which[given + i] = <int32_t>key
                 rows[given + i] = first + i
+            if runs == 0 or which[given - 1] != key or rows[given - 1] != first - 1:
+                runs += 1
             next_row[slot] = at + run
             given += run
             taken += run
@@ -108,4 +134,4 @@ def interleave_rows(
     position[0] = slot
     position[1] = taken
     position[2] = opened
-    return which_out[:given], rows_out[:given], waiting, waited_slot
+    return which_out[:given], rows_out[:given], runs == 1, waiting, waited_slot

@@ -20,7 +20,7 @@ ENDED: the stream has no further chunk, but the kernel has not detected the end 
 WAIT_NOTHING, WAIT_STREAM, WAIT_ROWS, WAIT_FINISHED = 0, 1, 2, 3
 """Reason why a row order ended: enough rows; a slot needs a stream; a slot needs rows; or all streams have ended."""
 
-Step = tuple[NDArray[np.int32], NDArray[np.int64], int, int]
+Step = tuple[NDArray[np.int32], NDArray[np.int64], bool, int, int]
 
 
 def interleave_rows(
@@ -53,7 +53,8 @@ def interleave_rows(
 
     Returns:
         The key of each row's chunk (int32), which is the slot if the slot has its own chunk; the index of each row in
-        the chunk (int64); a WAIT constant; its slot or -1.
+        the chunk (int64); True if these are consecutive rows of one chunk; a WAIT constant; its slot or -1. The arrays
+        may be read-only.
     """
     which: list[int] = []
     rows: list[int] = []
@@ -89,4 +90,5 @@ def interleave_rows(
             passed = min(passed + 1, len(status))
         slot, taken = (slot + 1) % len(status), 0
     position[:] = slot, taken, opened
-    return np.array(which, np.int32), np.array(rows, np.int64), waiting, waited_slot
+    is_run = bool(rows) and len(set(which)) == 1 and rows == list(range(rows[0], rows[0] + len(rows)))
+    return np.array(which, np.int32), np.array(rows, np.int64), is_run, waiting, waited_slot

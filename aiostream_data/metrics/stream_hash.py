@@ -142,7 +142,7 @@ class Delivered:
         step: Distance between the stream positions of two consecutive rows, which is the number of ranks.
     """
 
-    __slots__ = ("_hash", "_names", "_next_index", "_pending", "_pending_rows", "_salts", "_step")
+    __slots__ = ("_hash", "_names", "_next_index", "_pending", "_pending_rows", "_run_salts", "_salts", "_step")
 
     def __init__(self, names: Names, *, next_index: int = 0, step: int = 1) -> None:
         if next_index < 0 or step < 1:
@@ -152,6 +152,7 @@ class Delivered:
         self._next_index = next_index
         self._step = step
         self._hash = StreamHash()
+        self._run_salts: dict[tuple[int, ...], int] = {}
         self._pending: list[RowIds] = []
         self._pending_rows = 0
 
@@ -177,10 +178,10 @@ class Delivered:
         rows = len(ids)
         if not rows:
             return
-        first = ids.first_of_run()
-        if first is not None and (rows >= LONG_RUN or (ids.are_sources() and not self._pending)):
+        run = ids.run_of_split()
+        if run is not None and (rows >= LONG_RUN or (ids.are_sources() and not self._pending)):
             self.flush()
-            self._add_run(ids, *first)
+            self._add_run(ids, *run)
             return
         pairs = ids.source_pairs()
         if not self._pending and pairs is not None and self._add_of_one_source(pairs):
@@ -190,12 +191,14 @@ class Delivered:
         if self._pending_rows >= FLUSH_ROWS:
             self.flush()
 
-    def _add_run(self, ids: RowIds, split: int, ordinal: int) -> None:
+    def _add_run(self, ids: RowIds, ordinal: int, others: tuple[int, ...]) -> None:
         """Hash rows immediately that differ only in their ordinals."""
         if ids.are_sources():
-            salt = (self._salt_of(split >> SPLIT_BITS) + (split & SPLIT_MASK) * self._names.of_split) % _WORD
+            salt = (self._salt_of(others[0] >> SPLIT_BITS) + (others[0] & SPLIT_MASK) * self._names.of_split) % _WORD
         else:
-            salt = int(self._names.salts_of(ids.row(0))[0])
+            if others not in self._run_salts:
+                self._run_salts = {others: int(self._names.salts_of(ids.row(0))[0])}  # only of the last run
+            salt = self._run_salts[others]
         sums = _native.hash_run(salt, ordinal, len(ids), self._next_index, self._step)
         self._hash.add_sums(*sums, len(ids))
         self._next_index += self._step * len(ids)

@@ -15,9 +15,10 @@ Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def pair_column(rows: int, kind: int, ordinals: Numbers | int) -> Numbers:
+def pair_column(rows: int, firsts: Numbers | int, seconds: Sequence[int] | Numbers | int) -> Numbers:
+    """Return one pair for each row."""
     pairs = np.empty((rows, 2), np.int64)
-    pairs[:, 0], pairs[:, 1] = kind, ordinals
+    pairs[:, 0], pairs[:, 1] = firsts, seconds
     return pairs
 
 

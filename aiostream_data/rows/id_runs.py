@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
 
+MOST_PIECES = 16
+"""Number of pieces below which :func:`gathered_run` checks whether the pieces are one run."""
+
 
 class IdRun(NamedTuple):
     """Ids without padding: an int64 array of shape (rows, columns), each column constant or counting up by one.
@@ -86,3 +89,20 @@ def joined(parts: list[IdRun]) -> IdRun | None:
             return None
         rows += part.rows
     return whole._replace(rows=rows)
+
+
+def gathered_run(parts: list[IdRun], which: NDArray[np.int32], rows: Numbers) -> IdRun | None:
+    """Return the ids of row ``rows[i]`` of ``parts[which[i]]`` for each i, or None if they are not one run."""
+    if not len(rows):
+        return None
+    breaks = np.flatnonzero((which[1:] != which[:-1]) | (rows[1:] != rows[:-1] + 1))
+    if len(breaks) >= MOST_PIECES:
+        return None
+    starts = [0, *(breaks + 1).tolist()]
+    stops = [*starts[1:], len(rows)]
+    return joined(
+        [
+            parts[which[start]].slice(int(rows[start]), int(rows[start]) + stop - start)
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+    )

@@ -33,7 +33,7 @@ from aiostream_data.rows.id_arrays import (
     used,
     widened,
 )
-from aiostream_data.rows.id_runs import IdRun, joined
+from aiostream_data.rows.id_runs import IdRun, gathered_run, joined
 
 CUT: Final = 1
 """Kind of the id pair that ``unbatch()`` appends: the row's index in its element."""
@@ -92,11 +92,9 @@ class RowIds:
 
     @property
     def _pairs(self) -> Numbers:
-        array = self._array
-        if array is None:
-            assert self._run is not None
-            array = self._array = self._run.array()
-        return array
+        if self._array is None:
+            self._array = self._run.array()  # type: ignore[union-attr]
+        return self._array
 
     def __reduce__(self) -> tuple[type[RowIds], tuple[Numbers]]:
         return RowIds, (self._pairs,)
@@ -111,9 +109,7 @@ class RowIds:
     @staticmethod
     def of_source(splits: Numbers | int, ordinals: Sequence[int] | Numbers) -> RowIds:
         """Return the ids of source rows with the given splits and ordinals."""
-        pairs = np.empty((len(ordinals), 2), np.int64)
-        pairs[:, 0], pairs[:, 1] = splits, ordinals
-        return RowIds(pairs)
+        return RowIds(pair_column(len(ordinals), splits, ordinals))
 
     @staticmethod
     def none() -> RowIds:
@@ -156,6 +152,10 @@ class RowIds:
     @staticmethod
     def gather(parts: Sequence[RowIds], which: NDArray[np.int32], rows: Numbers) -> RowIds:
         """Copy the id of row ``rows[i]`` of ``parts[which[i]]`` for each i."""
+        runs = [part._run for part in parts if part._run is not None]
+        run = gathered_run(runs, which, rows) if len(runs) == len(parts) else None
+        if run is not None:
+            return RowIds(run)
         return RowIds(_native.take_rows_many(alike([part._pairs for part in parts]), which, rows))
 
     # -- selecting rows
@@ -255,13 +255,13 @@ class RowIds:
         """Return True if the ids have room for one pair only, so that all rows are rows of sources."""
         return self._columns == 2
 
-    def first_of_run(self) -> tuple[int, int] | None:
-        """Return (split, ordinal) of the first row if the ids are a run of consecutive rows of one split.
+    def run_of_split(self) -> tuple[int, tuple[int, ...]] | None:
+        """Return the first ordinal of consecutive rows of one split, and the other numbers, which all ids share.
 
-        Apart from the ordinal, all ids of a run are equal. Return None for other ids, and if it is not known.
+        Return None if ids differ in another number than the ordinal of their source row, or if it is not known.
         """
         run = self._run
-        return (run.first[0], run.first[1]) if run is not None and run.counts_ordinals() else None
+        return (run.first[1], run.first[:1] + run.first[2:]) if run is not None and run.counts_ordinals() else None
 
     def padded(self, min_width: int = 2) -> Numbers:
         """Return the ids as one int64 array, padded with -1 on the right to ``min_width`` or the widest id."""

@@ -11,7 +11,7 @@ consecutive rows of one chunk. The order opens ready streams by itself, many in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -70,11 +70,13 @@ class MergeStep:
         which: int32, key of each row's chunk: the slot for the current chunk of a slot, else the key of ready streams.
         rows: int64, index of each row in its chunk; ascending within a slot.
         waiting: Reason why the step ended.
+        is_run: True if the rows are known to be consecutive rows of one chunk.
     """
 
     which: NDArray[np.int32]
     rows: NDArray[np.int64]
     waiting: WaitingStream
+    is_run: bool = field(default=False, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.which)
@@ -219,7 +221,7 @@ class InterleaveOrder:
         ends with ROWS, a deterministic order needs rows of the slot whose turn it is. In a nondeterministic order, ROWS
         means that no slot has rows.
         """
-        which, rows, need, slot = _native.interleave_rows(
+        which, rows, is_run, need, slot = _native.interleave_rows(
             self._position,
             self._status,
             self._next_row,
@@ -231,7 +233,7 @@ class InterleaveOrder:
             self._more_streams,
             max_rows,
         )
-        return MergeStep(which, rows, WaitingStream(Need(need), slot))
+        return MergeStep(which, rows, WaitingStream(Need(need), slot), is_run=is_run)
 
     def mark(self) -> OrderMark:
         """Return a low-cost copy of the position, for use with :meth:`after`."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiostream_data.rows.id_runs import MOST_PIECES
 from aiostream_data.rows.row_ids import CUT, JOINED, NUMBERED, PADDING, RowIds
 
 KINDS = (CUT, NUMBERED, JOINED, PADDING)
@@ -98,12 +99,28 @@ def test_parts_are_put_together_again(run: RowIds, cuts: list[int], in_order: bo
     whole = RowIds.concat(parts)
     assert is_same(whole, RowIds.concat([as_array(part) for part in parts]))
     if in_order and parts:
-        assert whole.first_of_run() == run.first_of_run()
+        assert whole.run_of_split() == run.run_of_split()
+
+
+@given(runs(), st.lists(st.integers(0, 40), max_size=25), st.booleans(), st.data())
+@settings(max_examples=150)
+def test_rows_are_gathered_alike(run: RowIds, cuts: list[int], in_order: bool, data: st.DataObject) -> None:
+    bounds = sorted({0, len(run), *(cut for cut in cuts if cut < len(run))})
+    parts = [run.slice(start, stop) for start, stop in pairwise(bounds)]
+    which = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
+    rows = np.concatenate([np.arange(len(part)) for part in parts])
+    if not in_order:
+        order = np.array(data.draw(st.lists(st.integers(0, len(run) - 1))), np.int64)
+        which, rows = which[order], rows[order]
+    found = RowIds.gather(parts, which, rows)
+    assert is_same(found, RowIds.gather([as_array(part) for part in parts], which, rows))
+    if in_order and len(parts) < MOST_PIECES:
+        assert found.run_of_split() == run.run_of_split()
 
 
 def test_only_runs_of_one_split_have_a_first_row() -> None:
     run = RowIds.run(3, 5, 4)
-    assert run.first_of_run() == (3, 5)
-    assert run.slice(2, 4).with_pair(CUT, 1).first_of_run() == (3, 7)
-    assert run.join(run).first_of_run() is None
-    assert as_array(run).first_of_run() is None
+    assert run.run_of_split() == (5, (3,))
+    assert run.slice(2, 4).with_pair(CUT, 1).run_of_split() == (7, (3, CUT, 1))
+    assert run.join(run).run_of_split() is None
+    assert as_array(run).run_of_split() is None

@@ -216,11 +216,11 @@ def test_the_native_order_equals_its_twin(
         next_row = np.array([first for _, first, _ in slots], np.int64)
         stop_row = np.array([first + (rows if status else 0) for status, first, rows in slots], np.int64)
         source = np.array([first % (len(ready) + 1) - 1 for _, first, _ in slots], np.int64)
-        which, rows, waiting, waited = kernel(
+        which, rows, is_run, waiting, waited = kernel(
             position, status, next_row, stop_row, source, queue, block, deterministic, more_streams, max_rows
         )
         kept = [array.tolist() for array in (position, status, next_row, stop_row, source)]
-        results.append((which.tolist(), rows.tolist(), waiting, waited, kept))
+        results.append((which.tolist(), rows.tolist(), is_run, waiting, waited, kept))
     assert results[0] == results[1]
 
 

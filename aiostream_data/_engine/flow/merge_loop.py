@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
 from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
-from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, unbroken_run
+from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, run_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data.rows.columns import LendsObjects
@@ -111,7 +111,7 @@ class MergeLoop:
         self._picked.taken()
 
     async def _send(self, step: MergeStep, outlet: Outlet) -> None:
-        run = unbroken_run(step.which, step.rows, self.current)
+        run = run_of(step, self.current)
         if run is None or len(run) < self._rows_at_once // SHORT_RUN:
             await self._pick(step, outlet)
             return

@@ -81,6 +81,14 @@ def gathered(choice: Choice, pool: LendsObjects | None = None) -> Chunk:
     return gather(chunks, which, rows, pool) if run is None else run
 
 
+def run_of(step: MergeStep, chunks: Mapping[int, Chunk]) -> Chunk | None:
+    """Return a slice if the rows of a step are consecutive rows of one chunk, otherwise None."""
+    if not step.is_run:
+        return unbroken_run(step.which, step.rows, chunks)
+    first = int(step.rows[0])
+    return chunks[int(step.which[0])].slice(first, first + len(step))
+
+
 def unbroken_run(
     which: NDArray[np.int32], rows: NDArray[np.int64], chunks: Mapping[int, Chunk] | Sequence[Chunk]
 ) -> Chunk | None:

@@ -97,7 +97,7 @@ class RowNames:
 
     def salts_of(self, ids: RowIds) -> NDArray[np.uint64]:
         """Return a 64-bit hash word for each row, computed from its stable name except the first ordinal."""
-        if len(ids) > 1 and ids.first_of_run() is not None:
+        if len(ids) > 1 and ids.run_of_split() is not None:
             return np.full(len(ids), self.salts_of(ids.row(0))[0])
         first, *others = ids.pairs()
         salts = self._words(first.splits)
