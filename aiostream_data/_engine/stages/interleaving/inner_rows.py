@@ -6,7 +6,7 @@ would take longer than its rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, groupby
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +37,8 @@ SMALL_ROWS: Final = 8192
 Inner: TypeAlias = Node | list[Any] | tuple[Any, ...] | NDArray[Any]
 """Inner dataset: a plan, or a sequence that a user function returned."""
 
+_LISTS_AND_TUPLES: Final = frozenset({list, tuple})
+
 _SEQUENCE: Final = PythonIterable(iterable=(), one_shot=False)
 """Stands for all sequences in the search of their namespace."""
 
@@ -45,6 +47,19 @@ def is_sequence(result: Any) -> bool:
     """Return True if the result of a user function is a sequence whose items are rows."""
     kind = type(result)
     return kind is list or kind is tuple or (kind is np.ndarray and result.ndim > 0)
+
+
+def are_lists(results: Sequence[Any]) -> bool:
+    """Return True if all results of a user function are lists or tuples. This takes a fraction of the call's time."""
+    return set(map(type, results)) <= _LISTS_AND_TUPLES
+
+
+def rows_of_each(inners: Sequence[Inner]) -> NDArray[np.int64]:
+    """Return :func:`small_rows` of each inner dataset, int64."""
+    count: Callable[[Any], int] = len if are_lists(inners) else small_rows
+    rows = np.fromiter(map(count, inners), np.int64, len(inners))
+    rows[rows > SMALL_ROWS] = -1
+    return rows
 
 
 def is_small(inner: Inner) -> bool:
@@ -90,7 +105,8 @@ def joined(
         BatchShapeError: The rows of a batch cannot be stacked.
     """
     parts, first = [], 0
-    for kind, same in [(kind, list(same)) for kind, same in groupby(inners, _kind_of)]:
+    kinds = [(_LISTS, inners)] if are_lists(inners) else [(kind, [*same]) for kind, same in groupby(inners, _kind_of)]
+    for kind, same in kinds:
         part = _rows_of(kind, same, rows[first : first + len(same)], namespace_of, describe)
         first += len(same)
         if part is not None:
@@ -133,7 +149,7 @@ def _kind_of(inner: Inner) -> _Kind:
 
 
 def _rows_of(
-    kind: _Kind, inners: list[Any], counts: NDArray[np.int64], namespace_of: NamespaceOf, describe: Describe
+    kind: _Kind, inners: Sequence[Any], counts: NDArray[np.int64], namespace_of: NamespaceOf, describe: Describe
 ) -> Chunk | None:
     """Return the rows of datasets of one kind, or None if there are none. ``counts`` has the rows of each dataset."""
     chunk: Chunk | None
@@ -155,14 +171,14 @@ def _rows_of(
     return chunk if chunk is not None and len(chunk) else None
 
 
-def _items_of(sequences: list[Any], counts: NDArray[np.int64], namespace: Namespace) -> Chunk:
+def _items_of(sequences: Sequence[Any], counts: NDArray[np.int64], namespace: Namespace) -> Chunk:
     """Return the items of sequences of one kind as rows."""
     is_array = isinstance(sequences[0], np.ndarray)
     items = np.concatenate(sequences) if is_array else list(chain.from_iterable(sequences))
     return collected(items, _ids(counts, namespace))
 
 
-def _batches(nodes: list[Batch], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
+def _batches(nodes: Sequence[Batch], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
     """Return the batches of datasets of one kind: those of all datasets at once, or of one after another."""
     inputs = [node.input for node in nodes]
     if len(nodes) > 1:

@@ -28,7 +28,7 @@ from aiostream_data._engine.resume.row_keys import expression
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.sources.memory_rows import rows_of
 from aiostream_data._engine.stages.interleaving.inner_calls import InnerCalls
-from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_sequence, is_small, of_one
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, are_lists, is_sequence, is_small, of_one
 from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams
 from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound, batches_with_ids
 from aiostream_data.errors import PlanError
@@ -106,7 +106,7 @@ class InterleaveStage(Stage):
         except PartlyDone as spent:
             count, failure = results.failed[spent.done].row, spent.error
         if failure is None and not results.lost:
-            if all(map(is_sequence, results.values)):
+            if are_lists(results.values) or all(map(is_sequence, results.values)):
                 return results.values
             ready = list(map(_ready_inner, results.values))
             if all(inner is not None for inner in ready):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.stages.interleaving.inner_rows import Inner, small_rows
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, rows_of_each
 from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Lineage
 
@@ -26,7 +26,7 @@ class MadeDatasets:
     def __init__(self, inners: Sequence[Inner], outer: Lineage) -> None:
         self._inners, self._outer = inners, outer
         self._next = 0
-        self.rows = np.fromiter(map(small_rows, inners), np.int64, len(inners))
+        self.rows = rows_of_each(inners)
 
     @property
     def left(self) -> int:
