@@ -5,12 +5,12 @@ from __future__ import annotations
 from aiostream_data.rows.columns import LARGE_ROW_NBYTES
 
 CHUNK_ROWS = 16384
-"""Maximum rows of a chunk that is read from a file, copied or shuffled: small enough for the CPU cache."""
+"""Maximum rows of a chunk of any rows, unless the rows are small."""
 
 HOP_ROWS = 65536
-"""Maximum rows of a chunk of plain numbers, and of one call on a worker (hop) that runs user functions.
+"""Maximum rows of a chunk of small rows, and of one call on a worker (hop) that runs user functions.
 
-Long chunks reduce the overhead per row.
+Long chunks reduce the overhead per row: a chunk costs a millisecond.
 """
 
 CHUNK_NBYTES = 1 << 20
@@ -41,4 +41,9 @@ def rows_of_a_chunk(rows: int, nbytes: int, large_nbytes: int = MAX_CHUNK_NBYTES
         large_nbytes: Maximum size in bytes of a chunk of large rows.
     """
     most = large_nbytes if nbytes >= LARGE_ROW_NBYTES * rows else MAX_CHUNK_NBYTES
-    return max(1, min(CHUNK_ROWS, most * rows // max(1, nbytes)))
+    return max(1, min(HOP_ROWS, most * rows // max(1, nbytes)))
+
+
+def rows_of_a_slice(rows: int, nbytes: int) -> int:
+    """Return the number of rows per chunk if ``rows`` rows of ``nbytes`` bytes in total are sliced, not copied."""
+    return max(CHUNK_ROWS, min(HOP_ROWS, MAX_CHUNK_NBYTES * rows // max(1, nbytes)))

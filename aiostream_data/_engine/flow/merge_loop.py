@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
+from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, run_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
@@ -79,7 +79,7 @@ class MergeLoop:
     def load(self, slot: int, chunk: Chunk) -> None:
         """Use ``chunk`` as the current chunk of an input slot."""
         self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk), self.large_nbytes)
-        self._rows_of_a_step = max(self._rows_at_once, min(len(chunk), CHUNK_ROWS))
+        self._rows_of_a_step = max(self._rows_at_once, min(len(chunk), HOP_ROWS))
         self.current[slot] = chunk
 
     async def send_all(self, outlet: Outlet) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, rows_of_a_slice
 from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
@@ -132,11 +132,12 @@ class ShardCutter:
                 self._block = None
             if column is None:
                 return chunks, self.damage is not None
-            for start in range(0, len(column), CHUNK_ROWS):
+            rows = rows_of_a_slice(len(column), column.nbytes)
+            for start in range(0, len(column), rows):
                 offset = stream.offset_of(int(column.starts[start]))
                 if offset is not None:
                     self.offsets.learn(self.number, self.row, offset)
-                for chunk in self._chunks(column.slice(start, start + CHUNK_ROWS)):
+                for chunk in self._chunks(column.slice(start, start + rows)):
                     chunks.append(self._leased(chunk, column, block))
                 if self.damage is not None:
                     return chunks, True

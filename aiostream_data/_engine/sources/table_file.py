@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS, LARGE_ROWS_NBYTES
+from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS, LARGE_ROWS_NBYTES, MAX_CHUNK_NBYTES
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.memory.buffers import GRAIN_NBYTES
@@ -219,7 +219,7 @@ def _chunks(part: TableRows, base: int, first: int, charge: Charge) -> Iterator[
     ids = RowIds.run(base, int(rows[0]), len(rows)) if is_run else RowIds.of_source(base, rows)
     whole = Columns(part.structure, part.leaves, ids, charge)
     start = int(np.searchsorted(part.rows, first))
-    most_nbytes = LARGE_ROWS_NBYTES if part.nbytes >= LARGE_ROW_NBYTES * len(part.rows) else CHUNK_NBYTES
+    most_nbytes = LARGE_ROWS_NBYTES if part.nbytes >= LARGE_ROW_NBYTES * len(part.rows) else MAX_CHUNK_NBYTES
     step = max(1, min(HOP_ROWS, int(most_nbytes * len(part.rows) / max(1, part.nbytes))))
     for begin in range(start, len(part.rows), step):
         yield whole.slice(begin, min(begin + step, len(part.rows)))
