@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 
 from aiostream_data._engine.flow.channel import EndOfStream, open_channel
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
+from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS
 from aiostream_data._engine.flow.merge import Merge, Stream
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered
 from aiostream_data._engine.flow.stage_io import Outlet
@@ -23,7 +23,7 @@ from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.interleave import NOTHING, InterleaveOrder, MergeStep
 
-ROWS = 2_000
+ROWS = 6_000
 STREAMS = 3
 
 
@@ -114,4 +114,4 @@ def test_streams_that_run_out_together_make_no_chunks_of_single_rows() -> None:
     rows = [value for chunk in chunks for value in chunk.elements()]
     assert rows == [slot * 10 * ROWS + row for row in range(4 * ROWS) for slot in range(STREAMS)]
     # Opening a stream may take long, so the row before it goes out; after that, chunks are full.
-    assert [len(chunk) for chunk in chunks] == [1, 1, CHUNK_ROWS, 4 * ROWS * STREAMS - CHUNK_ROWS - 2]
+    assert [len(chunk) for chunk in chunks] == [1, 1, HOP_ROWS, 4 * ROWS * STREAMS - HOP_ROWS - 2]
