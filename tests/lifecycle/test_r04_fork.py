@@ -21,6 +21,7 @@ from leaks import leaves_nothing
 from pipelines import STAGES
 
 from aiostream_data import Dataset, Loader
+from aiostream_data._native import ledger_py
 from aiostream_data.errors import ForkedPipelineError
 
 CHILD_S = 5.0
@@ -130,24 +131,30 @@ def test_r04_dropping_the_parents_loader_in_a_child_does_not_hang_whatever_the_p
             held.pop().close()
 
 
-def test_r04_a_budget_whose_lock_is_held_at_the_fork_does_not_hang_the_child() -> None:
-    with leaves_nothing(), Dataset.range(100).open() as loader:
-        budget = loader._engine.resources.budget
-        held, release = threading.Event(), threading.Event()
+def test_r04_a_ledger_whose_lock_is_held_at_the_fork_does_not_hang_the_child() -> None:
+    counts = ledger_py.Ledger()  # the native one has no lock
+    held, release = threading.Event(), threading.Event()
 
-        def hold_the_lock() -> None:
-            with budget._lock:
-                held.set()
-                release.wait()
+    def hold_the_lock() -> None:
+        with counts._lock:
+            held.set()
+            release.wait()
 
+    with leaves_nothing():
         thread = threading.Thread(target=hold_the_lock)
         thread.start()
         held.wait()
         try:
-            assert _in_forked_child(lambda: budget.charge(1).end()) == 0
+            assert _in_forked_child(lambda: ledger_py.Charge(counts, 1, "rows").end()) == 0
         finally:
             release.set()
             thread.join()
+
+
+def test_r04_a_budget_counts_on_in_a_child() -> None:
+    with leaves_nothing(), Dataset.range(100).open() as loader:
+        budget = loader._engine.resources.budget
+        assert _in_forked_child(lambda: budget.charge(1).end()) == 0
 
 
 def _work_as_a_forked_worker(dataset: Dataset[int], inherited: Loader[int], answers: Connection) -> None:
