@@ -354,7 +354,7 @@ class RowIds:
     def join_one(self, right: RowIds) -> RowIds:
         """Combine each id of ``self`` with the only id of ``right``. See :meth:`join`."""
         if self._run is not None and right._is_filled():
-            return RowIds(self._run.with_constants((*right._pairs[0].tolist(), JOINED, right._columns)))
+            return RowIds(self._run.with_constants((*right._numbers(0), JOINED, right._columns)))
         if self._is_filled() and right._is_filled():
             return RowIds(joined_columns(self._pairs, right._pairs, JOINED))
         return self.join(right.take(np.zeros(len(self), np.int64)))
