@@ -26,12 +26,7 @@ cdef int _raise_in_the_main_thread(void *raised) noexcept:
 
 
 def finish(function, *_):
-    """Call a function that may run twice, until no signal handler interrupts the function.
-
-    The main thread raises the signal handler's exception after it has left the finalizer that called ``finish``. Other
-    threads have no signal handlers: the function's own exception passes on. Further arguments are ignored, so that a
-    ``functools.partial`` of ``finish`` can be the callback of a weak reference.
-    """
+    """Call a function again until no signal handler interrupts it; raise the handler's exception afterwards."""
     cdef int attempt
     first = None
     for attempt in range(ATTEMPTS):
@@ -60,18 +55,7 @@ cdef class Category:
 
 @cython.auto_pickle(False)
 cdef class Ledger:
-    """Bytes in use by memory category.
-
-    Args:
-        flowing: Categories that the counter ``flowing`` includes.
-
-    Attributes:
-        used, peak: Number of bytes currently counted, and the maximum of this number so far.
-        flowing: Number of bytes currently counted in the categories ``flowing``.
-        gathering: Number of incomplete records that pass alone.
-        passing: Number of all records that pass alone, including complete ones that are still held.
-        is_awaited: True while :meth:`look_again` has to be called after each release.
-    """
+    """Bytes in use by memory category, and records that pass alone."""
 
     cdef readonly long long used, peak, flowing
     cdef readonly Py_ssize_t gathering, passing
@@ -88,7 +72,7 @@ cdef class Ledger:
             category.flows = True
 
     def look_again(self):
-        """Called after a release, in any thread, while ``is_awaited`` is true. It may be called twice."""
+        """Do nothing. Subclasses override this method to notify waiters."""
 
     @property
     def holders(self):

@@ -13,11 +13,14 @@ from typing import final
 
 
 def finish(function: Callable[[], object], *_: object) -> None:
-    """Call a function that may run twice, until no signal handler interrupts the function.
+    """Call ``function()``, from a finalizer. The native version also protects the call from signal handlers.
 
-    The main thread raises the signal handler's exception after it has left the finalizer that called ``finish``. Other
-    threads have no signal handlers: the function's own exception passes on. Further arguments are ignored, so that a
-    ``functools.partial`` of ``finish`` can be the callback of a weak reference.
+    If a signal handler raises an exception during the call, such as KeyboardInterrupt, the native version calls the
+    function again. It raises the exception in the main thread after the finalizer. So the function must allow a second
+    call. In other threads, which run no signal handlers, an exception of the function propagates.
+
+    Args:
+        _: Ignored, so that a ``functools.partial`` of ``finish`` can be the callback of a weak reference.
     """
     function()
 
@@ -50,7 +53,11 @@ class Ledger:
         _ledgers.add(self)
 
     def look_again(self) -> None:
-        """Called after a release, in any thread, while ``is_awaited`` is true. It may be called twice."""
+        """Do nothing. Subclasses override this method to notify waiters.
+
+        While ``is_awaited`` is True, the ledger calls this method after each release, in the thread of the release. The
+        ledger can call it twice for one release.
+        """
 
     @property
     def holders(self) -> dict[str, tuple[int, int]]:

@@ -192,7 +192,12 @@ class Delivered:
             self.flush()
 
     def _add_run(self, ids: RowIds, ordinal: int, others: tuple[int, ...]) -> None:
-        """Hash rows immediately that differ only in their ordinals."""
+        """Hash consecutive rows of one split immediately.
+
+        Args:
+            ordinal: Ordinal of the first row.
+            others: The other numbers of the ids, which all rows share. See :meth:`.RowIds.run_of_split`.
+        """
         if ids.are_sources():
             salt = (self._salt_of(others[0] >> SPLIT_BITS) + (others[0] & SPLIT_MASK) * self._names.of_split) % _WORD
         else:

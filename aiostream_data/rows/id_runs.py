@@ -1,7 +1,8 @@
 """Row ids of consecutive rows, described by a few numbers.
 
-Most chunks contain consecutive rows of one file. Their ids differ in one column, which counts up by one. Writing such
-ids as an array takes longer than copying the data of a small row, so the class :class:`IdRun` writes none.
+Most chunks contain consecutive rows of one file. The ids of these rows differ only in the ordinal, which counts up by
+one. For small rows, writing all ids to an array takes longer than copying the data. The class :class:`IdRun` therefore
+stores only the first id and which columns count.
 """
 
 from __future__ import annotations

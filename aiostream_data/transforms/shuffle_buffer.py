@@ -361,7 +361,7 @@ class ShuffleBuffer:
     def _held_for(
         self, chunk: Chunk, slots_used: int | None = None
     ) -> tuple[ColumnSlots | ListSlots | SpilledSlots, Chunk]:
-        """Return a slot store for the rows of ``chunk``, and the rows as this store keeps them.
+        """Return a slot store that can take the rows of ``chunk``, and these rows in the store's layout.
 
         If the layout changed, move the stored rows to a new store.
         """

@@ -242,7 +242,7 @@ class MadeOfSlots:
 
 
 class ColumnSlots:
-    """Store for chunks of one layout, which contains one store per column.
+    """Store for chunks of one layout. It keeps each column in a store of its own.
 
     Chunks with and without marks of missing values (nullable leaves) have one layout. The store gets the marks of a
     leaf with the first chunk that has them.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from aiostream_data.rows.columns import LARGE_ROW_NBYTES
 
 CHUNK_ROWS = 16384
-"""Maximum rows of a chunk of any rows, unless the rows are small."""
+"""Maximum number of rows in a chunk, except in chunks of small rows. See :data:`HOP_ROWS`."""
 
 HOP_ROWS = 65536
 """Maximum rows of a chunk of small rows, and of one call on a worker (hop) that runs user functions.
 
-Long chunks reduce the overhead per row: a chunk costs a millisecond.
+Each chunk costs about a millisecond of Python, so long chunks reduce the overhead per row.
 """
 
 CHUNK_NBYTES = 1 << 20

@@ -55,7 +55,7 @@ def are_lists(results: Sequence[Any]) -> bool:
 
 
 def rows_of_each(inners: Sequence[Inner]) -> NDArray[np.int64]:
-    """Return :func:`small_rows` of each inner dataset, int64."""
+    """Return the number of rows of each small inner dataset, and -1 for each other dataset, as int64."""
     count: Callable[[Any], int] = len if are_lists(inners) else small_rows
     rows = np.fromiter(map(count, inners), np.int64, len(inners))
     rows[rows > SMALL_ROWS] = -1
