@@ -38,6 +38,11 @@ OPEN_SHARE = 4
 
 The rest of the limit stays free, because the output order may require a second range of each object."""
 
+OPEN_PARTS = 16
+"""If many objects are open, one range of each is at most as large as so many ranges of the recommended size together.
+
+Each open object has about four ranges in memory. Ranges do not become smaller than `NEXT_NBYTES` for this reason."""
+
 LEFT_SHARE = 4
 """Ranges are larger than `NEXT_NBYTES` only if all ranges in flight together are at most 1/4 of the object's remaining
 bytes."""
@@ -55,6 +60,7 @@ def range_sizes(
     """
     first = AMONG_MANY_NBYTES if among_many else FIRST_NBYTES
     wanted = NEAR_NBYTES if part_nbytes is None else part_nbytes
+    wanted = min(wanted, max(NEXT_NBYTES, _power_of_two(OPEN_PARTS * wanted // open_at_once)))
     others = FIRST_NBYTES if among_many else max(FIRST_NBYTES, min(wanted, memory_limit // LIMIT_SHARE))
     most = max(LEAST_NBYTES, memory_limit // (OPEN_SHARE * open_at_once))
     return min(first, most), min(others, most)
@@ -83,7 +89,7 @@ def shared_out(size: int, left_nbytes: int, at_once: int) -> int:
         at_once: Number of concurrent ranges.
     """
     share = left_nbytes // (LEFT_SHARE * at_once)
-    return min(size, max(NEXT_NBYTES, 1 << max(0, share.bit_length() - 1)))
+    return min(size, max(NEXT_NBYTES, _power_of_two(share)))
 
 
 def plan_ranges(
@@ -106,3 +112,8 @@ def plan_ranges(
         start = stop
         if start < nbytes:
             size = following(nbytes - start) if callable(following) else following
+
+
+def _power_of_two(nbytes: int) -> int:
+    """Return the largest power of two that is at most ``nbytes``; 1 for less. Blocks of equal sizes can be reused."""
+    return 1 << max(0, nbytes.bit_length() - 1)

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,19 @@ GRAIN_NBYTES = 1 << 18
 """Block sizes are multiples of this number of bytes, so ranges of similar size can reuse the same blocks."""
 
 HUGE_PAGE_NBYTES = 2 << 20
-"""Minimum size in bytes of a block for which the pool asks for huge pages."""
+"""Size in bytes of a huge page. Blocks of at least this size start at a multiple of it."""
+
+
+class MemoryBlock(NamedTuple):
+    """Memory of one block: ``size`` bytes of a mapping, from byte ``start`` on."""
+
+    mapping: mmap.mmap
+    start: int
+    size: int
+
+    def array(self) -> NDArray[np.uint8]:
+        """Return a new array over the block."""
+        return np.frombuffer(self.mapping, np.uint8, self.size, self.start)
 
 
 class BlockPool:
@@ -43,8 +56,8 @@ class BlockPool:
         self._max_idle_nbytes = max_idle_nbytes
         # Re-entrant, because a garbage collection inside the locked region may return another block.
         self._lock = threading.RLock()
-        self._idle: dict[int, list[mmap.mmap]] = {}
-        self._lent: dict[int, tuple[weakref.ref[NDArray[np.uint8]], mmap.mmap]] = {}
+        self._idle: dict[int, list[MemoryBlock]] = {}
+        self._lent: dict[int, tuple[weakref.ref[NDArray[np.uint8]], MemoryBlock]] = {}
         self._objects = BytesPool(max_idle_nbytes)
         self._closed = False
 
@@ -64,7 +77,7 @@ class BlockPool:
             block = waiting.pop() if waiting else None
         if block is None:
             block = _mapped(size)
-        array = np.frombuffer(block, np.uint8)
+        array = block.array()
         number = id(array)
         # An interrupt (Ctrl-C) in a callback would be lost.
         back = weakref.ref(array, partial(finish, partial(self._come_back, number)))
@@ -96,7 +109,7 @@ class BlockPool:
             if lent is None:  # an interrupt ended an earlier call, and with it this block
                 return
             block = lent[1]
-            size = len(block)
+            size = block.size
             self._make_room(size)
             if not self._closed and self.idle_nbytes + size <= self._max_idle_nbytes:
                 self._idle.setdefault(size, []).append(block)
@@ -116,15 +129,20 @@ class BlockPool:
                 self._idle.pop(other, None)
 
 
-def _mapped(nbytes: int) -> mmap.mmap:
+def _mapped(nbytes: int) -> MemoryBlock:
     """Map private memory, because page faults of shared memory take twice as long.
 
-    Large blocks ask for huge pages: filling new memory of 4 KiB pages takes three times as long.
+    Large blocks ask for huge pages: filling new memory of 4 KiB pages takes three times as long. Only whole and aligned
+    huge pages count, so the mapping is longer than the block; nobody touches the rest, which uses no memory.
     """
     if not hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, nbytes)
-    block = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if nbytes >= HUGE_PAGE_NBYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # the kernel has no huge pages
-            block.madvise(mmap.MADV_HUGEPAGE)
-    return block
+        return MemoryBlock(mmap.mmap(-1, nbytes), 0, nbytes)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    if nbytes < HUGE_PAGE_NBYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return MemoryBlock(mmap.mmap(-1, nbytes, flags=flags), 0, nbytes)
+    mapping = mmap.mmap(-1, nbytes + HUGE_PAGE_NBYTES, flags=flags)
+    address = np.frombuffer(mapping, np.uint8).ctypes.data
+    start = -address % HUGE_PAGE_NBYTES
+    with suppress(OSError):  # the kernel has no huge pages
+        mapping.madvise(mmap.MADV_HUGEPAGE, start, nbytes - nbytes % HUGE_PAGE_NBYTES)
+    return MemoryBlock(mapping, start, nbytes)

@@ -48,6 +48,9 @@ from aiostream_data.storage.stores import StoreSet
 CHUNKS_PER_SHARD = 2
 """Maximum number of decoded chunks queued per open shard."""
 
+QUEUED_NBYTES = 128 << 20
+"""Maximum bytes of the decoded chunks queued for all open shards together. One chunk of each shard always fits."""
+
 
 @dataclass(frozen=True)
 class SourceRun:
@@ -118,7 +121,7 @@ class SourceRun:
         shard = shard or self.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         budget = self.context.services.budget
-        sender, receiver = open_channel(CHUNKS_PER_SHARD, budget.channel_nbytes)
+        sender, receiver = open_channel(CHUNKS_PER_SHARD, min(budget.channel_nbytes, QUEUED_NBYTES // open_at_once))
         # If the consumer waits for this shard's rows, the shard may exceed a full budget.
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.counters = self.counters

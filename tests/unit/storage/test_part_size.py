@@ -92,6 +92,12 @@ def test_the_first_range_stays_small_and_no_range_is_more_than_its_share_of_the_
     assert range_sizes(1 << 30, 16, among_many=True, part_nbytes=32 * MIB)[1] == FIRST_NBYTES
 
 
+def test_ranges_become_smaller_when_so_many_objects_are_open_that_they_would_fill_the_memory() -> None:
+    sizes = [range_sizes(1 << 40, count, among_many=False, part_nbytes=32 * MIB)[1] for count in (1, 16, 17, 40, 500)]
+    assert sizes == [32 * MIB, 32 * MIB, 16 * MIB, 8 * MIB, NEXT_NBYTES]
+    assert range_sizes(1 << 40, 500, among_many=False, part_nbytes=2 * MIB)[1] == 2 * MIB
+
+
 def test_ranges_on_their_way_are_a_quarter_of_what_is_left_of_an_object_or_as_small_as_usual() -> None:
     assert shared_out(16 * MIB, 1 << 30, at_once=16) == 16 * MIB
     assert shared_out(16 * MIB, 600 * MIB, at_once=16) == 8 * MIB

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pytest
 
-from aiostream_data._engine.memory.buffers import GRAIN_NBYTES, BlockPool
+from aiostream_data._engine.memory.buffers import GRAIN_NBYTES, HUGE_PAGE_NBYTES, BlockPool
 
 
 def address(block: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> int:
@@ -56,6 +57,17 @@ def test_blocks_of_a_size_that_is_not_used_any_more_make_room_for_those_that_are
     too_large = pool.lend(9 * GRAIN_NBYTES)
     del too_large
     assert pool.idle_nbytes == 8 * GRAIN_NBYTES
+
+
+@pytest.mark.parametrize("nbytes", [HUGE_PAGE_NBYTES, HUGE_PAGE_NBYTES + 1, 8 * HUGE_PAGE_NBYTES + (64 << 10)])
+def test_large_blocks_consist_of_whole_huge_pages_and_lend_all_their_bytes(nbytes: int) -> None:
+    pool = BlockPool(1 << 30)
+    blocks = [pool.lend(nbytes) for _ in range(3)]
+    for number, block in enumerate(blocks):
+        assert address(block) % HUGE_PAGE_NBYTES == 0
+        assert len(block) == nbytes
+        block[:] = number
+    assert [int(block.min()) for block in blocks] == [int(block.max()) for block in blocks] == [0, 1, 2]
 
 
 def test_a_closed_pool_keeps_nothing_and_leaves_what_is_lent_alone() -> None:
