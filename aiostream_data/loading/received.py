@@ -186,7 +186,9 @@ class Received:
             return
         self._counted = given
         if self._runs and isinstance(numbers, range) and isinstance(parcel.ids, list):
-            self._count_of_runs(sum(map(_rows_in, parcel.ids[numbers.start : numbers.stop])))
+            is_rest = numbers.stop == len(parcel.ids)
+            counted = self._runs if is_rest else parcel.ids[numbers.start : numbers.stop]
+            self._count_of_runs(sum(map(_rows_in, counted)))
         elif isinstance(parcel.ids, list) and not _are_own_rows(parcel.ids, numbers):
             for start in range(0, len(numbers), COUNTED_AT_ONCE):
                 ids = [self._ids_of(parcel, number) for number in numbers[start : start + COUNTED_AT_ONCE]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,31 @@ from numpy.typing import NDArray
 UNUSED: Final = -1
 """Padding value of unused columns to the right of an id. Valid numbers are at least 0."""
 
+SPLIT_BITS: Final = 40
+"""Number of low bits of a split number that count within a namespace."""
+
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+class Pairs(NamedTuple):
+    """Id pairs of several rows, all at the same position in their ids.
+
+    Attributes:
+        splits: First number of each pair, int64 of shape (rows,), undefined where ``exists`` is False.
+        ordinals: Second number of each pair, int64 of shape (rows,), undefined where ``exists`` is False.
+        exists: Mask of the rows that have this pair, bool of shape (rows,).
+    """
+
+    splits: Numbers
+    ordinals: Numbers
+    exists: Mask
+
+    @property
+    def namespaces(self) -> Numbers:
+        """Namespace number of each pair. The number is 0 for a pair appended by an operator, and -1 for a missing
+        pair."""
+        return self.splits >> SPLIT_BITS
 
 
 def pair_column(rows: int, firsts: Numbers | int, seconds: Sequence[int] | Numbers | int) -> Numbers:

@@ -7,6 +7,7 @@ stores only the first id and which columns count.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,14 @@ class IdRun(NamedTuple):
         """Return the ids of rows ``start`` to ``stop`` (exclusive), with the bounds of a slice of a sequence."""
         start, stop, _ = slice(start, stop).indices(self.rows)
         return IdRun(self._at(start), self.steps, max(0, stop - start))
+
+    def cut(self, bounds: Iterable[tuple[int, int]]) -> list[IdRun]:
+        """Return the ids of rows ``start`` to ``stop`` (exclusive) for each pair of ``bounds``, none below 0."""
+        steps = self.steps
+        if steps != (0, 1):
+            return [IdRun(self._at(start), steps, stop - start) for start, stop in bounds]
+        split, ordinal = self.first
+        return [IdRun((split, ordinal + start), steps, stop - start) for start, stop in bounds]
 
     def with_constants(self, numbers: tuple[int, ...]) -> IdRun:
         """Append constant columns."""

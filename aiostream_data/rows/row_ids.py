@@ -15,7 +15,7 @@ neither indexing nor conversion to an array. ``docs/row_ids.md`` describes the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.rows.id_arrays import (
+    SPLIT_BITS,
     UNUSED,
     Mask,
     Numbers,
+    Pairs,
     alike,
     beside,
     joined_columns,
@@ -48,33 +50,12 @@ PIECE: Final = 5
 CACHED: Final = 6
 """Kind of the id pair that a shared cache appends: the plan position of the node that reads the cache."""
 
-SPLIT_BITS: Final = 40
 SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
 """Mask of the low bits of a split number, which count within a namespace. The high bits are the number of the namespace
 (see ``origins.py``)."""
 
 OTHER_PIPELINE: Final = "Use the row ids with the pipeline that returned them."
 """Remedy of errors about row ids that do not fit the plan."""
-
-
-class Pairs(NamedTuple):
-    """Id pairs of several rows, all at the same position in their ids.
-
-    Attributes:
-        splits: First number of each pair, int64 of shape (rows,), undefined where ``exists`` is False.
-        ordinals: Second number of each pair, int64 of shape (rows,), undefined where ``exists`` is False.
-        exists: Mask of the rows that have this pair, bool of shape (rows,).
-    """
-
-    splits: Numbers
-    ordinals: Numbers
-    exists: Mask
-
-    @property
-    def namespaces(self) -> Numbers:
-        """Namespace number of each pair. The number is 0 for a pair appended by an operator, and -1 for a missing
-        pair."""
-        return self.splits >> SPLIT_BITS
 
 
 class RowIds:
@@ -171,6 +152,12 @@ class RowIds:
     def slice(self, start: int, stop: int) -> RowIds:
         """Return the ids of rows ``start`` to ``stop`` (exclusive), as a view of the same memory."""
         return RowIds(self._pairs[start:stop] if self._run is None else self._run.slice(start, stop))
+
+    def cut(self, bounds: Sequence[tuple[int, int]]) -> list[RowIds]:
+        """Return :meth:`slice` of each pair of ``bounds``, whose numbers are row numbers."""
+        if self._run is not None:
+            return list(map(RowIds, self._run.cut(bounds)))
+        return [self.slice(start, stop) for start, stop in bounds]
 
     def row(self, row: int) -> RowIds:
         """Return the id of one row."""

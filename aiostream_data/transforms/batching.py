@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,15 +67,13 @@ class BatchOrder:
 
         The first cut continues the batch of the carried-over rows.
         """
-        cuts = []
-        start = 0
-        while start < count:
-            stop = min(start + self.batch_size - self.carried, count)
-            completes = self.carried + stop - start == self.batch_size
-            cuts.append(BatchCut(start, stop, completes))
-            self.carried = 0 if completes else self.carried + stop - start
-            start = stop
-        return cuts
+        if not count:
+            return []
+        size = self.batch_size
+        stops = [*range(size - self.carried, count, size), count]
+        self.carried = (self.carried + count) % size
+        completes = [*repeat(True, len(stops) - 1), not self.carried]
+        return list(map(BatchCut._make, zip([0, *stops[:-1]], stops, completes, strict=True)))
 
     def finish(self) -> bool:
         """End the stream. Return True if the carried-over rows form a last batch."""
@@ -176,19 +175,14 @@ class Batcher:
         chunk = as_stackable(chunk)
         self.runs = []
         self.batches = batches = []
-        whole: list[BatchCut] = []
-        for cut in self.order.push(len(chunk)):
-            if cut.completes and not self._carry:
-                whole.append(cut)  # this batch lies within the chunk; building all such batches at once is faster
-                continue
-            part = chunk.slice(cut.start, cut.stop)
-            if cut.completes:
-                batches.append(self._batch([*self._carried_away(), part]))
-            else:
-                batches.extend(self._whole_batches(chunk, whole, own))
-                whole = []
-                self._carry_over(part)
-        batches.extend(self._whole_batches(chunk, whole, own))  # extend() keeps batches built before an error
+        cuts = self.order.push(len(chunk))
+        left = cuts.pop() if cuts and not cuts[-1].completes else None
+        if self._carry and cuts:
+            first = cuts.pop(0)
+            batches.append(self._batch([*self._carried_away(), chunk.slice(first.start, first.stop)]))
+        batches.extend(self._whole_batches(chunk, cuts, own))  # extend() keeps batches built before an error
+        if left is not None:
+            self._carry_over(chunk.slice(left.start, left.stop))
         return batches
 
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[BatchCut], own: bool) -> Iterable[FullBatch]:
@@ -199,7 +193,7 @@ class Batcher:
         first = cuts[0].start
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
-        rows = [self.runs[-1].slice(start - first, stop - first) for start, stop, _ in cuts]
+        rows = self.runs[-1].cut([(start - first, stop - first) for start, stop, _ in cuts])
         return map(FullBatch, chunk.structure.rows(leaves), rows)
 
     def _asks_rows(self, chunk: Chunk) -> bool:

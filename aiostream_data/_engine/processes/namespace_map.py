@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.processes.chunk_transfer import Handed, IdsSideBySide
 from aiostream_data._engine.resume.origins import Cached, Hint, Namespace, Origins
+from aiostream_data.rows.id_arrays import SPLIT_BITS
 from aiostream_data.rows.lineage import Lineage, MadeOf
-from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 REMEMBERED: Final = 1 << 16
 """Maximum number of stored namespaces that several processes may share."""

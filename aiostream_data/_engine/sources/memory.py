@@ -12,9 +12,9 @@ from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.sources.memory_rows import chunks_of, rows_of, rows_per_split
 from aiostream_data._engine.sources.permuted_rows import PermutedRows
 from aiostream_data.plan.sources import Range, TensorSlices
+from aiostream_data.rows.id_arrays import SPLIT_BITS
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
-from aiostream_data.rows.row_ids import SPLIT_BITS
 
 
 @dataclass

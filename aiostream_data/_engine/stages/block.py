@@ -15,8 +15,9 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State
 from aiostream_data.plan.blocked_rows import Block, blocked_name
+from aiostream_data.rows.id_arrays import SPLIT_BITS
 from aiostream_data.rows.records import Chunk
-from aiostream_data.rows.row_ids import SPLIT_BITS, RowIds
+from aiostream_data.rows.row_ids import RowIds
 
 
 @dataclass

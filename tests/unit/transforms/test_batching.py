@@ -40,6 +40,21 @@ def test_the_order_says_where_a_chunk_is_cut() -> None:
     assert not order.finish()
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize("counts", [[1] * 9, [0, 7, 1, 13], [49, 2, 99], [100]])
+def test_every_row_belongs_to_the_batch_of_its_number(size: int, counts: list[int]) -> None:
+    order, row = BatchOrder(size), 0
+    for count in counts:
+        cuts = order.push(count)
+        for start, stop, completes in cuts:
+            numbers_of_batches = {number // size for number in range(row + start, row + stop)}
+            assert len(numbers_of_batches) == 1
+            assert completes == ((row + stop) % size == 0)
+        assert [number for start, stop, _ in cuts for number in range(start, stop)] == list(range(count))
+        row += count
+        assert order.carried == row % size
+
+
 @pytest.mark.parametrize("cuts", [[10], [1] * 10, [3, 0, 7], [4, 4, 2], [9, 1]])
 def test_batches_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
     stops = np.cumsum(cuts).tolist()
