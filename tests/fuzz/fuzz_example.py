@@ -1,18 +1,23 @@
 """Feed damaged Examples to both parsers: they must agree on the values or on the fault, and never crash.
 
-Run ``python tests/fuzz/fuzz_example.py`` with atheris installed for coverage-guided fuzzing, or with
-``--runs N`` for N seeded mutations of valid records.
+Run it with atheris when that is installed, which follows coverage::
+
+    python tests/fuzz/fuzz_example.py corpus/
+
+or without, as a loop of seeded random mutations::
+
+    python tests/fuzz/fuzz_example.py --runs 100000 --seed 1
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import random
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from fuzzing import Target, run_target
 
 from aiostream_data._native import example_py, parse_examples
 from aiostream_data._native.example_py import ANY_NUMBER, BYTES, FLOAT, INT64, ParseFault, Wanted
@@ -89,22 +94,10 @@ def run_mutations(runs: int, seed: int) -> int:
     return clean
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, help="number of seeded mutations, without atheris")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments, rest = parser.parse_known_args()
-    if arguments.runs is not None:
-        clean = run_mutations(arguments.runs, arguments.seed)
-        sys.stdout.write(f"{arguments.runs} runs, {clean} of them parsed\n")
-        return
-    try:
-        atheris: Any = importlib.import_module("atheris")
-    except ImportError:
-        parser.error("atheris is not installed; give --runs N")
-    atheris.Setup([sys.argv[0], *rest], check)
-    atheris.Fuzz()
+def main(arguments: Sequence[str]) -> None:
+    """Fuzz with these arguments of the command line."""
+    run_target(Target(__doc__, check, lambda: list(SEEDS), lambda data, source: mutated(source, data)), arguments)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

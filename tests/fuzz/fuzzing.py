@@ -8,7 +8,9 @@ import importlib.util
 import random
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
 
 
 class Target(NamedTuple):
@@ -30,7 +32,10 @@ class Target(NamedTuple):
 
 
 def run_target(target: Target, arguments: Sequence[str]) -> None:
-    """Run atheris on the arguments, or the loop when it is asked for or atheris is not there."""
+    """Run atheris on the arguments, or the loop when it is asked for or atheris is not there.
+
+    Atheris mutates with the target's own function every other time, and starts from the target's seeds.
+    """
     parser = argparse.ArgumentParser(description=target.told, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, help="run the loop of mutations, this many")
     parser.add_argument("--seed", type=int, default=0)
@@ -38,9 +43,29 @@ def run_target(target: Target, arguments: Sequence[str]) -> None:
     if options.runs is None and importlib.util.find_spec("atheris"):
         atheris = importlib.import_module("atheris")
         atheris.instrument_all()
-        atheris.Setup([sys.argv[0], *rest], target.check)
+        _write_seeds(target, rest)
+        atheris.Setup([sys.argv[0], *rest], target.check, custom_mutator=_mutator(target, atheris))
         atheris.Fuzz()
     _run_loop(target, target.runs if options.runs is None else options.runs, options.seed)
+
+
+def _write_seeds(target: Target, arguments: Sequence[str]) -> None:
+    """Write the seeds into the first folder of the arguments, where libFuzzer keeps its corpus."""
+    folder = next((Path(argument) for argument in arguments if not argument.startswith("-")), None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for data in target.seeds():
+            (folder / f"seed-{sha256(data).hexdigest()[:16]}").write_bytes(data)
+
+
+def _mutator(target: Target, atheris: Any) -> Callable[[bytes, int, int], bytes]:
+    def mutated(data: bytes, most_nbytes: int, seed: int) -> bytes:
+        source = random.Random(seed)
+        if data and source.random() < 0.5:
+            return target.mutate(data, source)[:most_nbytes]
+        return bytes(atheris.Mutate(data, most_nbytes))  # not before Fuzz() runs, which sets it
+
+    return mutated
 
 
 def _run_loop(target: Target, runs: int, seed: int) -> None:
