@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.dataset.iceberg_vectors import DamagedVectorError, rows_of_vector, vectors_in
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
 
@@ -54,7 +55,7 @@ def _places(spec: Any, names: dict[int, str]) -> Iterator[tuple[int, str]]:
 
 
 class PositionDeletes:
-    """Rows that position deletes remove. Each delete file is read once.
+    """Rows that position deletes and deletion vectors remove. Each delete file is read once.
 
     Args:
         pyarrow: The module.
@@ -68,19 +69,21 @@ class PositionDeletes:
         self._io = io
         self._read: dict[str, Any] = {}
 
-    def of(self, url: str, delete_files: Collection[Any]) -> bytes:
+    def of(self, file: Any, delete_files: Collection[Any]) -> bytes:
         """Return the deleted rows of a data file; see :class:`.SnapshotFormat`.
 
         Raises:
-            TableSnapshotError: A delete file is no Parquet file of position deletes.
+            TableSnapshotError: A delete file is damaged, or of an unsupported kind.
         """
         if not delete_files:
             return b""
-        parts = [self._positions(each, url) for each in delete_files]
+        parts = [self._positions(each, file) for each in delete_files]
         return np.unique(np.concatenate(parts)).astype(np.int64).tobytes()
 
-    def _positions(self, delete_file: Any, url: str) -> NDArray[np.int64]:
-        path = delete_file.file_path
+    def _positions(self, delete_file: Any, file: Any) -> NDArray[np.int64]:
+        if delete_file.file_format.value == "PUFFIN":
+            return self._positions_of_vector(delete_file.file_path, file)
+        path, url = delete_file.file_path, file.file_path
         if path not in self._read:
             self._read[path] = self._table_of(delete_file)
         deletes = self._read[path]
@@ -88,10 +91,21 @@ class PositionDeletes:
         found: NDArray[np.int64] = deletes.column("pos").filter(mask).to_numpy()
         return found
 
+    def _positions_of_vector(self, path: str, file: Any) -> NDArray[np.int64]:
+        try:
+            if path not in self._read:
+                with self._io.new_input(path).open() as opened:
+                    self._read[path] = vectors_in(opened.read())
+            vector = self._read[path].get(file.file_path)
+            return np.empty(0, np.int64) if vector is None else rows_of_vector(vector, file.record_count)
+        except DamagedVectorError as error:
+            reason = f"the deletion vectors in {path} cannot be read: {error}"
+            raise TableSnapshotError(self._table, "", reason) from error
+
     def _table_of(self, delete_file: Any) -> Any:
         path, kind = delete_file.file_path, delete_file.file_format.value
         if kind != "PARQUET":
-            feature = "deletion vectors" if kind == "PUFFIN" else f"position deletes in {kind} files"
+            feature = f"position deletes in {kind} files"
             raise TableSnapshotError(self._table, feature, f"{path} is not supported. Compact the table")
         if delete_file.content.name != "POSITION_DELETES":
             raise TableSnapshotError(self._table, "equality deletes", f"{path} is not supported. Compact the table")

@@ -168,7 +168,7 @@ class IcebergTable:
             url=path if scheme == "file" else f"{scheme}://{path}",
             nbytes=file.file_size_in_bytes,
             constants=constants.of(file),
-            deleted=deletes.of(file.file_path, task.delete_files),
+            deleted=deletes.of(file, task.delete_files),
         )
 
     def _keyed(self, library: Any, pyarrow: Any, schema: Any, names: Mapping[int, Sequence[str]]) -> Any:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Target(NamedTuple):
@@ -34,7 +34,7 @@ class Target(NamedTuple):
 def run_target(target: Target, arguments: Sequence[str]) -> None:
     """Run atheris on the arguments, or the loop when it is asked for or atheris is not there.
 
-    Atheris mutates with the target's own function every other time, and starts from the target's seeds.
+    Atheris starts from the target's seeds, and mutates with its function.
     """
     parser = argparse.ArgumentParser(description=target.told, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, help="run the loop of mutations, this many")
@@ -44,7 +44,11 @@ def run_target(target: Target, arguments: Sequence[str]) -> None:
         atheris = importlib.import_module("atheris")
         atheris.instrument_all()
         _write_seeds(target, rest)
-        atheris.Setup([sys.argv[0], *rest], target.check, custom_mutator=_mutator(target, atheris))
+
+        def mutated(data: bytes, most_nbytes: int, seed: int) -> bytes:
+            return target.mutate(data or b"\0", random.Random(seed))[:most_nbytes]
+
+        atheris.Setup([sys.argv[0], *rest], target.check, custom_mutator=mutated)
         atheris.Fuzz()
     _run_loop(target, target.runs if options.runs is None else options.runs, options.seed)
 
@@ -56,16 +60,6 @@ def _write_seeds(target: Target, arguments: Sequence[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for data in target.seeds():
             (folder / f"seed-{sha256(data).hexdigest()[:16]}").write_bytes(data)
-
-
-def _mutator(target: Target, atheris: Any) -> Callable[[bytes, int, int], bytes]:
-    def mutated(data: bytes, most_nbytes: int, seed: int) -> bytes:
-        source = random.Random(seed)
-        if data and source.random() < 0.5:
-            return target.mutate(data, source)[:most_nbytes]
-        return bytes(atheris.Mutate(data, most_nbytes))  # not before Fuzz() runs, which sets it
-
-    return mutated
 
 
 def _run_loop(target: Target, runs: int, seed: int) -> None:

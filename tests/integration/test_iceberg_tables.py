@@ -318,7 +318,6 @@ def test_a_damaged_delete_file_is_an_error(numbers: Any) -> None:
     ("content", "format", "feature"),
     [
         (EQUALITY, "PARQUET", "equality deletes"),
-        (POSITION, "PUFFIN", "deletion vectors"),
         (POSITION, "ORC", "position deletes in ORC files"),
     ],
 )

@@ -63,6 +63,7 @@ SIGNALS = frozenset(
             "CarriedError",
             "DamagedMessageError",
             "DamagedPieceError",
+            "DamagedVectorError",
             "DeadlinePassed",
             "DecompressorTaken",
         ),

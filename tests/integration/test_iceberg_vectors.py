@@ -1,0 +1,155 @@
+"""``Dataset.from_iceberg``: rows that deletion vectors delete, in Puffin files as Iceberg's library writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from aiostream_data import Dataset
+from aiostream_data.errors import CorruptRecordError, TableSnapshotError
+from aiostream_data.testing.resume import resumes_everywhere
+
+pytest.importorskip("pyiceberg")
+
+from iceberg_deletes import POSITION, with_deletes
+from puffin_files import puffin, vector
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from pyroaring import BitMap
+
+from aiostream_data.dataset.iceberg_vectors import DamagedVectorError, rows_of_vector, vectors_in
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Iterator[Any]:
+    """A table of two files: numbers 0 to 4, and numbers 5 to 9."""
+    catalog = load_catalog(
+        "lake", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake"
+    )
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.numbers", Schema(NestedField(1, "id", LongType())))
+    for first in (0, 5):
+        rows = [{"id": row} for row in range(first, first + 5)]
+        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    yield table
+    catalog.close()
+
+
+def urls(table: Any) -> list[str]:
+    """Return the URLs of the files, in the order of their numbers."""
+    found = {}
+    for number in (0, 5):
+        (task,) = table.scan(row_filter=f"id == {number}").plan_files()
+        found[number] = task.file.file_path
+    return [found[0], found[5]]
+
+
+def with_puffin(table: Any, content: bytes) -> Any:
+    path = f"{table.metadata.location}/deletes.puffin"
+    Path(path.removeprefix("file://")).write_bytes(content)
+    return with_deletes(table, path, POSITION, "PUFFIN")
+
+
+def ids(table: Any, **arguments: Any) -> list[int]:
+    return sorted(int(row["id"]) for row in Dataset.from_iceberg(table, **arguments))
+
+
+def test_rows_of_deletion_vectors_are_never_returned(numbers: Any) -> None:
+    first, second = urls(numbers)
+    table = with_puffin(numbers, puffin({second: vector([0, 4]), first: vector([1, 2]), "elsewhere": vector([3])}))
+    assert ids(table) == [0, 3, 4, 6, 7, 8] == sorted(table.scan().to_arrow()["id"].to_pylist())
+    assert ids(table, filters=[("id", ">=", 4)]) == [4, 6, 7, 8]
+    assert ids(table, snapshot_id=numbers.current_snapshot().snapshot_id) == list(range(10))
+    resumes_everywhere(Dataset.from_iceberg(table, cycle_length=2))
+
+
+def test_the_rows_of_a_file_can_all_be_deleted(numbers: Any) -> None:
+    table = with_puffin(numbers, puffin({urls(numbers)[0]: vector(range(5))}))
+    assert ids(table) == [5, 6, 7, 8, 9]
+
+
+def test_other_blobs_are_ignored(numbers: Any) -> None:
+    content = puffin({urls(numbers)[0]: b"statistics"}, type="apache-datasketches-theta-v1")
+    assert ids(with_puffin(numbers, content)) == list(range(10))
+
+
+def damaged(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def one(rows: Sequence[int]) -> Callable[[str], bytes]:
+    return lambda url: puffin({url: vector(rows)})
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lambda url: b"", "it is not a Puffin file"),
+        (lambda url: one([1])(url)[:-1], "it is not a Puffin file"),
+        (one(range(6)), "deletes more than the 5 rows of its file"),
+        (one([2**32]), "the keys of a deletion vector are damaged"),
+        (lambda url: puffin({url: damaged(vector([1]), 4)}), "it is not a deletion vector"),
+        (lambda url: puffin({url: damaged(vector([1]), 21)}), "the checksum of a deletion vector is wrong"),
+        (lambda url: puffin({url: vector([1])[:-1]}), "it is not a deletion vector, or it is cut off"),
+        (lambda url: puffin({url: vector([1])}, length=1 << 40), "a deletion vector has the bytes 4 to"),
+        (lambda url: puffin({url: vector([1])}, offset=-1), "a deletion vector has the bytes -1 to"),
+        (lambda url: puffin({url: vector([1])}, **{"compression-codec": "zstd"}), "is compressed with 'zstd'"),
+        (lambda url: puffin({url: vector([1])}, properties={}), "a deletion vector has no referenced-data-file"),
+    ],
+)
+def test_damaged_vectors_are_an_error_that_names_the_file(
+    numbers: Any, content: Callable[[str], bytes], reason: str
+) -> None:
+    table = with_puffin(numbers, content(urls(numbers)[0]))
+    with pytest.raises(
+        TableSnapshotError, match=rf"the deletion vectors in .*deletes\.puffin cannot be read: .*{reason}"
+    ):
+        list(Dataset.from_iceberg(table))
+
+
+def test_a_vector_of_rows_that_do_not_exist_is_an_error(numbers: Any) -> None:
+    table = with_puffin(numbers, one([5])(urls(numbers)[0]))
+    with pytest.raises(CorruptRecordError, match="deletes rows that the file, which has 5 rows, does not have"):
+        list(Dataset.from_iceberg(table))
+
+
+def test_a_file_cut_off_anywhere_gives_its_vectors_or_a_typed_error() -> None:
+    content = puffin({"a": vector([1, 7]), "b": vector(range(100))})
+    for nbytes in range(len(content)):
+        with pytest.raises(DamagedVectorError):
+            vectors_in(content[:nbytes])
+
+
+def test_a_vector_with_any_byte_changed_is_refused() -> None:
+    whole = vector([1, 7, 70_000])
+    assert rows_of_vector(whole, 100_000).tolist() == [1, 7, 70_000]
+    for at in range(len(whole)):
+        with pytest.raises(DamagedVectorError):
+            rows_of_vector(damaged(whole, at), 100_000)
+        with pytest.raises(DamagedVectorError):
+            rows_of_vector(whole[:at], 100_000)
+
+
+def test_rows_beyond_four_billion_have_keys() -> None:
+    rows = [0, 2**32 - 1, 2**32, 5 * 2**32 + 3]
+    assert rows_of_vector(vector(rows), 2**40).tolist() == rows
+    assert rows_of_vector(vector([]), 5).tolist() == []
+    assert rows_of_vector(vector([]), 5).dtype == np.int64
+
+
+def test_a_small_vector_of_billions_of_rows_is_refused_before_they_are_written() -> None:
+    everything = BitMap()
+    everything.add_range(0, 2**32 - 1)
+    everything.run_optimize()
+    body = b"\xd1\xd3\x39\x64" + (1).to_bytes(8, "little") + bytes(4) + everything.serialize()
+    hostile = len(body).to_bytes(4, "big") + body + crc32(body).to_bytes(4, "big")
+    assert len(hostile) < 1 << 20
+    with pytest.raises(DamagedVectorError, match="deletes more than the 100 rows"):
+        rows_of_vector(hostile, 100)
