@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from iceberg_deletes import POSITION, with_deletes
 from puffin_files import puffin, vector
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap
 
@@ -153,3 +155,12 @@ def test_a_small_vector_of_billions_of_rows_is_refused_before_they_are_written()
     assert len(hostile) < 1 << 20
     with pytest.raises(DamagedVectorError, match="deletes more than the 100 rows"):
         rows_of_vector(hostile, 100)
+
+
+def test_a_table_that_was_upgraded_to_version_3_is_read(numbers: Any, tmp_path: Path) -> None:
+    before = with_puffin(numbers, one([1, 3])(urls(numbers)[0]))
+    metadata = json.loads(Path(before.metadata_location.removeprefix("file://")).read_text())
+    (tmp_path / "3.metadata.json").write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 10}))
+    table = StaticTable.from_metadata(f"file://{tmp_path}/3.metadata.json")
+    assert table.metadata.format_version == 3
+    assert ids(table) == [0, 2, 4, 5, 6, 7, 8, 9]
