@@ -114,7 +114,10 @@ def array_of(pyarrow: Any, part: Stored, body: Body, dictionaries: Mapping[int, 
         raise ArrowTypeError(
             field.path, f"the column contains views, which PyArrow {pyarrow.__version__} cannot read. Upgrade PyArrow"
         )
-    return pyarrow.Array.from_buffers(type, length, buffers, null_count, 0, children or None)
+    try:
+        return pyarrow.Array.from_buffers(type, length, buffers, null_count, 0, children or None)
+    except KeyError as error:  # PyArrow has no arrays of some types, such as intervals of months
+        raise ArrowTypeError(field.path, f"PyArrow cannot read the type {type}. Select other columns") from error
 
 
 def decoded_nbytes(pyarrow: Any, parts: Iterable[Stored], body: Body) -> int:

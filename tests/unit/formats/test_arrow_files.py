@@ -6,6 +6,7 @@ import io
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -357,3 +358,18 @@ def test_a_state_beyond_a_shorter_file_is_refused(tmp_path: Path) -> None:
         dataset.open(state, allow=["content"]) as loader,
     ):
         list(loader)
+
+
+def test_a_type_that_pyarrow_has_no_arrays_for_is_refused(tmp_path: Path) -> None:
+    dates = pa.table({"d": pa.array([date(2020, 1, 1)] * 3).dictionary_encode()})
+    path = tmp_path / "x.arrow"
+    with pa.ipc.new_file(path, dates.schema) as writer:
+        writer.write_table(dates)
+    content, refused = path.read_bytes(), []
+    for at in (at for at, value in enumerate(content) if value == 8):  # dates become intervals of months
+        path.write_bytes(content[:at] + b"\x0b" + content[at + 1 :])
+        try:
+            list(Dataset.from_arrow(path))
+        except (ArrowTypeError, CorruptRecordError) as error:
+            refused.append(str(error))
+    assert any("PyArrow cannot read the type month_interval" in text for text in refused)
