@@ -332,6 +332,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         *,
         shuffle_shards: bool = False,
         seed: int | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[Any]:
         """Return a dataset of a file, of all files in a folder, or of all files that match a pattern, in any format.
@@ -343,7 +344,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Args:
             url: URL or path of a file or folder, or a pattern.
-            shuffle_shards, seed: As for :meth:`from_tfrecord`.
+            shuffle_shards, seed, on_error: As for :meth:`from_tfrecord`.
             storage_options: Options of the store, as in fsspec.
 
         Raises:
@@ -355,8 +356,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         from aiostream_data.dataset.any_format import find_format
 
         found = find_format(url, storage_options)
-        common = {"shuffle_shards": shuffle_shards, "seed": seed, "storage_options": storage_options}
-        dataset: Dataset[Any] = found.read_by(cls, **common)
+        common: dict[str, Any] = {"shuffle_shards": shuffle_shards, "seed": seed, "on_error": on_error}
+        dataset: Dataset[Any] = found.read_by(cls, **common, storage_options=storage_options)
         return dataset
 
     @classmethod
@@ -371,6 +372,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         cycle_length: int = 1,
         shuffle_shards: bool = False,
         seed: int | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[Any]:
         """Return a dataset of one split of a data set on the Hugging Face Hub, as its constructor reads the files.
@@ -386,7 +388,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             config: Name of a configuration in README.md; None for the default one.
             revision: Branch, tag or commit. Pass a commit to read the same files in every run and on every rank.
             token: Access token; False for none. By default, that of the environment or of ``hf auth login``.
-            cycle_length, shuffle_shards, seed: As for :meth:`from_tfrecord`.
+            cycle_length, shuffle_shards, seed, on_error: As for :meth:`from_tfrecord`.
             storage_options: Options of the store, such as ``endpoint``.
 
         Raises:
@@ -400,8 +402,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         options = dict(storage_options or {}) if token is None else {**(storage_options or {}), "token": token}
         found = find_hub_files(repository, split, config, revision, options)
-        common = {"cycle_length": cycle_length, "shuffle_shards": shuffle_shards, "seed": seed}
-        dataset: Dataset[Any] = found.read_by(cls, **common, storage_options=options)
+        common: dict[str, Any] = {"cycle_length": cycle_length, "shuffle_shards": shuffle_shards, "seed": seed}
+        dataset: Dataset[Any] = found.read_by(cls, **common, on_error=on_error, storage_options=options)
         return dataset
 
     @classmethod
@@ -914,6 +916,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         seed: int | None = None,
         ordered: bool = True,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
         """Return a dataset of the rows of Parquet files, as dicts from column name to value.
@@ -932,6 +935,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 statistics exclude all rows are not read. A missing value satisfies no condition.
             partitions: If True, add the ``name=value`` folders of the URL as text columns, as Hive writes them.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -946,9 +950,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             MemoryBudgetError: A row group does not fit into the memory limit.
             MissingExtraError: PyArrow is not installed (extra ``parquet``).
         """
-        from aiostream_data.dataset.tables import RowsOf, parquet_format
+        from aiostream_data.dataset.tables import parquet_format, rows_of
 
-        rows = RowsOf(parquet_format(columns, filters, partitions), dict(storage_options or {}))
+        rows = rows_of(parquet_format(columns, filters, partitions), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
@@ -965,6 +969,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         shuffle_shards: bool = False,
         seed: int | None = None,
         ordered: bool = True,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
         """Return a dataset of the rows of one version of a Delta table, as dicts from column name to value.
@@ -979,6 +984,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 several ranks or workers share the dataset.
             columns, filters: As for :meth:`from_parquet`. Files are not opened if their partition excludes all rows.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
 
         Raises:
@@ -997,7 +1003,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         files = cls._begin(snapshot_files(DeltaTable.of(url, storage_options), "version", version))
         listed = cls._listed(files, None, None, shuffle_shards, seed)
-        rows = rows_of_snapshot(columns, filters)
+        rows = rows_of_snapshot(columns, filters, on_error)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
     @classmethod
@@ -1014,6 +1020,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         shuffle_shards: bool = False,
         seed: int | None = None,
         ordered: bool = True,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
         """Return a dataset of the rows of one snapshot of an Iceberg table, as dicts from column name to value.
@@ -1031,6 +1038,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             catalog: For a name: the properties of the catalog as for ``pyiceberg.catalog.load_catalog``, also
                 ``"name"``; or the name of a catalog in the configuration of pyiceberg.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             storage_options: Options for the data files. None uses the ``s3.`` properties of the table.
 
@@ -1050,7 +1058,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         files = cls._begin(snapshot_files(IcebergTable.of(table, catalog, storage_options), "snapshot_id", snapshot_id))
         listed = cls._listed(files, None, None, shuffle_shards, seed)
-        rows = rows_of_snapshot(columns, filters)
+        rows = rows_of_snapshot(columns, filters, on_error)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
     @classmethod
@@ -1065,6 +1073,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         seed: int | None = None,
         ordered: bool = True,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
         """Return a dataset of the rows of Arrow IPC files (Feather V2) or streams, as dicts from column name to value.
@@ -1077,6 +1086,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             files: As for :meth:`from_tfrecord`.
             columns: Names of the columns to read; None for all columns. ``a.b`` selects a field of the struct ``a``.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -1091,9 +1101,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             MemoryBudgetError: A record batch does not fit into the memory limit.
             MissingExtraError: PyArrow is not installed (extra ``arrow``).
         """
-        from aiostream_data.dataset.tables import RowsOf, arrow_format
+        from aiostream_data.dataset.tables import arrow_format, rows_of
 
-        rows = RowsOf(arrow_format(columns), dict(storage_options or {}))
+        rows = rows_of(arrow_format(columns), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
@@ -1109,6 +1119,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         seed: int | None = None,
         ordered: bool = True,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[Any]:
         """Return a dataset of the rows of NumPy files: ``array[0]``, ``array[1]``, and so on.
@@ -1121,6 +1132,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             files: As for :meth:`from_tfrecord`. Archives are recognized by their first bytes.
             fields: Names of the fields of a structured array, or of the arrays of an archive; None for all.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -1134,9 +1146,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             TableSchemaError: Two files differ in their dtype, in the shape of a row, or in their fields.
             MemoryBudgetError: A compressed archive does not fit into the memory limit.
         """
-        from aiostream_data.dataset.tables import RowsOf, npy_format
+        from aiostream_data.dataset.tables import npy_format, rows_of
 
-        rows = RowsOf(npy_format(fields), dict(storage_options or {}))
+        rows = rows_of(npy_format(fields), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
@@ -1155,6 +1167,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         seed: int | None = None,
         ordered: bool = True,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[NDArray[Any]]:
         """Return a dataset of sequences of tokens: arrays of ``length`` integers.
@@ -1171,6 +1184,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             dtype: Type of the tokens of files without a header, such as ``"uint16"``, ``"uint32"`` or ``">u2"``.
             header_nbytes: Number of bytes to skip at the start of files that are not NumPy files.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for sequences.
             index: As for :meth:`list_files`.
 
@@ -1182,9 +1196,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 in another format, or is an array of other shapes or types.
             TableSchemaError: Two NumPy files differ in their dtype.
         """
-        from aiostream_data.dataset.tables import RowsOf, tokens_format
+        from aiostream_data.dataset.tables import rows_of, tokens_format
 
-        rows = RowsOf(tokens_format(length, stride, dtype, header_nbytes), dict(storage_options or {}))
+        rows = rows_of(tokens_format(length, stride, dtype, header_nbytes), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
@@ -1200,6 +1214,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         seed: int | None = None,
         ordered: bool = True,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[dict[str, Any]]:
         """Return a dataset of the rows of HDF5 files, as dicts with one row of each dataset of the file.
@@ -1213,6 +1228,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             fields: Names of datasets, or of groups for all datasets below them, such as ``"train/images"``. None for
                 all datasets of the file. They must have the same number of rows.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -1227,9 +1243,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             MemoryBudgetError: A group of chunks, or a file that is read whole, does not fit into the memory limit.
             MissingExtraError: h5py is not installed (extra ``hdf5``).
         """
-        from aiostream_data.dataset.tables import RowsOf, hdf5_format
+        from aiostream_data.dataset.tables import hdf5_format, rows_of
 
-        rows = RowsOf(hdf5_format(fields), dict(storage_options or {}))
+        rows = rows_of(hdf5_format(fields), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
@@ -1244,6 +1260,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         seed: int | None = None,
         ordered: bool = True,
         index: Url | None = None,
+        on_error: OnError = None,
         storage_options: StorageOptions = None,
     ) -> Dataset[bytes]:
         """Return the records of ArrayRecord files, the files that Grain reads, as ``bytes``.
@@ -1255,6 +1272,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Args:
             files: As for :meth:`from_tfrecord`.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
+            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -1267,10 +1285,10 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             MemoryBudgetError: A chunk does not fit into the memory limit.
             MissingExtraError: The library for the compression is not installed.
         """
-        from aiostream_data.dataset.tables import RowsOf
+        from aiostream_data.dataset.tables import rows_of
         from aiostream_data.formats.array_record import ArrayRecordFormat
 
-        rows = RowsOf(ArrayRecordFormat(), dict(storage_options or {}))
+        rows = rows_of(ArrayRecordFormat(), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, cast
 
 from aiostream_data.arguments import integer
 from aiostream_data.dataset.chain import Chain
-from aiostream_data.dataset.tables import column_names
+from aiostream_data.dataset.tables import checked_policy, column_names
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
 from aiostream_data.formats.parquet_filters import Filters, checked_filters
@@ -19,7 +19,7 @@ from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import replaced
 from aiostream_data.plan.snapshots import SnapshotFiles
-from aiostream_data.plan.tables import TableFile
+from aiostream_data.plan.tables import ReadsFile, TableFile
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.rows.shard_table import ShardTable
 
@@ -100,7 +100,7 @@ class _Files:
 
 
 @dataclass(frozen=True)
-class RowsOfSnapshot:
+class RowsOfSnapshot(ReadsFile):
     """Function from the URL of a data file to the data set of its rows. Picklable.
 
     Attributes:
@@ -120,7 +120,14 @@ class RowsOfSnapshot:
     def __call__(self, url: str) -> Any:
         assert self.files is not None, "SnapshotFiles emits no URL before its files are found"
         format = self.files.format_of(url)
-        return Chain(TableFile(url=url, format=format, storage_options=self.storage_options, files=self.token))
+        file = TableFile(
+            url=url,
+            format=format,
+            storage_options=self.storage_options,
+            files=self.token,
+            on_error=self.on_error,
+        )
+        return Chain(file)
 
 
 def snapshot_files(table: VersionedTable, argument: Literal["version", "snapshot_id"], version: Any) -> SnapshotFiles:
@@ -135,13 +142,14 @@ def snapshot_files(table: VersionedTable, argument: Literal["version", "snapshot
     )
 
 
-def rows_of_snapshot(columns: Any, filters: Any) -> RowsOfSnapshot:
+def rows_of_snapshot(columns: Any, filters: Any, on_error: Any = None) -> RowsOfSnapshot:
     """Return the function that reads data files, before they are found.
 
     Raises:
         PlanError: An argument is invalid.
     """
-    return RowsOfSnapshot(column_names("columns", columns), checked_filters(filters))
+    named, conditions = column_names("columns", columns), checked_filters(filters)
+    return RowsOfSnapshot(named, conditions, on_error=checked_policy(on_error))
 
 
 def with_snapshots(plan: Node) -> Node:

@@ -9,17 +9,18 @@ from typing import Any
 from aiostream_data.arguments import flag, integer, numpy_dtype, shown
 from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import PlanError
+from aiostream_data.failing.policies import OnError, source_policy_of
 from aiostream_data.formats.arrow_files import ArrowFormat
 from aiostream_data.formats.hdf5 import Hdf5Format
 from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
 from aiostream_data.formats.tokens import TokensFormat
-from aiostream_data.plan.tables import TableFile, TableFormatLike
+from aiostream_data.plan.tables import ReadsFile, TableFile, TableFormatLike
 
 
 @dataclass(frozen=True)
-class RowsOf:
+class RowsOf(ReadsFile):
     """Function from the URL of a file to the data set of its rows. Picklable.
 
     Attributes:
@@ -33,7 +34,28 @@ class RowsOf:
     files: object = field(default_factory=object, repr=False, compare=False)
 
     def __call__(self, url: str) -> Any:
-        return Chain(TableFile(url=url, format=self.format, storage_options=self.storage_options, files=self.files))
+        file = TableFile(
+            url=url,
+            format=self.format,
+            storage_options=self.storage_options,
+            files=self.files,
+            on_error=self.on_error,
+        )
+        return Chain(file)
+
+
+def rows_of(format: TableFormatLike, storage_options: Mapping[str, Any] | None, on_error: Any) -> RowsOf:
+    """Return the function that reads a file of the format.
+
+    Raises:
+        PlanError: The error policy is invalid.
+    """
+    return RowsOf(format, dict(storage_options or {}), on_error=checked_policy(on_error))
+
+
+def checked_policy(on_error: Any) -> OnError:
+    """Check an error policy of a source; None stays None."""
+    return None if on_error is None else source_policy_of(on_error)
 
 
 def parquet_format(columns: Any, filters: Any, partitions: Any) -> ParquetFormat:

@@ -182,7 +182,10 @@ def _content(cell: types.CellType) -> Any:
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of an object that no method except its constructor assigns."""
+    """Yield the attributes of an object that no method except its constructor assigns.
+
+    Fields of a dataclass that its comparison ignores (``compare=False``) do not count.
+    """
     kind = type(value)
     methods = [
         method
@@ -191,9 +194,12 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(method, types.FunctionType) and name not in ("__init__", "__post_init__", "__setstate__")
     ]
     assigned = {name for method in methods for name in _assigned(method.__code__, "STORE_ATTR")}
-    slots = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
-    found: Mapping[str, Any] = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
-    yield from sorted((name, part) for name, part in found.items() if name not in assigned)
+    slots = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    ignored = assigned.union(field.name for field in slots if not field.compare)
+    found: Mapping[str, Any] = getattr(value, "__dict__", None) or {
+        field.name: getattr(value, field.name, None) for field in slots
+    }
+    yield from sorted((name, part) for name, part in found.items() if name not in ignored)
 
 
 def _assigned(code: types.CodeType, operation: str) -> set[str]:

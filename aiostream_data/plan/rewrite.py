@@ -28,6 +28,7 @@ from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
 from aiostream_data.plan.sources import Range, ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard
+from aiostream_data.plan.tables import reads_files
 from aiostream_data.plan.windows import Bucket, PaddedBatch
 
 
@@ -96,6 +97,8 @@ def with_policy_so_far(plan: Node, policy: OnError) -> Node:
 
 
 def _with_own_policy(node: Node, policy: OnError) -> Node:
+    if isinstance(node, Interleave) and reads_files(node.function):
+        node = replace(node, function=node.function.with_default_policy(policy_for_sources(policy)))
     if isinstance(node, (Call, Interleave, ParseExample)) and node.on_error is None:
         return replace(node, on_error=policy)
     if isinstance(node, ReadFiles) and node.on_error is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self, TypeGuard
 
+from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import Node
 from aiostream_data.safe_url import safe_url
 
@@ -17,6 +18,30 @@ class TableFormatLike(Protocol):
     def name(self) -> str: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadsFile:
+    """Base class of functions from the URL of a file to the data set of its rows.
+
+    Attributes:
+        on_error: Error policy for damaged and missing files; None for the policy of ``open()``.
+    """
+
+    on_error: OnError = field(default=None, repr=False, compare=False)
+
+    def __call__(self, url: str) -> Any:
+        """Return the data set of the rows of a file."""
+        raise NotImplementedError
+
+    def with_default_policy(self, on_error: OnError) -> Self:
+        """Return the function with this error policy if it has none of its own."""
+        return replace(self, on_error=on_error) if self.on_error is None else self
+
+
+def reads_files(function: Callable[..., Any]) -> TypeGuard[ReadsFile]:
+    """Return True if the function of a node reads files with a directory of row groups."""
+    return isinstance(function, ReadsFile)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFile(Node):
     """Source that emits the rows of one file.
@@ -25,12 +50,14 @@ class TableFile(Node):
         url: URL of the file.
         format: Format of the file, with the columns to read.
         files: Object that is the same for all files whose columns must be equal.
+        on_error: Error policy for a damaged or missing file, and for damaged row groups.
     """
 
     url: str = field(repr=False)
     format: TableFormatLike
     storage_options: Mapping[str, Any] = field(repr=False)
     files: object = field(repr=False)
+    on_error: OnError = None
 
     @property
     def label(self) -> str:

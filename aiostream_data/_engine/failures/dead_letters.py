@@ -18,6 +18,7 @@ from aiostream_data.failing.dead_letter_log import DeadLetterLog
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.plan.tables import TableFile
 from aiostream_data.safe_url import safe_text
 
 DID = {"skip": "skipped", "replace": "replaced"}
@@ -142,7 +143,7 @@ class DeadLetters:
 
 
 def _budget_error(node: Node, account: _Account, last: Failed) -> ErrorBudgetError:
-    what = "records or files" if isinstance(node, ReadFiles) else "records"
+    what = "records or files" if isinstance(node, (ReadFiles, TableFile)) else "records"
     budget = handling_of(getattr(node, "on_error", None)).budget
     return ErrorBudgetError(node.label, account.failures, account.rows, what, budget, last.error)
 

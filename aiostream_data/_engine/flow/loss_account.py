@@ -10,6 +10,7 @@ from aiostream_data._engine.flow.context import RunContext
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.plan.tables import TableFile
 
 
 class LossAccount:
@@ -22,7 +23,7 @@ class LossAccount:
         rows_before: Number of rows that this run had emitted before the current merge.
     """
 
-    def __init__(self, context: RunContext, node: ReadFiles, counters: StageCounters) -> None:
+    def __init__(self, context: RunContext, node: ReadFiles | TableFile, counters: StageCounters) -> None:
         self._letters = context.services.dead_letters
         self._place, self._nth, self._node = context.place(node), context.nth(node), node
         self._counters = counters

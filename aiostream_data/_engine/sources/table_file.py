@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -19,6 +19,7 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data._engine.sources.table_losses import SkippedPart, TableLosses
 from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
 from aiostream_data.formats.row_groups import (
@@ -49,6 +50,13 @@ class _Decoded(NamedTuple):
     charge: Charge
 
 
+class _Started(NamedTuple):
+    """A row group, and the task that reads it."""
+
+    group: RowGroup
+    decoded: asyncio.Task[_Decoded | SkippedPart]
+
+
 class _SeenTypes(defaultdict[object, TypesOfFiles]):
     """Types of the columns of the opened files, by the object that stands for their data set. A feature."""
 
@@ -72,29 +80,49 @@ class TableFileSource(NumberedRows):
         self.counters.waits_for = "disk" if split_url(node.url).scheme == "file" else "network"
         self.counters.work = "parse"
         stores = self.context.services.stores(node.storage_options)
-        shard, directory = await self._directory(stores)
+        base = self._namespace().base
+        losses = TableLosses(self.context, node, base, self.counters)
+        opened = await losses.attempted(lambda: self._directory(stores))
+        if isinstance(opened, SkippedPart):
+            await losses.lose_file(opened, 0, self._first)
+            return
+        shard, directory = opened
         if self._first > directory.rows:
             raise StateMismatchError(
                 [f"the state names row {self._first} of {safe_url(node.url)}, which has {directory.rows} rows"],
                 "Restore the file.",
             )
-        base = self._namespace().base
         groups = iter(directory.groups_from(self._first))
         async with asyncio.TaskGroup() as tasks:
 
-            def start() -> asyncio.Task[_Decoded] | None:
+            def start() -> _Started | None:
                 group = next(groups, None)
-                return group and tasks.create_task(self._decoded(stores, shard, directory, group, outlet))
+                if group is None:
+                    return None
+
+                def read() -> Awaitable[_Decoded]:
+                    return self._decoded(stores, shard, directory, group, outlet)
+
+                return _Started(group, tasks.create_task(losses.attempted(read)))
 
             ahead, sent = start(), 0
             while ahead is not None:
-                decoded, ahead = await ahead, start()
+                group, decoded, ahead = ahead.group, await ahead.decoded, start()
+                if isinstance(decoded, SkippedPart):
+                    if decoded.is_of_the_rest:
+                        await losses.lose_file(decoded, sent, group.first_row)
+                        if ahead is not None:
+                            ahead.decoded.cancel()
+                        break
+                    await losses.lose_group(decoded, sent, group)
+                    continue
                 for part in decoded.parts:
                     for chunk in _chunks(part, base, self._first, decoded.charge):
                         self._emitted.add(sent, chunk.ids.ordinals)
                         sent += len(chunk)
                         await outlet.send(chunk)
                 del decoded
+        losses.end(sent)
 
     async def _decoded(
         self, stores: StoreSet, shard: ShardRef, directory: Directory, group: RowGroup, outlet: Outlet

@@ -42,6 +42,7 @@ from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Batch, Interleave
 from aiostream_data.plan.sources import PythonIterable, ReadFiles
+from aiostream_data.plan.tables import TableFile, reads_files
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, lineage_of
@@ -276,10 +277,7 @@ class InnerStreams:
         if not isinstance(inner, PythonIterable):
             error.add_note(f"in the dataset that {name} returned for {record}, by {node.noted.removeprefix('stage: ')}")
             if _could_skip(inner, error):
-                error.add_note(
-                    f"to skip this: pass on_error= to the dataset that {name} returns, since "
-                    f"on_error= of {node.label}() and open() does not apply to its files"
-                )
+                error.add_note(_how_to_skip(node, name))
             return
         notes = getattr(error, "__notes__", [])
         for number, note in enumerate(notes):
@@ -340,11 +338,20 @@ class _SmallPlaces(Sequence[StreamPlace]):
         return _InnerPlace(self._outer.slice(number, number + 1), 0, None, self._book)
 
 
+def _how_to_skip(node: Interleave, name: str) -> str:
+    if reads_files(node.function):
+        return "to skip this: pass on_error= to the constructor of the dataset that reads the files"
+    return (
+        f"to skip this: pass on_error= to the dataset that {name} returns, since "
+        f"on_error= of {node.label}() and open() does not apply to its files"
+    )
+
+
 def _could_skip(inner: Node, error: BaseException) -> bool:
     """Return True if ``error`` is damage that a source of the inner plan could skip with ``on_error="skip"``."""
     notes = getattr(error, "__notes__", [])
     return damage_of(error, delivers_later=False) is not None and any(
-        isinstance(part, ReadFiles) and part.noted in notes and handling_of(part.on_error).kind == "raise"
+        isinstance(part, (ReadFiles, TableFile)) and part.noted in notes and handling_of(part.on_error).kind == "raise"
         for part in walk(inner)
     )
 

@@ -1,0 +1,93 @@
+"""Error policy of one file with a directory of row groups: retry damaged parts, or skip and count them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.failures.shard_losses import Lost
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.flow.loss_account import LossAccount
+from aiostream_data._engine.sources.shard_damage import damage_of
+from aiostream_data.errors import ChecksumError, CorruptRecordError, ObjectNotFoundError
+from aiostream_data.failing.policies import handling_of
+from aiostream_data.formats.base import Loss
+from aiostream_data.formats.row_groups import RowGroup
+from aiostream_data.metrics.counters import StageCounters
+from aiostream_data.plan.tables import TableFile
+
+T = TypeVar("T")
+
+
+class SkippedPart(NamedTuple):
+    """A part of a file that the error policy skips, with the error that it would raise otherwise."""
+
+    error: CorruptRecordError | ObjectNotFoundError | ChecksumError
+
+    @property
+    def is_of_the_rest(self) -> bool:
+        """True if no later part of the file can be read."""
+        return not isinstance(self.error, CorruptRecordError)
+
+
+class TableLosses:
+    """Losses in one run of a file. A loss does not change the row ids of other rows, which are numbered in the file.
+
+    Args:
+        split: Split number of the row ids.
+        counters: Counters of the stage.
+    """
+
+    def __init__(self, context: RunContext, node: TableFile, split: int, counters: StageCounters) -> None:
+        self._url = node.url
+        self._split = split
+        self._counters = counters
+        self._handling = handling_of(node.on_error)
+        self._account = LossAccount(context, node, counters) if self._handling.kind == "skip" else None
+
+    async def attempted(self, read: Callable[[], Awaitable[T]]) -> T | SkippedPart:
+        """Read a part of the file, again after damage if the policy retries. Return the damage if it is skipped."""
+        attempts = 0
+        while True:
+            try:
+                return await read()
+            except Exception as error:
+                damage = damage_of(error, delivers_later=True)
+                if damage is None or not self._handling.interferes:
+                    raise
+                if attempts == self._handling.retries:
+                    if self._account is None:
+                        raise
+                    return SkippedPart(damage)
+            self._counters.retries += 1
+            await asyncio.sleep(self._handling.pause_s(attempts))
+            attempts += 1
+
+    async def lose_file(self, damage: SkippedPart, rows: int, ordinal: int) -> None:
+        """Count and log a file that cannot be read from row ``ordinal`` on, after ``rows`` rows of this run.
+
+        Raises:
+            ErrorBudgetError: Too many records or files were lost.
+        """
+        await self._lose(rows, Lost(self._url, self._split, ordinal, damage.error))
+
+    async def lose_group(self, damage: SkippedPart, rows: int, group: RowGroup) -> None:
+        """Count and log a row group; see :meth:`lose_file`."""
+        assert isinstance(damage.error, CorruptRecordError), "otherwise the rest of the file is lost"
+        what = Loss(damage.error.offset, group.stored_nbytes, damage.error.reason)
+        await self._lose(rows, Lost(self._url, self._split, group.first_row, what))
+
+    def end(self, rows: int) -> None:
+        """Count the ``rows`` rows of the whole run."""
+        if self._account is not None:
+            self._account.take(rows, ())
+
+    async def _lose(self, rows: int, lost: Lost) -> None:
+        assert self._account is not None, "the policy skips damage"
+        try:
+            self._account.take(rows, [lost])
+        except PartlyDone as partly:
+            raise partly.error from partly.error.__cause__
+        await self._account.write()
