@@ -116,13 +116,18 @@ class TableFileSource(NumberedRows):
                         break
                     await losses.lose_group(decoded, sent, group)
                     continue
-                for part in decoded.parts:
-                    for chunk in _chunks(part, base, self._first, decoded.charge):
-                        self._emitted.add(sent, chunk.ids.ordinals)
-                        sent += len(chunk)
-                        await outlet.send(chunk)
+                sent = await self._send(decoded, base, sent, outlet)
                 del decoded
         losses.end(sent)
+
+    async def _send(self, decoded: _Decoded, base: int, sent: int, outlet: Outlet) -> int:
+        """Send the rows of a group behind the ``sent`` rows of this run. Return the number of rows after these."""
+        for part in decoded.parts:
+            for chunk in _chunks(part, base, self._first, decoded.charge):
+                self._emitted.add(sent, chunk.ids.ordinals)
+                sent += len(chunk)
+                await outlet.send(chunk)
+        return sent
 
     async def _decoded(
         self, stores: StoreSet, shard: ShardRef, directory: Directory, group: RowGroup, outlet: Outlet
