@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 from aiostream_data import (
     AccessDeniedError,
+    CorruptRecordError,
     CredentialsError,
     Dataset,
     NoMatchError,
@@ -69,6 +70,13 @@ def test_splits_are_read_by_the_format_of_their_files(hub: Hub) -> None:
         5,
         6,
     ]
+
+
+def test_damaged_files_are_skipped_if_the_policy_says_so(hub: Hub) -> None:
+    hub.commit("org/numbers", {**FILES, "data/train-00001-of-00003.parquet": b"PAR1 and nothing else"})
+    with pytest.raises(CorruptRecordError):
+        numbers(Dataset.from_hub("org/numbers"))
+    assert numbers(Dataset.from_hub("org/numbers", on_error="skip")) == [1, 2, 3, 5, 6]
 
 
 def jsonl(n: int) -> bytes:
