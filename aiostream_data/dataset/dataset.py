@@ -935,7 +935,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 statistics exclude all rows are not read. A missing value satisfies no condition.
             partitions: If True, add the ``name=value`` folders of the URL as text columns, as Hive writes them.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -984,7 +985,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 several ranks or workers share the dataset.
             columns, filters: As for :meth:`from_parquet`. Files are not opened if their partition excludes all rows.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
 
         Raises:
@@ -1038,7 +1040,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             catalog: For a name: the properties of the catalog as for ``pyiceberg.catalog.load_catalog``, also
                 ``"name"``; or the name of a catalog in the configuration of pyiceberg.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             storage_options: Options for the data files. None uses the ``s3.`` properties of the table.
 
@@ -1086,7 +1089,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             files: As for :meth:`from_tfrecord`.
             columns: Names of the columns to read; None for all columns. ``a.b`` selects a field of the struct ``a``.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -1132,7 +1136,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             files: As for :meth:`from_tfrecord`. Archives are recognized by their first bytes.
             fields: Names of the fields of a structured array, or of the arrays of an archive; None for all.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -1184,7 +1189,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             dtype: Type of the tokens of files without a header, such as ``"uint16"``, ``"uint32"`` or ``">u2"``.
             header_nbytes: Number of bytes to skip at the start of files that are not NumPy files.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for sequences.
             index: As for :meth:`list_files`.
 
@@ -1228,7 +1234,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             fields: Names of datasets, or of groups for all datasets below them, such as ``"train/images"``. None for
                 all datasets of the file. They must have the same number of rows.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 
@@ -1272,7 +1279,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Args:
             files: As for :meth:`from_tfrecord`.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
-            on_error: Error policy for damaged row groups, and for damaged or missing files; see :meth:`from_tfrecord`.
+            on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
+                :meth:`from_tfrecord`.
             shuffle_shards, seed: Shuffle the files in each epoch; see :meth:`shuffle` for rows.
             index: As for :meth:`list_files`.
 

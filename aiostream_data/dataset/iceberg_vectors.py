@@ -23,48 +23,59 @@ _HEAD_NBYTES: Final = 12
 
 _BITMAP_BITS: Final = 32
 
+MOST_BITMAPS: Final = 64
+"""Maximum number of bitmaps of a vector. Each one has the deleted rows among four billion."""
+
+MOST_ROWS: Final = 1 << 27
+"""Maximum number of rows that one vector deletes, because they are written to an array of 8 bytes per row."""
+
 
 class DamagedVectorError(AiostreamError):
     """The deletion vectors of a file are damaged. The caller raises another error that names the file."""
 
 
-def vectors_in(puffin: bytes) -> dict[str, bytes]:
+def vectors_in(puffin: bytes) -> dict[str, memoryview]:
     """Return the deletion vectors in a Puffin file, by the URLs of their data files.
 
     Raises:
-        DamagedVectorError: The file is damaged, or a vector is compressed.
+        DamagedVectorError: The file is damaged, a vector is compressed, or vectors overlap.
     """
     from pyiceberg.table.puffin import PuffinFile
 
     try:
-        file = PuffinFile(puffin)
+        blobs = [each for each in PuffinFile(puffin).footer.blobs if each.type == _TYPE]
     except (ValueError, IndexError) as error:  # pyiceberg checks no lengths
         raise DamagedVectorError(f"it is not a Puffin file: {' '.join(str(error).split())}") from error
-    return dict(_vector_of(puffin, each) for each in file.footer.blobs if each.type == _TYPE)
+    found = dict(_vector_of(puffin, each) for each in blobs)
+    if len(found) < len(blobs):
+        raise DamagedVectorError("it has several deletion vectors for one data file")
+    if sum(map(len, found.values())) > len(puffin):
+        raise DamagedVectorError("its deletion vectors overlap")
+    return found
 
 
-def _vector_of(puffin: bytes, blob: Any) -> tuple[str, bytes]:
+def _vector_of(puffin: bytes, blob: Any) -> tuple[str, memoryview]:
     if blob.compression_codec is not None:
-        raise DamagedVectorError(f"a deletion vector is compressed with {blob.compression_codec!r}")
-    stop = blob.offset + blob.length
-    if not 0 <= blob.offset <= stop <= len(puffin):
-        raise DamagedVectorError(f"a deletion vector has the bytes {blob.offset} to {stop} of {len(puffin)}")
+        raise DamagedVectorError("a deletion vector is compressed")
+    if not (0 <= blob.offset <= len(puffin) and 0 <= blob.length <= len(puffin) - blob.offset):
+        raise DamagedVectorError("a deletion vector lies outside of the file")
     if _FILE not in blob.properties:
         raise DamagedVectorError(f"a deletion vector has no {_FILE}")
-    return blob.properties[_FILE], puffin[blob.offset : stop]
+    return blob.properties[_FILE], memoryview(puffin)[blob.offset : blob.offset + blob.length]
 
 
-def rows_of_vector(vector: bytes, rows: int) -> NDArray[np.int64]:
+def rows_of_vector(vector: bytes | memoryview, rows: int) -> NDArray[np.int64]:
     """Return the numbers of the deleted rows in ascending order.
 
     Args:
         rows: Number of rows of the data file.
 
     Raises:
-        DamagedVectorError: The vector is damaged, or deletes rows that the file does not have.
+        DamagedVectorError: The vector is damaged, deletes rows that the file does not have, or deletes more rows than
+            this package supports.
     """
     nbytes = int.from_bytes(vector[:4], "big")
-    body = vector[4:-4]
+    body = bytes(vector[4:-4])
     if nbytes != len(body) or nbytes < _HEAD_NBYTES or not body.startswith(_MAGIC):
         raise DamagedVectorError("it is not a deletion vector, or it is cut off")
     if crc32(body) != int.from_bytes(vector[-4:], "big"):
@@ -78,8 +89,8 @@ def _rows_of_bitmaps(body: bytes, rows: int) -> Iterator[NDArray[np.int64]]:
     from pyroaring import BitMap
 
     count, at = int.from_bytes(body[4:_HEAD_NBYTES], "little"), _HEAD_NBYTES
-    last, left = -1, rows
-    for _ in range(min(count, 1 + (rows >> _BITMAP_BITS))):
+    last, left = -1, min(rows, MOST_ROWS)
+    for _ in range(min(count, MOST_BITMAPS)):
         key = int.from_bytes(body[at : at + 4], "little")
         if at + 4 >= len(body) or not last < key <= rows >> _BITMAP_BITS:
             raise DamagedVectorError("the keys of a deletion vector are damaged")
@@ -92,5 +103,8 @@ def _rows_of_bitmaps(body: bytes, rows: int) -> Iterator[NDArray[np.int64]]:
             break
         last, at = key, at + 4 + len(bitmap.serialize())
         yield np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64) + (key << _BITMAP_BITS)
-    if left < 0 or at != len(body):
-        raise DamagedVectorError(f"a deletion vector deletes more than the {rows} rows of its file, or has other bytes")
+    if left < 0:
+        most = f"the {rows} rows of its file" if rows <= MOST_ROWS else f"{MOST_ROWS} rows. Compact the table"
+        raise DamagedVectorError(f"a deletion vector deletes more than {most}")
+    if at != len(body):
+        raise DamagedVectorError("a deletion vector has other bytes behind its bitmaps, or too many bitmaps")

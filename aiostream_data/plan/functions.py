@@ -35,6 +35,9 @@ SOURCE = "src"
 BYTECODE = f"py{sys.version_info[0]}.{sys.version_info[1]}"
 NOTHING = "-"
 
+NO_IDENTITY = "ASD_NO_IDENTITY"
+"""Name of a class attribute with the names of attributes that are no part of the identity of an instance."""
+
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, Enum, np.generic, np.dtype, type)
 
@@ -184,7 +187,7 @@ def _content(cell: types.CellType) -> Any:
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of an object that no method except its constructor assigns.
 
-    Fields of a dataclass that its comparison ignores (``compare=False``) do not count.
+    The class attribute :data:`NO_IDENTITY` names attributes that do not count. Only classes of this package have it.
     """
     kind = type(value)
     methods = [
@@ -194,11 +197,9 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(method, types.FunctionType) and name not in ("__init__", "__post_init__", "__setstate__")
     ]
     assigned = {name for method in methods for name in _assigned(method.__code__, "STORE_ATTR")}
-    slots = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-    ignored = assigned.union(field.name for field in slots if not field.compare)
-    found: Mapping[str, Any] = getattr(value, "__dict__", None) or {
-        field.name: getattr(value, field.name, None) for field in slots
-    }
+    ignored = assigned.union(getattr(kind, NO_IDENTITY, ()))
+    slots = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    found: Mapping[str, Any] = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
     yield from sorted((name, part) for name, part in found.items() if name not in ignored)
 
 

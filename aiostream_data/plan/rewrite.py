@@ -98,7 +98,7 @@ def with_policy_so_far(plan: Node, policy: OnError) -> Node:
 
 def _with_own_policy(node: Node, policy: OnError) -> Node:
     if isinstance(node, Interleave) and reads_files(node.function):
-        node = replace(node, function=node.function.with_default_policy(policy_for_sources(policy)))
+        return replace(node, function=node.function.with_default_policy(policy_for_sources(policy)))
     if isinstance(node, (Call, Interleave, ParseExample)) and node.on_error is None:
         return replace(node, on_error=policy)
     if isinstance(node, ReadFiles) and node.on_error is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self, TypeGuard
+from typing import Any, ClassVar, Protocol, Self, TypeGuard
 
 from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import Node
@@ -25,6 +25,8 @@ class ReadsFile:
     Attributes:
         on_error: Error policy for damaged and missing files; None for the policy of ``open()``.
     """
+
+    ASD_NO_IDENTITY: ClassVar[frozenset[str]] = frozenset({"on_error"})
 
     on_error: OnError = field(default=None, repr=False, compare=False)
 

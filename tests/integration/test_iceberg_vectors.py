@@ -26,7 +26,13 @@ from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap
 
-from aiostream_data.dataset.iceberg_vectors import DamagedVectorError, rows_of_vector, vectors_in
+from aiostream_data.dataset.iceberg_vectors import (
+    MOST_BITMAPS,
+    MOST_ROWS,
+    DamagedVectorError,
+    rows_of_vector,
+    vectors_in,
+)
 
 
 @pytest.fixture
@@ -100,9 +106,9 @@ def one(rows: Sequence[int]) -> Callable[[str], bytes]:
         (lambda url: puffin({url: damaged(vector([1]), 4)}), "it is not a deletion vector"),
         (lambda url: puffin({url: damaged(vector([1]), 21)}), "the checksum of a deletion vector is wrong"),
         (lambda url: puffin({url: vector([1])[:-1]}), "it is not a deletion vector, or it is cut off"),
-        (lambda url: puffin({url: vector([1])}, length=1 << 40), "a deletion vector has the bytes 4 to"),
-        (lambda url: puffin({url: vector([1])}, offset=-1), "a deletion vector has the bytes -1 to"),
-        (lambda url: puffin({url: vector([1])}, **{"compression-codec": "zstd"}), "is compressed with 'zstd'"),
+        (lambda url: puffin({url: vector([1])}, length=1 << 40), "a deletion vector lies outside of the file"),
+        (lambda url: puffin({url: vector([1])}, offset=-1), "a deletion vector lies outside of the file"),
+        (lambda url: puffin({url: vector([1])}, **{"compression-codec": "zstd"}), "a deletion vector is compressed"),
         (lambda url: puffin({url: vector([1])}, properties={}), "a deletion vector has no referenced-data-file"),
     ],
 )
@@ -120,6 +126,24 @@ def test_a_vector_of_rows_that_do_not_exist_is_an_error(numbers: Any) -> None:
     table = with_puffin(numbers, one([5])(urls(numbers)[0]))
     with pytest.raises(CorruptRecordError, match="deletes rows that the file, which has 5 rows, does not have"):
         list(Dataset.from_iceberg(table))
+
+
+def test_vectors_that_share_bytes_are_refused_without_copies_of_them() -> None:
+    one_vector = vector(range(0, 60_000, 3))
+    several = puffin({str(number): b"" for number in range(1_000)}, offset=4, length=len(one_vector))
+    content = several[:4] + one_vector + several[4:]
+    with pytest.raises(DamagedVectorError, match="its deletion vectors overlap"):
+        vectors_in(content)
+    two = puffin({"a": vector([1]), "b": vector([2])}, properties={"referenced-data-file": "a"})
+    with pytest.raises(DamagedVectorError, match="several deletion vectors for one data file"):
+        vectors_in(two)
+
+
+@pytest.mark.parametrize("number", [int("9" * 4_000), 2**64])
+def test_numbers_of_any_length_are_refused(number: int) -> None:
+    for more in ({"offset": number}, {"length": number}, {"offset": number, "length": number}):
+        with pytest.raises(DamagedVectorError, match="lies outside of the file"):
+            vectors_in(puffin({"a": vector([1])}, **more))
 
 
 def test_a_file_cut_off_anywhere_gives_its_vectors_or_a_typed_error() -> None:
@@ -155,6 +179,15 @@ def test_a_small_vector_of_billions_of_rows_is_refused_before_they_are_written()
     assert len(hostile) < 1 << 20
     with pytest.raises(DamagedVectorError, match="deletes more than the 100 rows"):
         rows_of_vector(hostile, 100)
+    with pytest.raises(DamagedVectorError, match=rf"deletes more than {MOST_ROWS} rows\. Compact the table"):
+        rows_of_vector(hostile, 1 << 62)
+
+
+def test_a_vector_of_many_bitmaps_is_refused_soon() -> None:
+    rows = [number << 32 for number in range(MOST_BITMAPS)]
+    assert rows_of_vector(vector(rows), 1 << 62).tolist() == rows
+    with pytest.raises(DamagedVectorError, match="too many bitmaps"):
+        rows_of_vector(vector([*rows, MOST_BITMAPS << 32]), 1 << 62)
 
 
 def test_a_table_that_was_upgraded_to_version_3_is_read(numbers: Any, tmp_path: Path) -> None:

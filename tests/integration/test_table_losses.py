@@ -183,6 +183,18 @@ def test_all_files_share_one_error_budget(write: Callable[[str], list[Path]], tm
     assert received == [row for row in ALL if row < 205 and not 105 <= row < 110]
 
 
+def test_rows_of_all_open_files_count_for_a_rate(tmp_path: Path) -> None:
+    for file in range(4):
+        table = pa.table({"n": range(10_000 * file, 10_000 * file + 9_000)})
+        parquet.write_table(table, tmp_path / f"{file}.parquet", row_group_size=10, compression="none")
+    path = tmp_path / "3.parquet"
+    for group in range(895, 900):
+        damage(path, start_of_group(path, group))
+    for cycle_length in (1, 4):
+        rows = dataset_of(".parquet", str(tmp_path / "*"), on_error=Skip(max_rate=0.0004), cycle_length=cycle_length)
+        assert sum(1 for _ in rows) == 35_950
+
+
 def test_retries_come_before_the_error_or_the_loss(write: Callable[[str], list[Path]], tmp_path: Path) -> None:
     paths = write(".parquet")
     damage(paths[0], start_of_group(paths[0], 0))
@@ -217,6 +229,16 @@ def test_the_policy_is_no_part_of_the_pipeline(write: Callable[[str], list[Path]
         state = loader.state_dict()
     with after.open(state) as loader:
         assert len(list(loader)) == 59
+
+
+def test_the_policy_of_open_reaches_files_that_several_processes_read(
+    write: Callable[[str], list[Path]], tmp_path: Path
+) -> None:
+    paths = write(".parquet")
+    damage(paths[1], start_of_group(paths[1], 0))
+    rows = Dataset.from_parquet(str(tmp_path / "*.parquet")).in_subprocess(workers=2)
+    with rows.open(on_error="skip") as loader:
+        assert len(list(loader)) == 55
 
 
 def test_policies_of_sources_are_checked(tmp_path: Path) -> None:

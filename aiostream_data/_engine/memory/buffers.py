@@ -30,7 +30,7 @@ GRAIN_NBYTES = 1 << 18
 """Block sizes are multiples of this number of bytes, so ranges of similar size can reuse the same blocks."""
 
 HUGE_PAGE_NBYTES = 2 << 20
-"""Size in bytes of a huge page. Blocks of at least this size start at a multiple of it."""
+"""Size in bytes of a huge page. On Linux, blocks of at least this size start at a multiple of it."""
 
 
 class MemoryBlock(NamedTuple):

@@ -82,7 +82,7 @@ class TableFileSource(NumberedRows):
         stores = self.context.services.stores(node.storage_options)
         base = self._namespace().base
         losses = TableLosses(self.context, node, base, self.counters)
-        opened = await losses.attempted(lambda: self._directory(stores))
+        opened = await losses.attempted(lambda: self._directory(stores), is_first=True)
         if isinstance(opened, SkippedPart):
             await losses.lose_file(opened, 0, self._first)
             return
@@ -117,8 +117,8 @@ class TableFileSource(NumberedRows):
                     await losses.lose_group(decoded, sent, group)
                     continue
                 sent = await self._send(decoded, base, sent, outlet)
+                losses.count(sent)
                 del decoded
-        losses.end(sent)
 
     async def _send(self, decoded: _Decoded, base: int, sent: int, outlet: Outlet) -> int:
         """Send the rows of a group behind the ``sent`` rows of this run. Return the number of rows after these."""

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.shard_losses import Lost
+from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.loss_account import LossAccount
 from aiostream_data._engine.sources.shard_damage import damage_of
@@ -47,19 +48,24 @@ class TableLosses:
         self._handling = handling_of(node.on_error)
         self._account = LossAccount(context, node, counters) if self._handling.kind == "skip" else None
 
-    async def attempted(self, read: Callable[[], Awaitable[T]]) -> T | SkippedPart:
-        """Read a part of the file, again after damage if the policy retries. Return the damage if it is skipped."""
+    async def attempted(self, read: Callable[[], Awaitable[T]], *, is_first: bool = False) -> T | SkippedPart:
+        """Read a part of the file, again after damage if the policy retries. Return the damage if it is skipped.
+
+        Args:
+            is_first: True if no row of the file was delivered.
+        """
         attempts = 0
         while True:
             try:
                 return await read()
             except Exception as error:
-                damage = damage_of(error, delivers_later=True)
+                damage = damage_of(error, delivers_later=is_first)
                 if damage is None or not self._handling.interferes:
                     raise
                 if attempts == self._handling.retries:
                     if self._account is None:
                         raise
+                    empty_frames(error)  # they refer to the bytes, which are no longer charged
                     return SkippedPart(damage)
             self._counters.retries += 1
             await asyncio.sleep(self._handling.pause_s(attempts))
@@ -79,8 +85,8 @@ class TableLosses:
         what = Loss(damage.error.offset, group.stored_nbytes, damage.error.reason)
         await self._lose(rows, Lost(self._url, self._split, group.first_row, what))
 
-    def end(self, rows: int) -> None:
-        """Count the ``rows`` rows of the whole run."""
+    def count(self, rows: int) -> None:
+        """Count the rows that this run has sent, ``rows`` in all. All open files share one error budget."""
         if self._account is not None:
             self._account.take(rows, ())
 

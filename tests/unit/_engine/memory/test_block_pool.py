@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 
 import numpy as np
@@ -64,7 +65,8 @@ def test_large_blocks_consist_of_whole_huge_pages_and_lend_all_their_bytes(nbyte
     pool = BlockPool(1 << 30)
     blocks = [pool.lend(nbytes) for _ in range(3)]
     for number, block in enumerate(blocks):
-        assert address(block) % HUGE_PAGE_NBYTES == 0
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            assert address(block) % HUGE_PAGE_NBYTES == 0
         assert len(block) == nbytes
         block[:] = number
     assert [int(block.min()) for block in blocks] == [int(block.max()) for block in blocks] == [0, 1, 2]
