@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.arguments import several
 from aiostream_data.errors import PlanError
-from aiostream_data.rows.id_arrays import SPLIT_BITS
-from aiostream_data.rows.row_ids import SPLIT_MASK, RowIds
+from aiostream_data.rows.id_arrays import SPLIT_BITS, SPLIT_MASK
+from aiostream_data.rows.row_ids import RowIds
 
 Salts: TypeAlias = NDArray[np.uint64]
 

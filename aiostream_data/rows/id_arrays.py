@@ -12,7 +12,9 @@ UNUSED: Final = -1
 """Padding value of unused columns to the right of an id. Valid numbers are at least 0."""
 
 SPLIT_BITS: Final = 40
-"""Number of low bits of a split number that count within a namespace."""
+SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
+"""Number, and mask, of the low bits of a split number, which count within a namespace. The high bits are the number of
+the namespace (see ``origins.py``)."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -24,6 +24,7 @@ from aiostream_data import _native
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.rows.id_arrays import (
     SPLIT_BITS,
+    SPLIT_MASK,
     UNUSED,
     Mask,
     Numbers,
@@ -49,10 +50,6 @@ PIECE: Final = 5
 """Kind of the id pair that ``pack()`` appends: the number of the piece of the split row."""
 CACHED: Final = 6
 """Kind of the id pair that a shared cache appends: the plan position of the node that reads the cache."""
-
-SPLIT_MASK: Final = (1 << SPLIT_BITS) - 1
-"""Mask of the low bits of a split number, which count within a namespace. The high bits are the number of the namespace
-(see ``origins.py``)."""
 
 OTHER_PIPELINE: Final = "Use the row ids with the pipeline that returned them."
 """Remedy of errors about row ids that do not fit the plan."""

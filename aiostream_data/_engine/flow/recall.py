@@ -18,10 +18,10 @@ from aiostream_data._engine.resume.epochs import epoch_of, sources_of
 from aiostream_data._engine.resume.origins import Namespace, Origins
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
-from aiostream_data.rows.id_arrays import SPLIT_BITS
+from aiostream_data.rows.id_arrays import SPLIT_BITS, SPLIT_MASK
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, concat, gather
-from aiostream_data.rows.row_ids import CACHED, OTHER_PIPELINE, SPLIT_MASK, RowIds
+from aiostream_data.rows.row_ids import CACHED, OTHER_PIPELINE, RowIds
 
 if TYPE_CHECKING:
     from aiostream_data._engine.flow.context import RunContext

@@ -14,10 +14,10 @@ from aiostream_data.plan.costs import CostBatch
 from aiostream_data.plan.keyed import WINDOW
 from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.windows import Bucket, Pack, PaddedBatch, Rebatch, Window
-from aiostream_data.rows.id_arrays import SPLIT_BITS
+from aiostream_data.rows.id_arrays import SPLIT_BITS, SPLIT_MASK
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf
 from aiostream_data.rows.provenance import Origin
-from aiostream_data.rows.row_ids import SPLIT_MASK, RowIds
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.pieces import without_pieces
 
 _PUTS_TOGETHER = (Batch, CollatedBatch, CostBatch, PaddedBatch, Rebatch, Window, Bucket, Pack)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from aiostream_data._engine.resume.lineage_writer import FIRST, IDS, KINDS, NONE, PAD, ROWS, BookWriter
 from aiostream_data._engine.resume.origins import SAVED, Cached, Hint, Namespace, Origins
 from aiostream_data.errors import DamagedStateError, StateMismatchError
+from aiostream_data.rows.id_arrays import SPLIT_MASK
 from aiostream_data.rows.lineage import Beside, Lineage, MadeOf
-from aiostream_data.rows.row_ids import SPLIT_MASK, RowIds
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_fields import Part
 from aiostream_data.transforms.packed_ids import unpack
 

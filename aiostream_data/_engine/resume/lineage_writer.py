@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.resume.origins import Hint, Namespace, Origins
+from aiostream_data.rows.id_arrays import SPLIT_MASK
 from aiostream_data.rows.lineage import Beside, CutFrom, Lineage, MadeOf
-from aiostream_data.rows.row_ids import SPLIT_MASK, RowIds
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.state_checksum import checksum_of
 from aiostream_data.transforms.packed_ids import pack
 

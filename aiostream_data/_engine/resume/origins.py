@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CardinalityError
-from aiostream_data.rows.id_arrays import SPLIT_BITS
+from aiostream_data.rows.id_arrays import SPLIT_BITS, SPLIT_MASK
 from aiostream_data.rows.lineage import Lineage, MadeOf
-from aiostream_data.rows.row_ids import SPLIT_MASK, RowIds
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.transforms.randomness import key_of
 

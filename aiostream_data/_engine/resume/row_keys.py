@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.resume.origins import Origins
-from aiostream_data.rows.id_arrays import SPLIT_BITS
-from aiostream_data.rows.row_ids import PADDING, SPLIT_MASK, RowIds
+from aiostream_data.rows.id_arrays import SPLIT_BITS, SPLIT_MASK
+from aiostream_data.rows.row_ids import PADDING, RowIds
 from aiostream_data.transforms.randomness import key_of
 
 Stable = Callable[[int], tuple[int, int, int]]

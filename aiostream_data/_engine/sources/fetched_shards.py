@@ -10,9 +10,8 @@ from aiostream_data.object_names import object_name
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.shard_match import GONE
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.id_arrays import SPLIT_BITS
+from aiostream_data.rows.id_arrays import SPLIT_BITS, SPLIT_MASK
 from aiostream_data.rows.lineage import Lineage
-from aiostream_data.rows.row_ids import SPLIT_MASK
 
 
 def find_fetched_shard(plan: Node, context: RunContext, rows: Lineage, name: str) -> None:

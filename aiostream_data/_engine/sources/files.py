@@ -46,9 +46,10 @@ from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS
 from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.rows.id_arrays import SPLIT_MASK
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, ShardRef, concat, gather
-from aiostream_data.rows.row_ids import OTHER_PIPELINE, SPLIT_MASK
+from aiostream_data.rows.row_ids import OTHER_PIPELINE
 from aiostream_data.rows.shard_table import ShardTableWriter
 from aiostream_data.state_fields import MAX_COUNT, Part
 from aiostream_data.storage.read_window import ReadWindow
