@@ -39,9 +39,10 @@ OPEN_SHARE = 4
 The rest of the limit stays free, because the output order may require a second range of each object."""
 
 OPEN_PARTS = 16
-"""If many objects are open, one range of each is at most as large as so many ranges of the recommended size together.
+"""Number of open objects up to which their ranges have the recommended size.
 
-Each open object has about four ranges in memory. Ranges do not become smaller than `NEXT_NBYTES` for this reason."""
+With more, ranges are smaller by the same factor, because each open object has about four ranges in memory. They do not
+become smaller than `NEXT_NBYTES` for this reason."""
 
 LEFT_SHARE = 4
 """Ranges are larger than `NEXT_NBYTES` only if all ranges in flight together are at most 1/4 of the object's remaining

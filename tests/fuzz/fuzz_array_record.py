@@ -3,11 +3,11 @@
 The hashes of a chunk protect everything in it from mutations. Therefore the target writes the hashes that fit: the
 mutated bytes are the parts of a file, from which it makes the file.
 
-Run it with atheris when that is installed, which follows coverage::
+If atheris is installed, it chooses inputs by the code that they reach::
 
     python tests/fuzz/fuzz_array_record.py corpus/
 
-or without, as a loop of seeded random mutations::
+Without atheris, a loop makes random mutations from a seed::
 
     python tests/fuzz/fuzz_array_record.py --runs 100000 --seed 1
 """
@@ -97,7 +97,7 @@ def mutate(data: bytes, source: random.Random) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz with these arguments of the command line."""
+    """Run the fuzzer with arguments of the command line."""
     run_target(Target(__doc__, check, seeds, mutate), arguments)
 
 

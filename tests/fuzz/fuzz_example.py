@@ -1,10 +1,10 @@
 """Feed damaged Examples to both parsers: they must agree on the values or on the fault, and never crash.
 
-Run it with atheris when that is installed, which follows coverage::
+If atheris is installed, it chooses inputs by the code that they reach::
 
     python tests/fuzz/fuzz_example.py corpus/
 
-or without, as a loop of seeded random mutations::
+Without atheris, a loop makes random mutations from a seed::
 
     python tests/fuzz/fuzz_example.py --runs 100000 --seed 1
 """
@@ -95,7 +95,7 @@ def run_mutations(runs: int, seed: int) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz with these arguments of the command line."""
+    """Run the fuzzer with arguments of the command line."""
     run_target(Target(__doc__, check, lambda: list(SEEDS), lambda data, source: mutated(source, data)), arguments)
 
 

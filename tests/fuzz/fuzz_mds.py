@@ -131,7 +131,7 @@ def mutate(data: bytes, source: random.Random) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz with these arguments of the command line."""
+    """Run the fuzzer with arguments of the command line."""
     run_target(Target(__doc__, check, seeds, mutate, 1000), arguments)
 
 

@@ -1,10 +1,10 @@
 """Fuzz the reader of deletion vectors: hostile Puffin files give rows within the data file, or a typed error.
 
-Run it with atheris when that is installed, which follows coverage::
+If atheris is installed, it chooses inputs by the code that they reach::
 
     python tests/fuzz/fuzz_puffin.py corpus/
 
-or without, as a loop of seeded random mutations::
+Without atheris, a loop makes random mutations from a seed::
 
     python tests/fuzz/fuzz_puffin.py --runs 100000 --seed 1
 
@@ -28,7 +28,7 @@ ROWS = 1_000_000
 
 
 def check(data: bytes) -> None:
-    """Read a Puffin file, or a vector behind a first byte of 0."""
+    """Read ``data`` as a Puffin file. If its first byte is 0, read the other bytes as one deletion vector."""
     try:
         vectors = {"": data[1:]} if data[:1] == b"\0" else vectors_in(data)
         for each in vectors.values():
@@ -65,7 +65,7 @@ def mutate(data: bytes, source: random.Random) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz with these arguments of the command line."""
+    """Run the fuzzer with arguments of the command line."""
     run_target(Target(__doc__, check, seeds, mutate), arguments)
 
 

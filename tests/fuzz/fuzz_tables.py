@@ -1,10 +1,10 @@
 """Fuzz the readers of Arrow, NumPy and token files: hostile files give rows or a typed error, in bounded memory.
 
-Run it with atheris when that is installed, which follows coverage::
+If atheris is installed, it chooses inputs by the code that they reach::
 
     python tests/fuzz/fuzz_tables.py corpus/
 
-or without, as a loop of seeded random mutations::
+Without atheris, a loop makes random mutations from a seed::
 
     python tests/fuzz/fuzz_tables.py --runs 100000 --seed 1
 """
@@ -118,7 +118,7 @@ def mutate(data: bytes, source: random.Random) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz with these arguments of the command line."""
+    """Run the fuzzer with arguments of the command line."""
     run_target(Target(__doc__, check, seeds, mutate), arguments)
 
 

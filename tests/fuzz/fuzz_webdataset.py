@@ -123,7 +123,7 @@ def _repair(body: bytearray) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz with these arguments of the command line."""
+    """Run the fuzzer with arguments of the command line."""
     run_target(Target(__doc__, check, seeds, mutate), arguments)
 
 
