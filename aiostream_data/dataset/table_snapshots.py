@@ -19,7 +19,7 @@ from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import replaced
 from aiostream_data.plan.snapshots import SnapshotFiles
-from aiostream_data.plan.tables import ReadsFile, TableFile
+from aiostream_data.plan.tables import ReadsFile
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.rows.shard_table import ShardTable
 
@@ -120,14 +120,7 @@ class RowsOfSnapshot(ReadsFile):
     def __call__(self, url: str) -> Any:
         assert self.files is not None, "SnapshotFiles emits no URL before its files are found"
         format = self.files.format_of(url)
-        file = TableFile(
-            url=url,
-            format=format,
-            storage_options=self.storage_options,
-            files=self.token,
-            on_error=self.on_error,
-        )
-        return Chain(file)
+        return Chain(self.node(url, format, self.storage_options, self.token))
 
 
 def snapshot_files(table: VersionedTable, argument: Literal["version", "snapshot_id"], version: Any) -> SnapshotFiles:

@@ -16,7 +16,7 @@ from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
 from aiostream_data.formats.tokens import TokensFormat
-from aiostream_data.plan.tables import ReadsFile, TableFile, TableFormatLike
+from aiostream_data.plan.tables import ReadsFile, TableFormatLike
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,7 @@ class RowsOf(ReadsFile):
     files: object = field(default_factory=object, repr=False, compare=False)
 
     def __call__(self, url: str) -> Any:
-        file = TableFile(
-            url=url,
-            format=self.format,
-            storage_options=self.storage_options,
-            files=self.files,
-            on_error=self.on_error,
-        )
-        return Chain(file)
+        return Chain(self.node(url, self.format, self.storage_options, self.files))
 
 
 def rows_of(format: TableFormatLike, storage_options: Mapping[str, Any] | None, on_error: Any) -> RowsOf:

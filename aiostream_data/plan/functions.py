@@ -24,7 +24,8 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,8 @@ SOURCE = "src"
 BYTECODE = f"py{sys.version_info[0]}.{sys.version_info[1]}"
 NOTHING = "-"
 
-NO_IDENTITY = "ASD_NO_IDENTITY"
-"""Name of a class attribute with the names of attributes that are no part of the identity of an instance."""
+NO_IDENTITY: Final = MappingProxyType({"aiostream_data": "no part of the identity"})
+"""Metadata of a dataclass field that does not change which function an instance is."""
 
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, range, Enum, np.generic, np.dtype, type)
@@ -187,7 +188,7 @@ def _content(cell: types.CellType) -> Any:
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of an object that no method except its constructor assigns.
 
-    The class attribute :data:`NO_IDENTITY` names attributes that do not count. Only classes of this package have it.
+    Fields of a dataclass with the metadata :data:`NO_IDENTITY` are left out.
     """
     kind = type(value)
     methods = [
@@ -197,8 +198,9 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(method, types.FunctionType) and name not in ("__init__", "__post_init__", "__setstate__")
     ]
     assigned = {name for method in methods for name in _assigned(method.__code__, "STORE_ATTR")}
-    ignored = assigned.union(getattr(kind, NO_IDENTITY, ()))
-    slots = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    own = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    ignored = assigned.union(field.name for field in own if field.metadata == NO_IDENTITY)
+    slots = [field.name for field in own]
     found: Mapping[str, Any] = getattr(value, "__dict__", None) or {name: getattr(value, name, None) for name in slots}
     yield from sorted((name, part) for name, part in found.items() if name not in ignored)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self, TypeGuard
+from typing import Any, Protocol, Self, TypeGuard
 
 from aiostream_data.failing.policies import OnError
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.functions import NO_IDENTITY
 from aiostream_data.safe_url import safe_url
 
 
@@ -26,13 +27,15 @@ class ReadsFile:
         on_error: Error policy for damaged and missing files; None for the policy of ``open()``.
     """
 
-    ASD_NO_IDENTITY: ClassVar[frozenset[str]] = frozenset({"on_error"})
-
-    on_error: OnError = field(default=None, repr=False, compare=False)
+    on_error: OnError = field(default=None, repr=False, compare=False, metadata=NO_IDENTITY)
 
     def __call__(self, url: str) -> Any:
         """Return the data set of the rows of a file."""
         raise NotImplementedError
+
+    def node(self, url: str, format: TableFormatLike, storage_options: Mapping[str, Any], files: object) -> TableFile:
+        """Return the source of one file with the error policy; see :class:`TableFile`."""
+        return TableFile(url=url, format=format, storage_options=storage_options, files=files, on_error=self.on_error)
 
     def with_default_policy(self, on_error: OnError) -> Self:
         """Return the function with this error policy if it has none of its own."""
