@@ -105,8 +105,8 @@ class PositionDeletes:
     def _table_of(self, delete_file: Any) -> Any:
         path, kind = delete_file.file_path, delete_file.file_format.value
         if kind != "PARQUET":
-            feature = f"position deletes in {kind} files"
-            raise TableSnapshotError(self._table, feature, f"{path} is not supported. Compact the table")
+            reason = f"{path} is not supported. Compact the table"
+            raise TableSnapshotError(self._table, f"position deletes in {kind} files", reason)
         if delete_file.content.name != "POSITION_DELETES":
             raise TableSnapshotError(self._table, "equality deletes", f"{path} is not supported. Compact the table")
         try:

@@ -100,11 +100,9 @@ def _rows_of_bitmaps(body: bytes, rows: int) -> Iterator[NDArray[np.int64]]:
             raise DamagedVectorError("a bitmap of a deletion vector is damaged") from error
         left -= len(bitmap)
         if left < 0:
-            break
+            most = f"the {rows} rows of its file" if rows <= MOST_ROWS else f"{MOST_ROWS} rows. Compact the table"
+            raise DamagedVectorError(f"a deletion vector deletes more than {most}")
         last, at = key, at + 4 + len(bitmap.serialize())
         yield np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64) + (key << _BITMAP_BITS)
-    if left < 0:
-        most = f"the {rows} rows of its file" if rows <= MOST_ROWS else f"{MOST_ROWS} rows. Compact the table"
-        raise DamagedVectorError(f"a deletion vector deletes more than {most}")
     if at != len(body):
         raise DamagedVectorError("a deletion vector has other bytes behind its bitmaps, or too many bitmaps")

@@ -82,7 +82,7 @@ class TableFileSource(NumberedRows):
         stores = self.context.services.stores(node.storage_options)
         base = self._namespace().base
         losses = TableLosses(self.context, node, base, self.counters)
-        opened = await losses.attempted(lambda: self._directory(stores), is_first=True)
+        opened = await losses.attempted(lambda: self._directory(stores))
         if isinstance(opened, SkippedPart):
             await losses.lose_file(opened, 0, self._first)
             return

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SkippedPart(NamedTuple):
-    """A part of a file that the error policy skips, with the error that it would raise otherwise."""
+    """Part of a file that is left out. Without an error policy, ``error`` would end the run."""
 
     error: CorruptRecordError | ObjectNotFoundError | ChecksumError
 
@@ -48,18 +48,14 @@ class TableLosses:
         self._handling = handling_of(node.on_error)
         self._account = LossAccount(context, node, counters) if self._handling.kind == "skip" else None
 
-    async def attempted(self, read: Callable[[], Awaitable[T]], *, is_first: bool = False) -> T | SkippedPart:
-        """Read a part of the file, again after damage if the policy retries. Return the damage if it is skipped.
-
-        Args:
-            is_first: True if no row of the file was delivered.
-        """
+    async def attempted(self, read: Callable[[], Awaitable[T]]) -> T | SkippedPart:
+        """Read a part of the file, again after damage if the policy retries. Return the damage if it is skipped."""
         attempts = 0
         while True:
             try:
                 return await read()
             except Exception as error:
-                damage = damage_of(error, delivers_later=is_first)
+                damage = damage_of(error, delivers_later=False)
                 if damage is None or not self._handling.interferes:
                     raise
                 if attempts == self._handling.retries:
