@@ -265,7 +265,7 @@ def test_an_aggregator_that_keeps_growing_is_an_error_that_names_the_operator() 
     ):
         received.extend(loader)
     assert received == list(range(len(received)))
-    assert 8 < len(received) < 64
+    assert 8 < len(received) < 32
     notes = "\n".join(caught.value.__notes__)
     assert "stage: aggregate, written at" in notes
     assert "function: Hoard" in notes

@@ -294,7 +294,7 @@ def test_a_state_that_keeps_growing_is_an_error_that_names_the_operator(function
     ):
         received.extend(loader)
     assert received == list(range(len(received)))
-    assert 8 < len(received) < 64
+    assert 8 < len(received) < 32
     notes = "\n".join(caught.value.__notes__)
     assert "stage: scan, written at" in notes
     assert f"function: {function.__name__}" in notes

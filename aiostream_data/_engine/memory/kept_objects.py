@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from math import inf
+from time import perf_counter, thread_time
 from typing import Any, Final
 
 from aiostream_data._engine.memory.budget import Budget
@@ -16,7 +17,10 @@ SHARE_OF_ROOM: Final = 0.25
 """Share of the room below the limit that objects may use, at their last rate of growth, before they are measured."""
 
 SHARE_OF_TIME: Final = 0.05
-"""Maximum share of a run's time in measurements. Measuring millions of small objects takes long."""
+"""Maximum share of a run's time in measurements, unless the objects could reach the limit before the next one.
+
+Measuring millions of small objects takes long.
+"""
 
 
 class KeptObjects:
@@ -37,9 +41,11 @@ class KeptObjects:
         self._budget, self._label, self._what, self._cure = budget, label, what, cure
         self._held = budget.charge(0, label)
         self._first: int | None = None
-        self._step = 1
-        self.rows_left = 0
+        self._step = 1  # rows between two measurements
+        self._rows_to_limit = 0.0  # rows after which the objects reach the limit, at their last rate of growth
+        self._rows_since = 0  # rows since the last measurement
         self._not_before_s = 0.0
+        self.rows_left = 0
 
     def check(self, value: Any) -> None:
         """Measure the objects that ``value`` refers to, if this is due. Called before a row.
@@ -49,17 +55,26 @@ class KeptObjects:
         """
         if self.rows_left > 0:
             return
-        self.rows_left = self._step
-        began = perf_counter()
-        if began < self._not_before_s:
+        is_far = self._rows_since + self._step < self._rows_to_limit
+        if is_far and perf_counter() < self._not_before_s:
+            self._wait_a_step()
             return
+        began = thread_time()  # other threads take no part in it
         nbytes = kept_nbytes(value)
-        ended = perf_counter()
-        self._not_before_s = ended + (ended - began) / SHARE_OF_TIME
-        self._first = nbytes if self._first is None else self._first
-        self._take(max(0, nbytes - self._first))
+        self._not_before_s = perf_counter() + (thread_time() - began) / SHARE_OF_TIME
+        if self._first is None:
+            self._first = nbytes
+        else:
+            self._take(nbytes - self._first)
+        self._rows_since = 0
+        self._wait_a_step()
+
+    def _wait_a_step(self) -> None:
+        self.rows_left = self._step
+        self._rows_since += self._step
 
     def _take(self, nbytes: int) -> None:
+        nbytes = max(0, nbytes)
         grown, room = nbytes - self._held.nbytes, self._budget.limit - nbytes
         if room < 0:
             raise MemoryBudgetError(
@@ -68,8 +83,8 @@ class KeptObjects:
                 "memory_limit."
             )
         self._held.resize(nbytes)
-        most = MOST_ROWS if grown <= 0 else int(SHARE_OF_ROOM * room * self._step / grown)
-        self._step = self.rows_left = max(1, min(2 * self._step, MOST_ROWS, most))
+        self._rows_to_limit = inf if grown <= 0 else room * self._rows_since / grown
+        self._step = max(1, int(min(2 * self._step, MOST_ROWS, SHARE_OF_ROOM * self._rows_to_limit)))
 
     def close(self) -> None:
         """Stop counting the objects."""

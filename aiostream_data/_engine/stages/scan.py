@@ -80,7 +80,7 @@ class ScanStep(Step):
             with noted_as_running(self.node.function, describe, chunk.ids, left):
                 while length_hint(left):
                     self._kept.check(self._scanning.state)
-                    rows = self._kept.rows_left
+                    rows = min(self._kept.rows_left, length_hint(left))
                     outputs.extend(self._scanning.push(islice(left, rows)))  # keeps the outputs before an error
                     self._kept.rows_left -= rows
         except BaseException as raised:  # noqa: BLE001 - the error that a loader raises

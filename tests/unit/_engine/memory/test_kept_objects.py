@@ -42,6 +42,34 @@ def test_steady_growth_is_refused_soon_after_the_limit(kept: KeptObjects, of_a_r
     assert fits < rows_until_refused(kept, of_a_row) <= max(fits + 2, 1.3 * fits)
 
 
+@pytest.mark.parametrize("of_a_row", [10, 1_000, 30_000, 300_000, 2_000_000])
+def test_growth_is_refused_at_the_limit_even_if_each_measurement_takes_an_hour(
+    budget: Budget, monkeypatch: pytest.MonkeyPatch, of_a_row: int
+) -> None:
+    measured: list[int] = []
+
+    def slow(value: int) -> int:
+        measured.append(value)
+        return value
+
+    monkeypatch.setattr("aiostream_data._engine.memory.kept_objects.kept_nbytes", slow)
+    monkeypatch.setattr("aiostream_data._engine.memory.kept_objects.thread_time", lambda: 3600.0 * len(measured))
+    kept = KeptObjects(budget, "scan", "state", "Return a smaller state")
+    row = 0
+
+    def use_up_the_limit() -> None:
+        nonlocal row
+        while True:
+            kept.check(row * of_a_row)
+            kept.rows_left -= 1
+            row += 1
+
+    with pytest.raises(MemoryBudgetError):
+        use_up_the_limit()
+    assert LIMIT < row * of_a_row <= LIMIT + 2 * of_a_row
+    assert len(measured) < 80
+
+
 def test_a_state_that_stays_is_measured_rarely(kept: KeptObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[Any] = []
 
@@ -64,7 +92,8 @@ def test_measurements_that_take_long_are_rare(budget: Budget, monkeypatch: pytes
         return 8
 
     monkeypatch.setattr("aiostream_data._engine.memory.kept_objects.kept_nbytes", slow)
-    monkeypatch.setattr("aiostream_data._engine.memory.kept_objects.perf_counter", lambda: clock[0])
+    for name in ("perf_counter", "thread_time"):
+        monkeypatch.setattr(f"aiostream_data._engine.memory.kept_objects.{name}", lambda: clock[0])
     kept, began = KeptObjects(budget, "scan", "state", "Return a smaller state"), 0
     for _ in range(200):
         clock[0] += 0.5  # of a row
