@@ -30,7 +30,7 @@ from aiostream_data.storage.checksums import RunningCheck
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.hedging_store import HedgingStore, Room, any_room
-from aiostream_data.storage.lanes import lane_of
+from aiostream_data.storage.lanes import Lane, lane_of
 from aiostream_data.storage.late_reads import LATE as LATE  # part of the result of read_objects()
 from aiostream_data.storage.late_reads import outcomes_of
 from aiostream_data.storage.patterns import escaped, finds_folders
@@ -218,12 +218,21 @@ class StoreSet:
 
         The size is computed from recent responses of the object's host or bucket to all loaders of this process.
         """
+        lane = self._lane_of(url)
+        return None if lane is None else lane.parts.nbytes
+
+    def request_limit(self, url: str) -> int | None:
+        """Return the current limit on concurrent requests to an object's host or bucket, or None if there is none."""
+        lane = self._lane_of(url)
+        return None if lane is None else lane.limit
+
+    def _lane_of(self, url: str) -> Lane | None:
         scheme = split_url(url).scheme
         if scheme not in GATED:
             return None
         if scheme not in self._endpoints:
             self._endpoints[scheme] = endpoint_of(scheme, options_of(scheme, self._options))
-        return lane_of(url, self._endpoints[scheme]).parts.nbytes
+        return lane_of(url, self._endpoints[scheme])
 
     async def aclose(self) -> None:
         """Close every store, even if closing one of them fails. Idempotent.

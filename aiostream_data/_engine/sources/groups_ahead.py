@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from aiostream_data._engine.sources.small_shards import (
@@ -28,6 +29,10 @@ GROUPS_AHEAD: Final = 16
 
 EARLY_GROUPS: Final = 2
 """Groups of objects that are being read or have arrived, as a multiple of the groups that may be read."""
+
+REQUESTS_AHEAD: Final = 2
+"""No further group of objects is read ahead if other groups than the last have this multiple of the requests that may
+be in flight. More requests would only wait, but need memory."""
 
 LOCAL_GROUPS_AHEAD: Final = HOPS_AT_ONCE
 """Maximum number of groups of local files that are read ahead: one for each thread that reads files."""
@@ -64,33 +69,45 @@ class GroupsAhead:
     _held: int = 0  # groups that are being read, or wait for their turn
     _held_nbytes: int = 0
     _reading: int = 0
+    _reading_shards: int = 0
+    _last_shards: int = 0  # shards of the group that began last
     _one_was_read: asyncio.Event = field(default_factory=asyncio.Event)
     _reads: ReadAhead = field(default_factory=ReadAhead)
 
-    def may_begin(self, first: ShardRef, *, is_needed: bool = False) -> bool:
+    def may_begin(self, first: ShardRef, *, request_limit: int | None = None, is_needed: bool = False) -> bool:
         """Return True if another group, which begins with the shard ``first``, may be read ahead.
 
         Groups of objects that arrived before their turn do not count, up to a limit. Otherwise one late group would
         stop all requests.
 
         Args:
+            request_limit: Number of requests that may be in flight to the store, if there is a limit.
             is_needed: True if the merge needs the group now. The sources of a large mixture read no group before.
         """
         most = min(self._reads.reads, self._most(is_local=False))
         is_local = scheme_of(first) == LOCAL
         if self._held and self._held_nbytes >= (LOCAL_NBYTES_AHEAD if is_local else NBYTES_AHEAD):
             return False
+        if request_limit is not None and self._requests_ahead >= REQUESTS_AHEAD * request_limit:
+            return False
         if self._held < max(most, is_needed):
             return True
         has_room = self._reading < most and self._held < EARLY_GROUPS * most and self.crowd == 1
         return has_room and not is_local
 
-    def begun(self, rows: asyncio.Task[Any], nbytes: int) -> None:
-        """Count a group of ``nbytes`` bytes, which the task ``rows`` reads."""
+    @property
+    def _requests_ahead(self) -> int:
+        """Number of shards that are being read, less the shards of the last group."""
+        return self._reading_shards - self._last_shards
+
+    def begun(self, rows: asyncio.Task[Any], shards: int, nbytes: int) -> None:
+        """Count a group of this number of shards and bytes, which the task ``rows`` reads."""
         self._held += 1
         self._held_nbytes += nbytes
         self._reading += 1
-        rows.add_done_callback(self._was_read)
+        self._reading_shards += shards
+        self._last_shards = shards
+        rows.add_done_callback(partial(self._was_read, shards))
 
     async def until_read(self, rows: asyncio.Task[Any], open_more: Callable[[], None]) -> None:
         """Wait until a group was read. Call ``open_more`` whenever any group was read."""
@@ -116,8 +133,9 @@ class GroupsAhead:
         if read_s is not None and (shards * 2 > self.size.shards or nbytes * 2 > self.size.nbytes):
             self.size = next_size(self.size, read_s, is_local=is_local)
 
-    def _was_read(self, _: asyncio.Task[Any]) -> None:
+    def _was_read(self, shards: int, _: asyncio.Task[Any]) -> None:
         self._reading -= 1
+        self._reading_shards -= shards
         self._one_was_read.set()
 
     def _most(self, *, is_local: bool) -> int:

@@ -279,7 +279,8 @@ class ShardStreams:
         while self.has_more and not self._parts:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
-                if not self._groups.may_begin(shard, is_needed=is_needed):
+                limit = self.run.stores.request_limit(shard.url)
+                if not self._groups.may_begin(shard, request_limit=limit, is_needed=is_needed):
                     return
                 self._opened.append(self._begun_group(self._small))
                 is_needed = False
@@ -330,7 +331,7 @@ class ShardStreams:
             read(lambda: group.is_awaited and self.run.outlet.is_awaited()),
             name=f"read {len(shards)} shards from {safe_url(shards[0][1].url)}",
         )
-        self._groups.begun(group.rows, group.nbytes)
+        self._groups.begun(group.rows, len(shards), group.nbytes)
         return group
 
     async def _rows_of(self, group: _Group) -> GroupRows:

@@ -26,16 +26,17 @@ REMOTE, LOCAL = ShardRef("s3://bucket/a", 1), ShardRef("/folder/a", 1)
 class Reads:
     """Groups that are read until they are told that their bytes have arrived."""
 
-    def __init__(self, groups: GroupsAhead, nbytes: int = 1) -> None:
+    def __init__(self, groups: GroupsAhead, nbytes: int = 1, shards: int = 1) -> None:
         self._groups = groups
         self.nbytes = nbytes
+        self._shards = shards
         self._arrived: list[asyncio.Event] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def fill(self, first: ShardRef) -> int:
+    def fill(self, first: ShardRef, request_limit: int | None = None) -> int:
         """Begin as many groups as possible. Return how many."""
         began = 0
-        while self._groups.may_begin(first):
+        while self._groups.may_begin(first, request_limit=request_limit):
             self.begin()
             began += 1
             assert began < 1000
@@ -48,7 +49,7 @@ class Reads:
         event = asyncio.Event()
         self._arrived.append(event)
         self.tasks.append(asyncio.create_task(read(event)))
-        self._groups.begun(self.tasks[-1], self.nbytes)
+        self._groups.begun(self.tasks[-1], self._shards, self.nbytes)
 
     async def arrive(self, *places: int) -> None:
         for place in places:
@@ -120,6 +121,25 @@ def test_large_groups_are_limited_by_their_bytes(first: ShardRef, nbytes: int, b
         groups.needs(reads.tasks[0], is_local=first is LOCAL)
         groups.took(4, nbytes, 0.001, is_local=first is LOCAL)
         assert reads.fill(first) == 1
+        await reads.arrive_all()
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    ("limit", "shards", "began"), [(None, 64, 16), (16, 64, 2), (16, 32, 2), (16, 8, 5), (64, 64, 3), (1000, 64, 16)]
+)
+def test_groups_have_no_more_requests_than_the_store_may_answer_soon(
+    limit: int | None, shards: int, began: int
+) -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        for _ in range(4):
+            groups._reads.took(16, was_there=False)
+        reads = Reads(groups, shards=shards)
+        assert reads.fill(REMOTE, limit) == began
+        await reads.arrive(0)
+        assert reads.fill(REMOTE, limit) == 1
         await reads.arrive_all()
 
     run(case)
