@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aiostream_data.dataset.iceberg_vectors import DamagedVectorError, rows_of_vector, vectors_in
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
+from aiostream_data.formats.table_columns import KEY, NAMES, key_by_id
 
 
 class PartitionValues:
@@ -20,15 +21,14 @@ class PartitionValues:
         pyarrow: The module.
         table: Name of the table, for error messages.
         metadata: Metadata of the table.
-        arrow_schema: Arrow schema of the columns.
-        schema: Schema of the columns.
+        schema: Arrow schema of the columns.
+        names: Names of the columns by their field ids.
     """
 
-    def __init__(self, pyarrow: Any, table: str, metadata: Any, arrow_schema: Any, schema: Any) -> None:
+    def __init__(self, pyarrow: Any, table: str, metadata: Any, schema: Any, names: Mapping[int, str]) -> None:
         self._pyarrow = pyarrow
         self._table = table
-        self._types = dict(zip(arrow_schema.names, arrow_schema.types, strict=True))
-        names = {each.field_id: each.name for each in schema.fields}
+        self._types = dict(zip(schema.names, schema.types, strict=True))
         self._places = {number: list(_places(spec, names)) for number, spec in metadata.specs().items()}
 
     def of(self, file: Any) -> tuple[tuple[str, Any], ...]:
@@ -47,7 +47,7 @@ class PartitionValues:
             raise TableSnapshotError(self._table, "", reason) from error
 
 
-def _places(spec: Any, names: dict[int, str]) -> Iterator[tuple[int, str]]:
+def _places(spec: Any, names: Mapping[int, str]) -> Iterator[tuple[int, str]]:
     """Yield the places of the partition values that are values of columns, with the names of the columns."""
     for at, part in enumerate(spec.fields):
         if str(part.transform) == "identity" and part.source_id in names:
@@ -107,10 +107,22 @@ class PositionDeletes:
         if kind != "PARQUET":
             reason = f"{path} is not supported. Compact the table"
             raise TableSnapshotError(self._table, f"position deletes in {kind} files", reason)
-        if delete_file.content.name != "POSITION_DELETES":
-            raise TableSnapshotError(self._table, "equality deletes", f"{path} is not supported. Compact the table")
         try:
             with self._io.new_input(path).open() as file:
                 return self._pyarrow.parquet.read_table(file, columns=["file_path", "pos"])
         except self._pyarrow.ArrowException as error:
             raise TableSnapshotError(self._table, "", f"the delete file {path} cannot be read: {error}") from error
+
+
+def keyed_field(pyarrow: Any, found: Any, names: Mapping[int, Sequence[str]]) -> Any:
+    """Return a field of an Arrow schema with the key of its column; see :mod:`.table_columns`.
+
+    Args:
+        names: Names of the columns in files without field ids, by their field ids.
+    """
+    kind = found.type
+    if pyarrow.types.is_struct(kind):
+        kind = pyarrow.struct([keyed_field(pyarrow, each, names) for each in kind])
+    number = int(found.metadata[b"PARQUET:field_id"])
+    mapped = {NAMES: "\n".join(names[number]).encode()} if number in names else {}
+    return pyarrow.field(found.name, kind, found.nullable, {KEY: key_by_id(number).encode(), **mapped})

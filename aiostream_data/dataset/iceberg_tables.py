@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiostream_data.arguments import shown
-from aiostream_data.dataset.iceberg_files import PartitionValues, PositionDeletes
+from aiostream_data.dataset.iceberg_equality import EqualityDeletes
+from aiostream_data.dataset.iceberg_files import PartitionValues, PositionDeletes, keyed_field
 from aiostream_data.dataset.table_snapshots import DataFile, Snapshot
 from aiostream_data.errors import (
     AiostreamError,
@@ -19,7 +20,6 @@ from aiostream_data.errors import (
     TableSnapshotError,
 )
 from aiostream_data.formats.arrow_rows import load_pyarrow
-from aiostream_data.formats.table_columns import KEY, NAMES, key_by_id
 from aiostream_data.redaction import hiding
 from aiostream_data.storage.urls import split_url
 
@@ -103,11 +103,15 @@ class IcebergTable:
         secrets = {name: value for name, value in given.items() if name not in ("name", "type")}
         with hiding(secrets, *urls), self._explained(library), self._loaded(library) as table:
             number, schema = self._chosen(table, version, schema_id)
-            keyed = self._keyed(library, pyarrow, schema, dict(_mapped_names(table.metadata.name_mapping() or ())))
-            tasks = [] if number == _EMPTY else self._tasks(table, number)
-            deletes = PositionDeletes(pyarrow, self.name, table.io)
-            constants = PartitionValues(pyarrow, self.name, table.metadata, keyed, schema)
-            files = [self._file(task, constants, deletes) for task in tasks]
+            metadata, io = table.metadata, table.io
+            names = dict(_mapped_names(metadata.name_mapping() or ()))
+            keyed = self._keyed(library, pyarrow, schema, names)
+            equal = EqualityDeletes(pyarrow, self.name, metadata, io, names)
+            tasks = [] if number == _EMPTY else self._tasks(library, table, number, equal)
+            deletes = PositionDeletes(pyarrow, self.name, io)
+            columns = {each.field_id: each.name for each in schema.fields}
+            constants = PartitionValues(pyarrow, self.name, metadata, keyed, columns)
+            files = [self._file(task, constants, deletes, equal) for task in tasks]
             options = _options_of(table.io.properties) if self.storage_options is None else self.storage_options
         return Snapshot(version=number, schema_id=schema.schema_id, schema=keyed, files=files, storage_options=options)
 
@@ -146,18 +150,21 @@ class IcebergTable:
             raise self._error("", f"the metadata has no schema {wanted}, which snapshot {number} needs")
         return number, found[0]
 
-    def _tasks(self, table: Any, number: int) -> Sequence[Any]:
-        """Return the data files with their deletes."""
+    def _tasks(self, library: Any, table: Any, number: int, equal: EqualityDeletes) -> Sequence[Any]:
+        """Return the data files with their position deletes, and register the equality deletes."""
         from pyiceberg.manifest import DataFileContent, ManifestContent
 
-        for manifest in table.metadata.snapshot_by_id(number).manifests(table.io):
-            if manifest.content == ManifestContent.DELETES:
-                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                    if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-                        raise self._error("equality deletes", f"snapshot {number} has them. Compact the table")
+        manifests = table.metadata.snapshot_by_id(number).manifests(table.io)
+        deletes = [each for each in manifests if each.content == ManifestContent.DELETES]
+        entries = (entry for each in deletes for entry in each.fetch_manifest_entry(table.io, discard_deleted=True))
+        if any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in entries):
+            planner = library.table.ManifestGroupPlanner(table.metadata, table.io)  # a scan refuses equality deletes
+            return list(planner.plan_files(manifests, equal.add))
         return list(table.scan(snapshot_id=number).plan_files())
 
-    def _file(self, task: Any, constants: PartitionValues, deletes: PositionDeletes) -> DataFile:
+    def _file(
+        self, task: Any, constants: PartitionValues, deletes: PositionDeletes, equal: EqualityDeletes
+    ) -> DataFile:
         file = task.file
         if file.file_format.value != "PARQUET":
             raise self._error(f"{file.file_format.value} files", f"{file.file_path} is not a Parquet file")
@@ -169,6 +176,7 @@ class IcebergTable:
             nbytes=file.file_size_in_bytes,
             constants=constants.of(file),
             deleted=deletes.of(file, task.delete_files),
+            deleted_keys=equal.of(file),
         )
 
     def _keyed(self, library: Any, pyarrow: Any, schema: Any, names: Mapping[int, Sequence[str]]) -> Any:
@@ -180,7 +188,7 @@ class IcebergTable:
             found = library.io.pyarrow.schema_to_pyarrow(schema)
         except (NotImplementedError, TypeError) as error:
             raise self._error("types", f"pyiceberg cannot convert the schema to Arrow: {error}") from error
-        return pyarrow.schema([_by_id(pyarrow, each, names) for each in found])
+        return pyarrow.schema([keyed_field(pyarrow, each, names) for each in found])
 
     @contextmanager
     def _explained(self, library: Any) -> Iterator[None]:
@@ -206,16 +214,6 @@ def _mapped_names(fields: Any) -> Iterator[tuple[int, Sequence[str]]]:
         if each.field_id is not None:
             yield each.field_id, each.names
         yield from _mapped_names(each.fields)
-
-
-def _by_id(pyarrow: Any, found: Any, names: Mapping[int, Sequence[str]]) -> Any:
-    """Return a field of an Arrow schema with the key of its column; see :mod:`.table_columns`."""
-    kind = found.type
-    if pyarrow.types.is_struct(kind):
-        kind = pyarrow.struct([_by_id(pyarrow, each, names) for each in kind])
-    number = int(found.metadata[b"PARQUET:field_id"])
-    mapped = {NAMES: "\n".join(names[number]).encode()} if number in names else {}
-    return pyarrow.field(found.name, kind, found.nullable, {KEY: key_by_id(number).encode(), **mapped})
 
 
 def _options_of(properties: Mapping[str, str]) -> dict[str, Any]:

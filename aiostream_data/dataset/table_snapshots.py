@@ -12,6 +12,7 @@ from aiostream_data.dataset.chain import Chain
 from aiostream_data.dataset.tables import checked_policy, column_names
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
+from aiostream_data.formats.deleted_keys import FileKeys
 from aiostream_data.formats.parquet_filters import Filters, checked_filters
 from aiostream_data.formats.snapshot_files import SnapshotFormat, open_alternatives
 from aiostream_data.formats.table_columns import one_row, selected
@@ -33,12 +34,14 @@ class DataFile:
         nbytes: Size in bytes.
         constants: Names and values of columns that are the same in all rows.
         deleted: Deleted rows; see :class:`.SnapshotFormat`.
+        deleted_keys: Keys whose rows are deleted.
     """
 
     url: str
     nbytes: int | None
     constants: tuple[tuple[str, Any], ...] = ()
     deleted: bytes = b""
+    deleted_keys: tuple[FileKeys, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +227,6 @@ def _common_format(
 
 def _format(common: SnapshotFormat, names: Iterable[str], file: DataFile) -> SnapshotFormat:
     constants = tuple((name, value) for name, value in file.constants if name in names)
-    if not constants and not file.deleted:
+    if not constants and not file.deleted and not file.deleted_keys:
         return common
-    return replace(common, constants=constants, deleted=file.deleted)
+    return replace(common, constants=constants, deleted=file.deleted, deleted_keys=file.deleted_keys)

@@ -107,10 +107,22 @@ class DeletesRows(Protocol):
     """Directory of a file of which some rows are deleted. :meth:`Directory.decode` omits them if it filters rows."""
 
     def check_not_deleted(self, rows: NDArray[np.int64]) -> None:
-        """Check that rows of the file are not deleted.
+        """Check that rows of the file are not deleted by their numbers.
 
         Raises:
             StateMismatchError: A row is deleted.
+        """
+
+    def check_kept(self, group: RowGroup, parts: Sequence[memoryview], rows: NDArray[np.int64]) -> None:
+        """Check that rows of a group are not deleted by their values. Call it on a worker thread.
+
+        Args:
+            parts: Bytes of the ranges of the group, in order.
+            rows: Numbers of the rows in the file.
+
+        Raises:
+            StateMismatchError: A row is deleted.
+            CorruptRecordError: The bytes are damaged.
         """
 
 

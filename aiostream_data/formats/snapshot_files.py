@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, StateMismatchError
 from aiostream_data.formats.arrow_rows import load_pyarrow, table_rows
+from aiostream_data.formats.deleted_keys import FileKeys, KeyLookup
 from aiostream_data.formats.parquet import ParquetDirectory, ParquetFormat, shown_type
 from aiostream_data.formats.parquet_filters import Condition, Filters, row_mask
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
@@ -31,6 +32,7 @@ class SnapshotFormat:
         filters: Conditions on columns of the table.
         constants: Names and values of columns that are the same in all rows of the file.
         deleted: Numbers of the deleted rows in the file, as the bytes of an ascending int64 array.
+        deleted_keys: Keys whose rows are deleted.
     """
 
     table: str
@@ -40,6 +42,7 @@ class SnapshotFormat:
     filters: Filters = ()
     constants: tuple[tuple[str, Any], ...] = ()
     deleted: bytes = field(default=b"", repr=False)
+    deleted_keys: tuple[FileKeys, ...] = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
@@ -67,7 +70,9 @@ class SnapshotDirectory:
         self._url = url
         self._schema = schema = self._pyarrow.ipc.read_schema(self._pyarrow.py_buffer(format.schema))
         self._columns = FileColumns(self._pyarrow, url, schema, dict(format.constants), stored.schema)
-        self._stored = stored.selecting(self._columns.paths, self._stored_filters())
+        self._keys = KeyLookup(self._pyarrow, url, format.deleted_keys, stored.schema)
+        paths = dict.fromkeys([*self._columns.paths, *self._keys.paths])
+        self._stored = stored.selecting(tuple(paths), self._stored_filters())
         self._check_deleted()
 
     @property
@@ -85,14 +90,15 @@ class SnapshotDirectory:
         return [group for group in self._stored.groups_from(first_row) if not self._deleted(group).all()]
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
-        return self._stored.decoded_nbytes(group, parts) + self._columns.added_nbytes(group.rows)
+        added = self._columns.added_nbytes(group.rows) + self._keys.added_nbytes(group.rows)
+        return self._stored.decoded_nbytes(group, parts) + added
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
-        table = self._stored.table(group, parts)
-        table = self._columns.of(table, group.rows)
+        stored = self._stored.table(group, parts)
+        table = self._columns.of(stored, group.rows)
         rows = group.first_row + np.arange(group.rows, dtype=np.int64)
         if filtered:
-            kept = ~self._deleted(group)
+            kept = ~(self._deleted(group) | self._keys.matches(stored, group.rows))
             if self._format.filters:
                 kept &= np.asarray(row_mask(self._format.filters, table))
             if not kept.all():
@@ -101,7 +107,15 @@ class SnapshotDirectory:
 
     def check_not_deleted(self, rows: NDArray[np.int64]) -> None:
         """See :class:`.row_groups.DeletesRows`."""
-        found = rows[np.isin(rows, self._positions)]
+        self._refuse(rows[np.isin(rows, self._positions)])
+
+    def check_kept(self, group: RowGroup, parts: Sequence[memoryview], rows: NDArray[np.int64]) -> None:
+        """See :class:`.row_groups.DeletesRows`."""
+        if self._format.deleted_keys:
+            deleted = self._keys.matches(self._stored.table(group, parts), group.rows)
+            self._refuse(rows[deleted[rows - group.first_row]])
+
+    def _refuse(self, found: NDArray[np.int64]) -> None:
         if len(found):
             raise StateMismatchError(
                 [f"row {found[0]} of {safe_url(self._url)} is deleted in {self._format.version}"],

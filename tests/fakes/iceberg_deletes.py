@@ -19,14 +19,14 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.typedef import Record
 
-__all__ = ["EQUALITY", "POSITION", "with_deletes"]
+__all__ = ["EQUALITY", "POSITION", "DeletesWriter", "with_deletes"]
 
 POSITION = DataFileContent.POSITION_DELETES
 EQUALITY = DataFileContent.EQUALITY_DELETES
 _ID = 77
 
 
-class _DeletesWriter(ManifestWriterV2):
+class DeletesWriter(ManifestWriterV2):
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
 
@@ -47,7 +47,7 @@ def with_deletes(table: Any, path: str, content: DataFileContent, format: str = 
     )
     entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=_ID, data_file=file)
     output = io.new_output(f"{folder}/deletes-m0.avro")
-    with _DeletesWriter(metadata.spec(), metadata.schema(), output, _ID, "null") as writer:
+    with DeletesWriter(metadata.spec(), metadata.schema(), output, _ID, "null") as writer:
         writer.add_entry(entry)
     listed = f"{folder}/snap-{_ID}.avro"
     parent = metadata.current_snapshot()

@@ -238,6 +238,8 @@ class TableFileSource(NumberedRows):
             wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
             if len(wanted):
                 parts, _ = await self._read_group(stores, shard, directory, group)
+                if isinstance(directory, DeletesRows):
+                    await self.hop(directory.check_kept, group, parts, ordinals[wanted])
                 decoded = await self.hop(_all_rows, directory, group, parts, base)
                 found.append(decoded.take(ordinals[wanted] - group.first_row))
                 places.append(wanted)
