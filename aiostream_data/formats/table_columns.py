@@ -219,9 +219,13 @@ def _is_widened(pyarrow: Any, stored: Any, wanted: Any) -> bool:
         return True
     if types.is_null(stored):
         return True
+    if _is_any_list(types, stored) and _is_any_list(types, wanted):
+        return _is_widened(pyarrow, stored.value_type, wanted.value_type)
     if types.is_signed_integer(stored):
         if types.is_signed_integer(wanted):
             return bool(stored.bit_width <= wanted.bit_width)
+        if types.is_decimal(wanted):
+            return bool(wanted.precision - wanted.scale >= (10 if stored.bit_width <= 32 else 19))
         return bool(types.is_float64(wanted) and stored.bit_width <= 32)
     if types.is_float32(stored):
         return bool(types.is_float64(wanted))
@@ -231,3 +235,7 @@ def _is_widened(pyarrow: Any, stored: Any, wanted: Any) -> bool:
     if types.is_timestamp(stored) and types.is_timestamp(wanted):
         return stored.tz is None or stored.tz == wanted.tz  # the writers of Hive and Spark store UTC without a zone
     return bool(types.is_date32(stored) and types.is_timestamp(wanted) and wanted.tz is None)
+
+
+def _is_any_list(types: Any, kind: Any) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind))
