@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote
 
-import numpy as np
-
 from aiostream_data.arguments import shown
 from aiostream_data.dataset.delta_options import delta_options
+from aiostream_data.dataset.delta_vectors import DeltaVectors
 from aiostream_data.dataset.table_snapshots import DataFile, Snapshot
 from aiostream_data.errors import ArgumentTypeError, MissingExtraError, NoMatchError, TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
@@ -87,10 +86,8 @@ class DeltaTable:
             schema = pyarrow.schema(table.schema().to_arrow())
             mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
             actions = _without_statistics(pyarrow.table(table.get_add_actions(flatten=True))).to_pylist()
-            deleted = _deleted(pyarrow, table)
-        files = [self._file(root, action, deleted) for action in actions]
-        if deleted:
-            raise self._error("deletionVectors", f"the vectors name {next(iter(deleted))}, which is no data file")
+            deleted = self._deleted(pyarrow, table, root, actions) if _has_vectors(table) else {}
+        files = [self._file(root, action, deleted.get(action["path"], b"")) for action in actions]
         for name in table.metadata().partition_columns:
             if pyarrow.types.is_binary(schema.field(name).type):
                 raise self._error("", f"the partition column {name!r} is binary. deltalake cannot read its values")
@@ -104,19 +101,41 @@ class DeltaTable:
         if protocol.min_reader_version > _MOST_VERSION:
             raise self._error("", f"reader version {protocol.min_reader_version} of Delta is not supported")
 
-    def _file(self, root: str, action: Mapping[str, Any], deleted: dict[str, bytes]) -> DataFile:
-        path = unquote(action["path"])
+    def _deleted(self, pyarrow: Any, table: Any, root: str, actions: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
+        """Return the deleted rows of each data file by its path in the log, as :class:`.SnapshotFormat` stores them."""
+        options = delta_options(split_url(self.url).scheme, self.storage_options)
+
+        def files_below(folder: str) -> Any:
+            from deltalake.fs import DeltaStorageHandler
+            from pyarrow import fs
+
+            return fs.PyFileSystem(DeltaStorageHandler(folder, options or None))
+
+        def elsewhere(path: str) -> tuple[Any, str]:
+            folder, _, name = self._url(root, path).rpartition("/")
+            return files_below(folder), name
+
+        vectors = DeltaVectors(pyarrow, self.url, files_below(root), elsewhere)
+        rows = {action["path"]: action.get("num_records") for action in actions}
+        return vectors.deleted(table.version(), rows)
+
+    def _file(self, root: str, action: Mapping[str, Any], deleted: bytes) -> DataFile:
+        constants = tuple(
+            (name.removeprefix(_PARTITION), value) for name, value in action.items() if name.startswith(_PARTITION)
+        )
+        url = self._url(root, action["path"])
+        return DataFile(url=url, nbytes=action["size_bytes"], constants=constants, deleted=deleted)
+
+    def _url(self, root: str, encoded: str) -> str:
+        """Return the URL or local path of a file that the log names."""
+        path = unquote(encoded)
         if ".." in path.split("/"):
             raise self._error("", f"the log names the data file {shown(path)}, which is not below the table")
         url = path if "://" in path or path.startswith("/") else f"{root}/{path}"
         scheme, location = split_url(url)
         if scheme != split_url(root).scheme:
             raise self._error("", f"the log names the data file {shown(safe_url(url))} in another kind of store")
-        url = location if scheme == "file" else f"{scheme}://{location}"
-        constants = tuple(
-            (name.removeprefix(_PARTITION), value) for name, value in action.items() if name.startswith(_PARTITION)
-        )
-        return DataFile(url=url, nbytes=action["size_bytes"], constants=constants, deleted=deleted.pop(url, b""))
+        return location if scheme == "file" else f"{scheme}://{location}"
 
     def _keyed(self, pyarrow: Any, found: Any, mode: str) -> Any:
         """Return a field of the schema with the name or id of the column in the files."""
@@ -152,26 +171,13 @@ class DeltaTable:
         return TableSnapshotError(self.url, feature, reason)
 
 
-def _deleted(pyarrow: Any, table: Any) -> dict[str, bytes]:
-    """Return the deleted rows of each file by its URL or local path, as :class:`.SnapshotFormat` stores them."""
-    if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return {}
-    found: dict[str, bytes] = {}
-    for batch in pyarrow.RecordBatchReader.from_stream(table.deletion_vectors()):
-        for url, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
-            rows = np.flatnonzero(~kept.values.to_numpy(zero_copy_only=False))
-            found[_plain(url.as_py())] = rows.astype(np.int64).tobytes()
-    return found
+def _has_vectors(table: Any) -> bool:
+    return "deletionVectors" in (table.protocol().reader_features or ())
 
 
 def _without_statistics(actions: Any) -> Any:
-    names = [name for name in actions.column_names if name.startswith(_PARTITION)]
-    return actions.select(["path", "size_bytes", *names])
-
-
-def _plain(url: str) -> str:
-    """Return an encoded URL of a deletion vector's file as this package writes it."""
-    return unquote(url.removeprefix("file://"))
+    names = ["path", "size_bytes", "num_records"]
+    return actions.select([name for name in actions.column_names if name in names or name.startswith(_PARTITION)])
 
 
 def _deltalake() -> Any:

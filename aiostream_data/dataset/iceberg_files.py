@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.dataset.iceberg_vectors import DamagedVectorError, rows_of_vector, vectors_in
+from aiostream_data.dataset.deletion_vectors import DamagedVectorError, rows_of_vector
+from aiostream_data.dataset.iceberg_vectors import vectors_in
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
 from aiostream_data.formats.table_columns import KEY, NAMES, key_by_id

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -26,12 +27,29 @@ def struct_of(*fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deletion_vector(rows: Sequence[int]) -> dict[str, Any]:
-    """Return a deletion vector that is part of the log, as of Databricks: a Roaring bitmap in Z85."""
+    """Return a deletion vector that is part of the log: a Roaring bitmap in Z85."""
     data = struct.pack("<IQI", _MAGIC, 1, 0) + struct.pack("<IIHHI", 12346, 1, 0, len(rows) - 1, 16)
     data += struct.pack(f"<{len(rows)}H", *rows)
+    return {"storageType": "i", "pathOrInlineDv": z85(data), "sizeInBytes": len(data), "cardinality": len(rows)}
+
+
+def stored_vectors(
+    folder: Path, vectors: Sequence[tuple[bytes, int]], prefix: str = "", number: int = 1
+) -> list[dict[str, Any]]:
+    """Write a file with deletion vectors, each with its number of rows. Return their descriptions in the log."""
+    name, content, found = UUID(int=number), b"\x01", []
+    for vector, rows in vectors:
+        place = {"storageType": "u", "pathOrInlineDv": prefix + z85(name.bytes), "offset": len(content)}
+        found.append({**place, "sizeInBytes": len(vector) - 8, "cardinality": rows})
+        content += vector
+    (folder / prefix).mkdir(exist_ok=True)
+    (folder / prefix / f"deletion_vector_{name}.bin").write_bytes(content)
+    return found
+
+
+def z85(data: bytes) -> str:
     data += bytes(-len(data) % 4)
-    text = "".join(_z85(int.from_bytes(data[at : at + 4], "big")) for at in range(0, len(data), 4))
-    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
+    return "".join(_z85(int.from_bytes(data[at : at + 4], "big")) for at in range(0, len(data), 4))
 
 
 def _z85(number: int) -> str:

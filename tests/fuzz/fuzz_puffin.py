@@ -21,7 +21,8 @@ from zlib import crc32
 from fuzzing import Target, run_target
 from puffin_files import puffin, vector
 
-from aiostream_data.dataset.iceberg_vectors import DamagedVectorError, rows_of_vector, vectors_in
+from aiostream_data.dataset.deletion_vectors import DamagedVectorError, rows_of_vector
+from aiostream_data.dataset.iceberg_vectors import vectors_in
 
 ROWS = 1_000_000
 """Number of rows of the data file."""

@@ -26,13 +26,8 @@ from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap
 
-from aiostream_data.dataset.iceberg_vectors import (
-    MOST_BITMAPS,
-    MOST_ROWS,
-    DamagedVectorError,
-    rows_of_vector,
-    vectors_in,
-)
+from aiostream_data.dataset.deletion_vectors import MOST_BITMAPS, MOST_ROWS, DamagedVectorError, rows_of_vector
+from aiostream_data.dataset.iceberg_vectors import vectors_in
 
 
 @pytest.fixture
