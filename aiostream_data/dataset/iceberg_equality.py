@@ -19,7 +19,7 @@ from aiostream_data.errors import TableSchemaError, TableSnapshotError
 from aiostream_data.formats.deleted_keys import DeletedKeys, FileKeys
 from aiostream_data.formats.table_columns import FileColumns
 
-MOST_KEYS: Final = 1 << 27
+MOST_KEYS: Final = 1 << 25
 """Maximum number of keys in the equality deletes of a snapshot."""
 
 MOST_NBYTES: Final = 1 << 30
@@ -184,11 +184,11 @@ class EqualityDeletes:
         name = schema.find_column_name(number)
         if not schema.find_field(number).field_type.is_primitive:
             raise self._error(f"they compare column {name!r}, which is nested")
-        if schema.find_field(number).initial_default is not None:
-            raise TableSnapshotError(self._table, "default values", f"column {name!r} has one")
         (found,) = schema_to_pyarrow(prune_columns(schema, {number}, select_full_types=False))
         names = {each: self._names.get(each, ()) for each in schema.field_ids} if self._names else {}
-        return self._nullable(keyed_field(self._pyarrow, found, names), name).with_name(str(number))
+        return self._nullable(keyed_field(self._pyarrow, self._table, schema, names, found), name).with_name(
+            str(number)
+        )
 
     def _nullable(self, found: Any, name: str) -> Any:
         """Return a field that may be null, with a type that PyArrow can compare."""

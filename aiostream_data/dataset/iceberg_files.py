@@ -12,7 +12,7 @@ from aiostream_data.dataset.deletion_vectors import DamagedVectorError, rows_of_
 from aiostream_data.dataset.iceberg_vectors import vectors_in
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
-from aiostream_data.formats.table_columns import KEY, NAMES, key_by_id
+from aiostream_data.formats.table_columns import DEFAULT, KEY, NAMES, default, key_by_id
 
 
 class PartitionValues:
@@ -115,15 +115,31 @@ class PositionDeletes:
             raise TableSnapshotError(self._table, "", f"the delete file {path} cannot be read: {error}") from error
 
 
-def keyed_field(pyarrow: Any, found: Any, names: Mapping[int, Sequence[str]]) -> Any:
-    """Return a field of an Arrow schema with the key of its column; see :mod:`.table_columns`.
+def keyed_field(pyarrow: Any, table: str, schema: Any, names: Mapping[int, Sequence[str]], found: Any) -> Any:
+    """Return a field of an Arrow schema with the key and the default of its column; see :mod:`.table_columns`.
 
     Args:
+        pyarrow: The module.
+        table: Name of the table, for error messages.
+        schema: Schema of the table that has the column.
         names: Names of the columns in files without field ids, by their field ids.
+        found: The field, as pyiceberg converts it.
+
+    Raises:
+        TableSnapshotError: The default of a column is not supported.
     """
-    kind = found.type
+    kind, number = found.type, int(found.metadata[b"PARQUET:field_id"])
     if pyarrow.types.is_struct(kind):
-        kind = pyarrow.struct([keyed_field(pyarrow, each, names) for each in kind])
-    number = int(found.metadata[b"PARQUET:field_id"])
-    mapped = {NAMES: "\n".join(names[number]).encode()} if number in names else {}
-    return pyarrow.field(found.name, kind, found.nullable, {KEY: key_by_id(number).encode(), **mapped})
+        kind = pyarrow.struct([keyed_field(pyarrow, table, schema, names, each) for each in kind])
+    metadata = {KEY: key_by_id(number).encode()}
+    if number in names:
+        metadata[NAMES] = "\n".join(names[number]).encode()
+    value = schema.find_field(number).initial_default
+    if value is not None:
+        storage = kind.storage_type if isinstance(kind, pyarrow.BaseExtensionType) else kind
+        try:
+            metadata[DEFAULT] = default(pyarrow, value, storage)
+        except (pyarrow.ArrowException, TypeError, ValueError) as error:
+            reason = f"the default of column {found.name!r} is no {kind}: {error}"
+            raise TableSnapshotError(table, "default values", reason) from error
+    return pyarrow.field(found.name, kind, found.nullable, metadata)

@@ -180,15 +180,12 @@ class IcebergTable:
         )
 
     def _keyed(self, library: Any, pyarrow: Any, schema: Any, names: Mapping[int, Sequence[str]]) -> Any:
-        """Return the Arrow schema with the ids of the columns, and their names in files without ids."""
-        for number in schema.field_ids:
-            if schema.find_field(number).initial_default is not None:
-                raise self._error("default values", f"column {schema.find_column_name(number)!r} has one")
+        """Return the Arrow schema with ids and defaults of the columns, and their names in files without ids."""
         try:
             found = library.io.pyarrow.schema_to_pyarrow(schema)
         except (NotImplementedError, TypeError) as error:
             raise self._error("types", f"pyiceberg cannot convert the schema to Arrow: {error}") from error
-        return pyarrow.schema([keyed_field(pyarrow, each, names) for each in found])
+        return pyarrow.schema([keyed_field(pyarrow, self.name, schema, names, each) for each in found])
 
     @contextmanager
     def _explained(self, library: Any) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """Columns of a table whose schema has changed: find them in its files, and convert their values to today's types.
 
 The schema of the table is an Arrow schema. The metadata of each field names the column in the files: by the name that
-the files use, or by the field id that Parquet stores. Columns that a file lacks are null in all of its rows.
+the files use, or by the field id that Parquet stores. Rows of a file that lacks a column have its default or null.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ KEY: Final = b"aiostream:key"
 NAMES: Final = b"aiostream:names"
 """Metadata of a field with a field id: names of the column, one per line, in files without field ids."""
 
+DEFAULT: Final = b"aiostream:default"
+"""Metadata of a field: value of the column in files that lack it, as an Arrow stream; see :func:`default`."""
+
 _FIELD_ID: Final = b"PARQUET:field_id"
 _NAME: Final = "name:"
 _ID: Final = "id:"
@@ -31,6 +34,20 @@ def key_by_name(name: str) -> str:
 def key_by_id(number: int) -> str:
     """Return the key of a column with a field id."""
     return f"{_ID}{number}"
+
+
+def default(pyarrow: Any, value: Any, kind: Any) -> bytes:
+    """Return the metadata :data:`DEFAULT` of a field.
+
+    Raises:
+        pyarrow.ArrowException: The value does not fit the type.
+    """
+    table = pyarrow.table([pyarrow.array([value], kind)], names=[""])
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def selected(pyarrow: Any, schema: Any, columns: Sequence[str], table: str) -> Any:
@@ -98,7 +115,8 @@ class FileColumns:
     def added_nbytes(self, rows: int) -> int:
         """Return the memory of values that are converted, or that the file does not store, at most."""
         sizes = [len(value) if isinstance(value, (str, bytes)) else 8 for value in self._constants.values()]
-        return rows * (sum(sizes) + 8 * (len(self._schema) - len(sizes)))
+        sizes += [len(value.as_buffer()) for value in _long_defaults(self._pyarrow, self._schema)]
+        return rows * (sum(sizes) + 8 * (len(self._schema) - len(self._constants)))
 
     def of(self, table: Any, rows: int) -> Any:
         """Return a ``pyarrow.Table`` with the columns of the schema.
@@ -112,7 +130,8 @@ class FileColumns:
 
     def constant_row(self) -> Any:
         """Return a ``pyarrow.Table`` of one row with the columns that are the same in all rows of the file."""
-        return one_row(self._pyarrow, self._schema, {**self._constants, **dict.fromkeys(self.absent)})
+        absent = {name: _default_of(self._pyarrow, self._schema.field(name)) for name in self.absent}
+        return one_row(self._pyarrow, self._schema, {**self._constants, **absent})
 
     def _column(self, field: Any, table: Any, rows: int) -> Any:
         place = None if field.name in self._constants else self._place(field, table.schema)
@@ -122,7 +141,8 @@ class FileColumns:
         return self._pyarrow.chunked_array(chunks, type=field.type)
 
     def _constant(self, field: Any, rows: int) -> Any:
-        return _repeated(self._pyarrow, field, self._constants.get(field.name), rows)
+        value = self._constants[field.name] if field.name in self._constants else _default_of(self._pyarrow, field)
+        return _repeated(self._pyarrow, field, value, rows)
 
     def _fitted(self, array: Any, field: Any, path: str) -> Any:
         pa = self._pyarrow
@@ -134,7 +154,7 @@ class FileColumns:
         for inner in field.type:
             place = self._place(inner, array.type)
             if place is None:
-                children.append(pa.nulls(len(array), inner.type))
+                children.append(_repeated(pa, inner, _default_of(pa, inner), len(array)))
             else:
                 children.append(self._fitted(array.field(place), inner, f"{path}.{inner.name}"))
         return pa.StructArray.from_arrays(children, fields=list(field.type), mask=array.is_null())
@@ -152,7 +172,7 @@ class FileColumns:
         place = self._place(field, parent)
         path = f"{shown}.{field.name}" if shown else field.name
         if place is None:
-            if not field.nullable:
+            if not field.nullable and DEFAULT not in (field.metadata or {}):
                 raise TableSchemaError(self._url, path, f"the file lacks column {path!r}, which cannot be null")
             return
         stored = parent.field(place)
@@ -204,7 +224,25 @@ def one_row(pyarrow: Any, schema: Any, values: Mapping[str, Any]) -> Any:
 def _repeated(pyarrow: Any, field: Any, value: Any, rows: int) -> Any:
     if value is None:
         return pyarrow.nulls(rows, field.type)
-    return pyarrow.repeat(pyarrow.scalar(value, field.type), rows)
+    scalar = value if isinstance(value, pyarrow.Scalar) else pyarrow.scalar(value, field.type)
+    array = pyarrow.repeat(scalar, rows)
+    return array if array.type.equals(field.type) else array.cast(field.type)
+
+
+def _default_of(pyarrow: Any, field: Any) -> Any:
+    """Return the value of a column in files that lack it, a ``pyarrow.Scalar`` or None."""
+    content = (field.metadata or {}).get(DEFAULT)
+    return None if content is None else pyarrow.ipc.open_stream(content).read_all().column(0)[0]
+
+
+def _long_defaults(pyarrow: Any, fields: Any) -> Iterator[Any]:
+    """Yield the defaults of the columns with text or bytes in a schema or struct."""
+    for field in fields:
+        value = _default_of(pyarrow, field)
+        if isinstance(value, pyarrow.BinaryScalar):
+            yield value
+        if pyarrow.types.is_struct(field.type):
+            yield from _long_defaults(pyarrow, field.type)
 
 
 def _key(field: Any) -> str:
