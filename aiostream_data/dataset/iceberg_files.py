@@ -104,14 +104,17 @@ class PositionDeletes:
             raise TableSnapshotError(self._table, "", reason) from error
 
     def _table_of(self, delete_file: Any) -> Any:
-        path, kind = delete_file.file_path, delete_file.file_format.value
-        if kind != "PARQUET":
+        path, kind, columns = delete_file.file_path, delete_file.file_format.value, ["file_path", "pos"]
+        if kind not in ("PARQUET", "ORC"):
             reason = f"{path} is not supported. Compact the table"
             raise TableSnapshotError(self._table, f"position deletes in {kind} files", reason)
         try:
             with self._io.new_input(path).open() as file:
-                return self._pyarrow.parquet.read_table(file, columns=["file_path", "pos"])
-        except self._pyarrow.ArrowException as error:
+                if kind == "PARQUET":
+                    return self._pyarrow.parquet.read_table(file, columns=columns)
+                found = load_pyarrow("orc", "Iceberg", "iceberg").orc.ORCFile(file).read(columns)
+                return found.cast(self._pyarrow.schema([("file_path", "string"), ("pos", "int64")]))
+        except (self._pyarrow.ArrowException, KeyError, OSError, ValueError) as error:
             raise TableSnapshotError(self._table, "", f"the delete file {path} cannot be read: {error}") from error
 
 

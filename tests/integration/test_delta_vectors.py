@@ -17,10 +17,11 @@ from aiostream_data import Dataset
 from aiostream_data.errors import CorruptRecordError, MissingExtraError, TableSnapshotError
 from aiostream_data.testing.resume import resumes_everywhere
 
-deltalake = pytest.importorskip("deltalake")
+pytest.importorskip("deltalake")
 pytest.importorskip("pyroaring")
 
-from puffin_files import vector  # noqa: E402
+import deltalake
+from puffin_files import vector
 
 SCHEMA = logs.struct_of(logs.field("id", "long"))
 COMMITS = "_delta_log/{:020}"

@@ -315,10 +315,27 @@ def test_a_damaged_delete_file_is_an_error(numbers: Any) -> None:
 
 
 def test_position_deletes_in_other_files_are_refused(numbers: Any) -> None:
-    table = with_deletes(numbers, positions(numbers, 1), POSITION, "ORC")
-    with pytest.raises(TableSnapshotError, match="table feature 'position deletes in ORC files'") as raised:
+    table = with_deletes(numbers, positions(numbers, 1), POSITION, "AVRO")
+    with pytest.raises(TableSnapshotError, match="table feature 'position deletes in AVRO files'") as raised:
         list(Dataset.from_iceberg(table))
-    assert raised.value.feature == "position deletes in ORC files"
+    assert raised.value.feature == "position deletes in AVRO files"
+
+
+def test_position_deletes_can_be_in_orc_files(numbers: Any) -> None:
+    orc = pytest.importorskip("pyarrow.orc")
+    path = positions(numbers, 3, 0)
+    file = Path(path.removeprefix("file://"))
+    deletes = parquet.read_table(file)
+    orc.write_table(deletes, file)
+    table = with_deletes(numbers, path, POSITION, "ORC")
+    assert sorted(int(row["id"]) for row in Dataset.from_iceberg(table)) == [1, 2, 4, *range(5, 10)]
+    content = file.read_bytes()
+    orc.write_table(deletes.drop_columns(["pos"]), file)
+    without = file.read_bytes()
+    for damaged in (b"", content[:-9], without):
+        file.write_bytes(damaged)
+        with pytest.raises(TableSnapshotError, match=r"the delete file .* cannot be read"):
+            list(Dataset.from_iceberg(table))
 
 
 # -- files without ids, errors and stores
