@@ -67,7 +67,7 @@ class DeltaVectors:
         def read(path: str) -> bytes:
             count = rows[path]
             found = self._rows(path, vectors[path], _UNKNOWN_ROWS if count is None else count)
-            return found.astype(np.int64).tobytes()
+            return np.unique(found).tobytes()  # a damaged bitmap can have values in another order
 
         with ThreadPoolExecutor(_THREADS) as threads:
             return dict(zip(vectors, threads.map(read, vectors), strict=True))

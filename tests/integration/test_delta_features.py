@@ -26,6 +26,9 @@ from aiostream_data.testing.resume import resumes_everywhere
 from aiostream_data.testing.servers import ObjectServer
 
 pytest.importorskip("deltalake")
+pytest.importorskip("pyroaring")
+
+from puffin_files import vector as puffin_vector
 
 MAPPED = logs.struct_of(
     logs.field("the id", "long", "col-1", 1),
@@ -202,19 +205,27 @@ def test_timestamps_of_older_writers_are_read_as_utc(tmp_path: Path, kind: str) 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_the_files_of_a_shallow_clone_are_elsewhere(tmp_path: Path, scheme: str) -> None:
-    added = logs.add(tmp_path, "0.parquet", pa.table({"id": [1]}))
-    added["add"]["path"] = f"{scheme}{tmp_path}/0.parquet"
+    vector = logs.deletion_vector([1])
+    added = logs.add(tmp_path, "a b.parquet", pa.table({"id": [1, 2]}), deletionVector=vector)
+    added["add"]["path"] = f"{scheme}{tmp_path}/a%20b.parquet"
     (tmp_path / "clone").mkdir()
-    logs.write_log(tmp_path / "clone", logs.struct_of(logs.field("id", "long")), [added])
+    logs.write_log(tmp_path / "clone", logs.struct_of(logs.field("id", "long")), [added], features=["deletionVectors"])
     assert list(Dataset.from_delta(tmp_path / "clone")) == [{"id": 1}]
 
 
 def test_deleted_rows_of_a_table_on_s3(s3_endpoint: ObjectServer, tmp_path: Path) -> None:
-    added = logs.add(tmp_path, "a b%20c.parquet", pa.table({"id": range(4)}), deletionVector=logs.deletion_vector([1]))
-    added["add"]["path"] = "a%20b%2520c.parquet"
-    logs.write_log(tmp_path, logs.struct_of(logs.field("id", "long")), [added], features=["deletionVectors"])
-    for path in (tmp_path / "a b%20c.parquet", tmp_path / "_delta_log" / f"{0:020}.json"):
+    vectors = [logs.deletion_vector([1]), *logs.stored_vectors(tmp_path, [(puffin_vector([2]), 1)], "ab")]
+    names = ["a b%20c.parquet", "1.parquet"]
+    first, second = (
+        logs.add(tmp_path, name, pa.table({"id": range(at, at + 4)}), deletionVector=vector)
+        for name, at, vector in zip(names, (0, 10), vectors, strict=True)
+    )
+    first["add"]["path"] = "a%20b%2520c.parquet"
+    schema = logs.struct_of(logs.field("id", "long"))
+    logs.write_log(tmp_path, schema, [first, second], features=["deletionVectors"])
+    for path in (each for each in tmp_path.rglob("*") if each.is_file()):
         s3_endpoint.put(f"s3://test-bucket/deleted/{path.relative_to(tmp_path)}", path.read_bytes())
     url, options = "s3://test-bucket/deleted", s3_endpoint.storage_options
-    assert [row["id"] for row in Dataset.from_delta(url, storage_options=options)] == [0, 2, 3]
-    assert [row["id"] for row in Dataset.from_delta(tmp_path)] == [0, 2, 3]
+    expected = [0, 2, 3, 10, 11, 13]
+    assert sorted(int(row["id"]) for row in Dataset.from_delta(url, storage_options=options)) == expected
+    assert sorted(int(row["id"]) for row in Dataset.from_delta(tmp_path)) == expected
