@@ -186,9 +186,8 @@ class EqualityDeletes:
             raise self._error(f"they compare column {name!r}, which is nested")
         (found,) = schema_to_pyarrow(prune_columns(schema, {number}, select_full_types=False))
         names = {each: self._names.get(each, ()) for each in schema.field_ids} if self._names else {}
-        return self._nullable(keyed_field(self._pyarrow, self._table, schema, names, found), name).with_name(
-            str(number)
-        )
+        keyed = keyed_field(self._pyarrow, self._table, schema, names, found)
+        return self._nullable(keyed, name).with_name(str(number))
 
     def _nullable(self, found: Any, name: str) -> Any:
         """Return a field that may be null, with a type that PyArrow can compare."""
