@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import ArrowDataError, CorruptRecordError, MissingExtraError
+from aiostream_data.errors import AiostreamError, ArrowDataError, CorruptRecordError, MissingExtraError
 from aiostream_data.formats.row_groups import TableRows
 from aiostream_data.rows.arrow.importing import read_arrow
 from aiostream_data.rows.columns import Column
@@ -66,5 +66,7 @@ def explained(pyarrow: Any, url: str, offset: int) -> Iterator[None]:
         yield
     except ArrowDataError as error:
         raise CorruptRecordError(url, offset, f"{error}") from error
+    except AiostreamError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise CorruptRecordError(url, offset, f"PyArrow cannot read the file: {error}") from error

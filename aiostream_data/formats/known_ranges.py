@@ -71,3 +71,17 @@ class KnownRanges(SeekableFile):
         found = self.read(len(view))
         view[: len(found)] = found
         return len(found)
+
+
+class NoBytes(SeekableFile):
+    """Readable file object without bytes: each read raises :class:`OSError`.
+
+    Attributes:
+        was_read: True after the first read.
+    """
+
+    was_read = False
+
+    def readinto(self, buffer: Any) -> int:
+        self.was_read = True
+        raise OSError("no bytes of the file are in memory")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
-from aiostream_data.formats.known_ranges import KnownRanges
+from aiostream_data.formats.known_ranges import KnownRanges, NoBytes
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.columns import VarColumn
@@ -53,6 +53,10 @@ class ParquetFormat:
         return "parquet"
 
     def directory(self, url: str, nbytes: int) -> Steps[ParquetDirectory]:
+        return (yield from self.footer(url, nbytes)).listed()
+
+    def footer(self, url: str, nbytes: int) -> Steps[ParquetDirectory]:
+        """Read the footer. Call :meth:`ParquetDirectory.listed` before the directory is used."""
         size = min(nbytes, _TAIL_NBYTES)
         (tail,) = yield [ByteRange(nbytes - size, nbytes)]
         needed = self._needed(url, nbytes, bytes(tail[-_END_NBYTES:]))
@@ -92,6 +96,7 @@ class ParquetDirectory:
         with explained(self._pyarrow, self._url, start):
             self._metadata = self._pyarrow.parquet.read_metadata(file)
             self._schema = self._metadata.schema.to_arrow_schema()
+            self._names = self._schema.names
         self._check_columns()
 
     def selecting(self, columns: tuple[str, ...], filters: Filters) -> ParquetDirectory:
@@ -99,6 +104,33 @@ class ParquetDirectory:
         selected = copy(self)
         selected._format = replace(self._format, columns=columns, filters=filters)
         return selected
+
+    def listed(self) -> ParquetDirectory:
+        """Check and list the row groups. Return this directory.
+
+        Raises:
+            CorruptRecordError: The footer is damaged.
+        """
+        with explained(self._pyarrow, self._url, 0):
+            self._check_chunks()
+            self._numbers = self._matching()
+            self._types = self._found_types()
+        return self
+
+    def _check_chunks(self) -> None:
+        """Check the metadata of all chunks of the columns to read.
+
+        PyArrow's objects for metadata end the process if a chunk is damaged. Its reader raises an error instead, before
+        it reads the first byte.
+        """
+        file = NoBytes(self._nbytes)
+        groups = list(range(self._metadata.num_row_groups))
+        source = self._pyarrow.parquet.ParquetFile(file, metadata=self._metadata, pre_buffer=True)
+        try:
+            source.read_row_groups(groups, columns=self._read_names(), use_threads=False)
+        except OSError:
+            if not file.was_read:
+                raise
 
     @property
     def schema(self) -> Any:
@@ -111,15 +143,20 @@ class ParquetDirectory:
 
     @property
     def types(self) -> Mapping[str, str | None]:
-        types = dict(zip(self._schema.names, self._schema.types, strict=True))
-        paths = self._schema.names if self._format.columns is None else self._format.columns
+        return self._types
+
+    def _found_types(self) -> dict[str, str | None]:
+        types = dict(zip(self._names, self._schema.types, strict=True))
+        paths = self._names if self._format.columns is None else self._format.columns
         found = {path: self._type_at(types, path) for path in paths}
         return found | dict.fromkeys(partitions_of(self._url) if self._format.partitions else {}, "string")
 
     def _type_at(self, types: Mapping[str, Any], path: str) -> str | None:
         """Return the type of a column, or of a field of a struct."""
         name, _, inner = (path, "", "") if path in types else path.partition(".")
-        kind = types[name]
+        kind = types.get(name)
+        if kind is None or (inner and not self._pyarrow.types.is_nested(kind)):
+            raise PlanError(f"{safe_url(self._url)} has no field {path!r} in a column of structs.")
         if inner and self._pyarrow.types.is_struct(kind):
             return self._type_at({field.name: field.type for field in kind}, inner)
         return shown_type(self._pyarrow, kind)
@@ -144,27 +181,39 @@ class ParquetDirectory:
         return found
 
     @cached_property
-    def _numbers(self) -> list[int]:
-        filters, metadata = self._format.filters, self._metadata
-        return [n for n, group in enumerate(self._all) if group.rows and may_match(filters, metadata.row_group(n))]
+    def _leaves(self) -> list[tuple[int, str]]:
+        """Numbers and paths of the columns in the file that are read."""
+        schema = self._metadata.schema
+        paths = [schema.column(number).path for number in range(len(schema))]
+        return [(number, path) for number, path in enumerate(paths) if self._is_read(path)]
+
+    def _matching(self) -> list[int]:
+        """Return the numbers of the row groups that may contain rows which satisfy the filters."""
+        return [number for number, group in enumerate(self._all) if group.rows and self._may_match(number)]
+
+    def _may_match(self, number: int) -> bool:
+        if not self._format.filters:
+            return True
+        group = self._metadata.row_group(number)
+        return may_match(self._format.filters, {path: group.column(leaf) for leaf, path in self._leaves})
 
     def _group(self, number: int, first: int) -> RowGroup:
         group = self._metadata.row_group(number)
         ranges: list[ByteRange] = []
         nbytes = 0
-        for position in range(group.num_columns):
-            column = group.column(position)
-            if not self._is_read(column.path_in_schema):
-                continue
+        for leaf, path in self._leaves:
+            column = group.column(leaf)
+            if column.physical_type != self._metadata.schema.column(leaf).physical_type:
+                raise CorruptRecordError(
+                    self._url, 0, f"a chunk of column {path!r} has the type {column.physical_type}"
+                )
             start = column.data_page_offset
             if column.has_dictionary_page and column.dictionary_page_offset is not None:
                 start = min(start, column.dictionary_page_offset)
             stop = start + column.total_compressed_size
             sizes = column.total_uncompressed_size, column.num_values, group.num_rows
             if not 0 <= start <= stop <= self._nbytes or min(sizes) < 0:
-                raise CorruptRecordError(
-                    self._url, 0, f"the footer places column {column.path_in_schema!r} at bytes {start} to {stop}"
-                )
+                raise CorruptRecordError(self._url, 0, f"the footer places column {path!r} at bytes {start} to {stop}")
             ranges.append(ByteRange(start, stop))
             nbytes += max(column.total_uncompressed_size, _WIDTHS.get(column.physical_type, 8) * column.num_values)
         return RowGroup(first, group.num_rows, joined(ranges), nbytes)
@@ -203,7 +252,7 @@ class ParquetDirectory:
             yield TableRows(structure, leaves, part.rows)
 
     def _check_columns(self) -> None:
-        names = set(self._schema.names)
+        names = set(self._names)
         wanted = [*(self._format.columns or ()), *(name for part in self._format.filters for name, _, _ in part)]
         for name in wanted:
             if name.partition(".")[0] not in names:

@@ -58,11 +58,12 @@ def _condition(given: Any) -> Condition:
     return column, operator, value
 
 
-def may_match(filters: Filters, group: Any) -> bool:
-    """Return False if the statistics of a row group prove that no row satisfies the filters."""
-    if not filters:
-        return True
-    columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
+def may_match(filters: Filters, columns: Mapping[str, Any]) -> bool:
+    """Return False if the statistics of a row group prove that no row satisfies the filters.
+
+    Args:
+        columns: PyArrow's metadata of columns of the row group, by their paths.
+    """
     return any(all(_could_hold(condition, columns) for condition in part) for part in filters)
 
 

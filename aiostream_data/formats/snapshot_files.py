@@ -49,7 +49,7 @@ class SnapshotFormat:
         return self.table
 
     def directory(self, url: str, nbytes: int) -> Steps[SnapshotDirectory]:
-        stored = yield from ParquetFormat().directory(url, nbytes)
+        stored = yield from ParquetFormat().footer(url, nbytes)
         return SnapshotDirectory(self, url, stored)
 
 
@@ -72,7 +72,7 @@ class SnapshotDirectory:
         self._columns = FileColumns(self._pyarrow, url, schema, dict(format.constants), stored.schema)
         self._keys = KeyLookup(self._pyarrow, url, format.deleted_keys, stored.schema)
         paths = dict.fromkeys([*self._columns.paths, *self._keys.paths])
-        self._stored = stored.selecting(tuple(paths), self._stored_filters())
+        self._stored = stored.selecting(tuple(paths), self._stored_filters()).listed()
         self._check_deleted()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from contextlib import suppress
 from datetime import datetime
@@ -13,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from table_bytes import directory_of, rows_of
 
 from aiostream_data import (
     AiostreamError,
@@ -25,7 +27,7 @@ from aiostream_data import (
     TableSchemaError,
 )
 from aiostream_data.formats.known_ranges import KnownRanges
-from aiostream_data.formats.parquet import partitions_of
+from aiostream_data.formats.parquet import ParquetFormat, partitions_of
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.testing.resume import resumes_everywhere
 
@@ -208,6 +210,35 @@ def test_changed_bytes_give_other_rows_or_an_error_but_no_crash(tmp_path: Path, 
         list(Dataset.from_parquet(path))
 
 
+@pytest.mark.parametrize("options", [{}, {"filters": ((("text", "==", "b"),),)}, {"columns": ("box.x", "n")}], ids=str)
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_a_changed_byte_of_the_footer_never_ends_the_process(options: Any, store_schema: bool) -> None:
+    """PyArrow's objects for metadata abort for some of these footers."""
+    table = pa.table({"n": [1, 2, 3], "text": ["aé", "b", "c"], "box": [{"x": "u"}] * 3})
+    made = io.BytesIO()
+    pq.write_table(table, made, row_group_size=2, compression="none", store_schema=store_schema)
+    data = bytearray(made.getvalue())
+    for place in range(len(data) - int.from_bytes(data[-8:-4], "little") - 8, len(data)):
+        for bits in (1, 2, 0x80):
+            data[place] ^= bits
+            with suppress(AiostreamError):
+                list(rows_of(ParquetFormat(**options), bytes(data), limit=1 << 25))
+            data[place] ^= bits
+
+
+def test_damage_of_the_list_of_row_groups_is_skipped(tmp_path: Path) -> None:
+    pq.write_table(TABLE.select(["n"]), tmp_path / "0.parquet", row_group_size=20)
+    data = (tmp_path / "0.parquet").read_bytes()
+    size = int.from_bytes(data[-8:-4], "little")
+    for place in range(len(data) - size - 8, len(data) - 8):
+        changed = data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]
+        with suppress(AiostreamError):
+            directory_of(ParquetFormat(), changed)
+            continue
+        (tmp_path / "1.parquet").write_bytes(changed)
+        assert len(list(Dataset.from_parquet(tmp_path / "*.parquet", on_error="skip"))) == len(TABLE)
+
+
 @pytest.mark.parametrize(
     ("tail", "message"),
     [
@@ -238,6 +269,9 @@ def test_a_row_group_beyond_the_memory_limit_is_refused_before_it_is_read(tmp_pa
 def test_unknown_columns_and_types_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"0\.parquet has no column 'colour'"):
         list(Dataset.from_parquet(folder / "*.parquet", ["colour"]))
+    for name in ("box.z", "n.z"):
+        with pytest.raises(PlanError, match=rf"0\.parquet has no field '{name.removeprefix('box.')}'"):
+            list(Dataset.from_parquet(folder / "*.parquet", [name]))
     with pytest.raises(PlanError, match="the filter on column 'n' does not fit its type"):
         list(Dataset.from_parquet(folder / "*.parquet", filters=[("n", ">", "x")]))
     pq.write_table(pa.table({"price": pa.array([1], pa.decimal128(5, 2))}), tmp_path / "d.parquet")
