@@ -123,6 +123,7 @@ def opened(h5py: Any, url: str, file: PartlyKnownFile) -> Iterator[Any]:
         raise
     except Exception as error:  # the library raises errors of many classes for hostile files
         reason = f"the HDF5 library cannot read the file: {type(error).__name__}: {shorten(str(error))}"
+        error.__traceback__ = None  # its frames hold a property list, which crashes the process if it is left at exit
         raise CorruptRecordError(url, 0, reason) from error
 
 
@@ -205,7 +206,8 @@ class Hdf5Directory:
     def groups_from(self, first_row: int) -> Iterator[RowGroup]:
         is_whole = any(array.is_indirect for array in self._arrays)
         step = max(1, self.rows) if is_whole else self._step()
-        for first in range(first_row // step * step, self.rows, step):
+        start = first_row // step * step if first_row < self.rows else self.rows
+        for first in range(start, self.rows, step):
             stop = min(first + step, self.rows)
             yield RowGroup(first, stop - first, self._ranges(first, stop, is_whole), self._decoded(stop - first))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -214,6 +215,22 @@ def test_truncated_files_are_an_error() -> None:
     for stop in range(0, len(data) - 1, len(data) // 40):
         with pytest.raises(AiostreamError):
             read(data[:stop])
+
+
+def test_an_error_that_is_alive_at_exit_does_not_crash_the_process(tmp_path: Path) -> None:
+    data = written(plain)
+    (tmp_path / "a.h5").write_bytes(data[: len(data) // 2])
+    code = """
+import ctypes, sys
+from aiostream_data import CorruptRecordError, Dataset
+try:
+    list(Dataset.from_hdf5(sys.argv[1]))
+except CorruptRecordError as error:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
+    print("raised")
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.h5"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "raised\n"), done.stderr
 
 
 def test_text_that_is_not_utf_8_is_an_error() -> None:
