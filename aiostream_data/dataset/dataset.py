@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from aiostream_data.device.handover import FrameworkName, HandOff
     from aiostream_data.device.image_cast import ImageCast
     from aiostream_data.formats.base import Format
+    from aiostream_data.formats.row_groups import TableFormat
     from aiostream_data.loading.loader import Loader
     from aiostream_data.loading.memory_bound import MemoryBound
     from aiostream_data.plan.aggregate import Aggregator
@@ -655,7 +656,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def from_format(
         cls,
         files: Files | None,
-        format: Format,
+        format: Format | TableFormat,
         *,
         compression: str = "auto",
         verify: bool = False,
@@ -671,23 +672,34 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     ) -> Dataset[Any]:
         """Return a dataset of the records of files in a format of your own. See docs/own_formats.md.
 
-        Elements are the records of the format's framer, ``bytes`` or ``str``. ``verify`` is the same as for
-        :meth:`from_text`; all other arguments are the same as for :meth:`from_tfrecord`.
+        Elements are the records of the format's framer, ``bytes`` or ``str``, or the rows of its row groups. ``verify``
+        is the same as for :meth:`from_text`; all other arguments are the same as for :meth:`from_tfrecord`. Formats
+        with row groups do not use ``compression``, ``verify`` and ``read_ahead``.
 
         Args:
-            format: Object that implements ``aiostream_data.formats.extending.Format``, usually a frozen dataclass. A
-                class that other processes cannot import works only in this process.
+            format: Object that implements ``Format`` or ``TableFormat`` of ``aiostream_data.formats.extending``,
+                usually a frozen dataclass. A class that other processes cannot import works only in this process.
 
         Raises:
             ArgumentTypeError: ``format`` is not a format object.
-            PlanError: ``format`` has an invalid name, or cannot be hashed.
+            PlanError: ``format`` has an invalid name, or cannot be hashed. Or an argument does not apply to formats
+                with row groups.
         """
         from aiostream_data.formats.own_format import checked_format
+        from aiostream_data.formats.row_groups import TableFormat
 
         read = Reading(
             compression, cycle_length, block_length, shuffle_shards, seed, ordered, read_ahead, on_error, verify
         )
-        return cls._begin(read.node(files, checked_format(format), storage_options, index))
+        checked = checked_format(format)
+        if not isinstance(checked, TableFormat):
+            return cls._begin(read.node(files, checked, storage_options, index))
+        from aiostream_data.dataset.tables import rows_of
+
+        read.refuse_streams(checked.name)
+        listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
+        rows = rows_of(checked, storage_options, on_error)
+        return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
     @classmethod
     def from_webdataset(

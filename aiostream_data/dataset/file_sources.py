@@ -13,7 +13,7 @@ from aiostream_data.codecs.compression import COMPRESSIONS
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import OnError, source_policy_of
 from aiostream_data.plan import sources as src
-from aiostream_data.plan.base import Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
+from aiostream_data.plan.base import AUTO, Concurrency, Decoder, Node, at_least, auto_or_at_least_one, seed_of
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.braces import patterns_of
 from aiostream_data.storage.urls import has_magic, split_url
@@ -89,6 +89,20 @@ class Reading:
             checks_first=flag("verify", self.checks_first),
             on_error=self.on_error,
         )
+
+    def refuse_streams(self, format: str) -> None:
+        """Refuse the arguments that apply only to formats whose files are streams of records.
+
+        Raises:
+            PlanError: An argument has another value than its default.
+        """
+        used = {
+            "compression": _compression(self.compression) not in ("auto", ""),
+            "verify": flag("verify", self.checks_first),
+            "read_ahead": auto_or_at_least_one("read_ahead", self.read_ahead) is not AUTO,
+        }
+        for name in (name for name, is_used in used.items() if is_used):
+            raise PlanError(f"{name} does not apply to the format {format}, which has row groups. Omit this argument.")
 
 
 def _compression(given: Any) -> str:

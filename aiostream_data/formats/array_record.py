@@ -16,7 +16,6 @@ from aiostream_data.formats.array_record_footer import StoredChunks, chunks_of, 
 from aiostream_data.formats.riegeli import BLOCK_NBYTES, MAX_SIZE_NBYTES, SIGNATURE, RiegeliChunks
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
 from aiostream_data.rows.records import ByteRange
-from aiostream_data.rows.structure import LEAF
 
 _POSTSCRIPT_NBYTES: Final = 1 << 10
 """Number of bytes to read of the last block. The rest of this block is padding."""
@@ -115,5 +114,4 @@ class ArrayRecordDirectory:
         for chunk in np.flatnonzero((headers.records != declared) | (headers.nbytes != nbytes[start:stop]))[:1]:
             place = int(offsets[start + chunk])
             raise CorruptRecordError(self._url, place, "the header of a chunk differs from the footer of the file")
-        rows = np.arange(group.first_row, group.first_row + group.rows, dtype=np.int64)
-        return [TableRows(LEAF, (chunks.records(headers),), rows)]
+        return [TableRows.of(chunks.records(headers), group.first_row)]

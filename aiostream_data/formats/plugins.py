@@ -11,6 +11,7 @@ from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, FormatPluginError, PlanError
 from aiostream_data.formats.base import Format
 from aiostream_data.formats.own_format import checked_format
+from aiostream_data.formats.row_groups import TableFormat
 
 GROUP: Final = "aiostream_data.formats"
 """Group of the entry points. Each one names a :class:`FormatPlugin`."""
@@ -27,7 +28,7 @@ class FormatPlugin:
             bytes is not of this format.
     """
 
-    format: Format
+    format: Format | TableFormat
     suffixes: tuple[str, ...] = ()
     magics: tuple[bytes, ...] = ()
 

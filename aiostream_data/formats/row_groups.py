@@ -7,14 +7,14 @@ order, so a run resumes at the group of its next row. No function here waits: th
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.records import ByteRange
-from aiostream_data.rows.structure import Structure
+from aiostream_data.rows.structure import LEAF, Structure
 
 T = TypeVar("T")
 
@@ -57,6 +57,20 @@ class TableRows(NamedTuple):
     leaves: tuple[Column, ...]
     rows: NDArray[np.int64]
 
+    @classmethod
+    def of(cls, columns: Mapping[str, Column] | Column, first_row: int) -> Self:
+        """Return consecutive rows of a file from ``first_row`` on.
+
+        Args:
+            columns: Columns of equal length by name, for rows that are dicts; or one column, whose elements are the
+                rows.
+        """
+        if isinstance(columns, Mapping):
+            structure, leaves = Structure("dict", tuple(columns), (LEAF,) * len(columns)), tuple(columns.values())
+        else:
+            structure, leaves = LEAF, (columns,)
+        return cls(structure, leaves, first_row + np.arange(len(leaves[0]), dtype=np.int64))
+
     @property
     def nbytes(self) -> int:
         return sum(leaf.nbytes for leaf in self.leaves) + self.rows.nbytes
@@ -79,7 +93,8 @@ class Directory(Protocol):
     def groups_from(self, first_row: int) -> Iterable[RowGroup]:
         """Iterate over the row groups that contain row ``first_row`` of the file or later rows, in the file's order.
 
-        Groups that a filter excludes are absent.
+        Groups that a filter excludes are absent. Runs on the event loop, and must not raise: the groups are checked
+        before, in :meth:`.TableFormat.directory`.
         """
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
@@ -126,6 +141,7 @@ class DeletesRows(Protocol):
         """
 
 
+@runtime_checkable
 class TableFormat(Protocol):
     """Description of a file format with a directory. Frozen, hashable and picklable."""
 

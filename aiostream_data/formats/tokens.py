@@ -16,7 +16,6 @@ from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.npy_steps import first_bytes, header_steps
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
 from aiostream_data.rows.records import ByteRange
-from aiostream_data.rows.structure import LEAF
 
 _GROUP_NBYTES: Final = 2 << 20
 """Size of the sequences that are read together."""
@@ -131,5 +130,4 @@ class TokensDirectory:
         tokens = np.frombuffer(parts[0], self._dtype)
         sequences = sliding_window_view(tokens, self._length)[:: self._stride]
         column = np.ascontiguousarray(sequences, self._dtype.newbyteorder("="))
-        rows = np.arange(group.first_row, group.first_row + group.rows, dtype=np.int64)
-        return [TableRows(LEAF, (column,), rows)]
+        return [TableRows.of(column, group.first_row)]

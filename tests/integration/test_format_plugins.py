@@ -11,6 +11,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from grouped_format import grouped
 from prefixed_format import PrefixedFormat, prefixed
 
 from aiostream_data import ArgumentTypeError, Dataset, FormatPluginError, PlanError
@@ -80,6 +81,19 @@ def test_folders_and_patterns_are_recognized(site: Path, tmp_path: Path) -> None
     written(tmp_path / "data", "c.csv", b"a\n1\n")
     with pytest.raises(PlanError, match=r"several formats: 1 of CSV, 2 of prefixed"):
         Dataset.open_any(tmp_path / "data")
+
+
+def test_formats_with_row_groups_are_recognized(site: Path, tmp_path: Path) -> None:
+    install(
+        site,
+        "first",
+        """
+        from grouped_format import GroupedFormat
+        PLUGIN = FormatPlugin(format=GroupedFormat(("label",)), suffixes=("grouped",))
+        """,
+    )
+    url = written(tmp_path, "a.grouped", grouped([{"label": 5, "x": range(64)}], 1))
+    assert list(Dataset.open_any(url)) == [{"label": 5}]
 
 
 def test_the_magic_must_fit_to_the_suffix(site: Path, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
+from grouped_format import GroupedFormat, grouped
 from prefixed_format import PrefixedFormat, prefixed
 
 from aiostream_data import ArgumentTypeError, CorruptRecordError, Dataset, PlanError
@@ -63,6 +65,34 @@ def test_the_plan_is_pickled_with_its_format(files: str) -> None:
     assert list(pickle.loads(pickle.dumps(dataset))) == list(dataset)
 
 
+@pytest.fixture
+def grouped_files(tmp_path: Path) -> str:
+    for shard in range(2):
+        rows = [{"label": 10 * shard + row, "x": np.zeros(64)} for row in range(5)]
+        (tmp_path / f"{shard}.grouped").write_bytes(grouped(rows, 2))
+    return str(tmp_path / "*.grouped")
+
+
+LABELS = [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+
+
+def test_formats_with_row_groups_are_read_alike(grouped_files: str) -> None:
+    dataset = Dataset.from_format(grouped_files, GroupedFormat(("label",)), cycle_length=2)
+    labels = [row["label"] for row in dataset]
+    assert labels[:4] == [0, 10, 1, 11]
+    assert [row["label"] for row in pickle.loads(pickle.dumps(dataset))] == labels
+    assert sorted(row["label"] for row in dataset.in_subprocess(workers=2)) == LABELS
+    assert Dataset.from_format(grouped_files, GroupedFormat(), compression="").batch(4).element_spec is not None
+
+
+@pytest.mark.parametrize(
+    "options", [{"compression": "gzip"}, {"verify": True}, {"read_ahead": 2}, {"compression": "none"}], ids=str
+)
+def test_arguments_of_streams_are_refused_for_row_groups(options: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match=next(iter(options))):
+        Dataset.from_format("x", GroupedFormat(), **options)
+
+
 class NoFramer:
     name = "none"
     whole = False
@@ -79,6 +109,10 @@ class OddName(NoWhole):
     whole = True
 
 
+class OddTable(GroupedFormat):
+    name = "two words"
+
+
 @dataclass(frozen=True)
 class Unhashable(NoWhole):
     whole = True
@@ -89,12 +123,14 @@ class Unhashable(NoWhole):
     ("format", "kind", "said"),
     [
         (PrefixedFormat, ArgumentTypeError, "got the class PrefixedFormat"),
-        ("tfrecord", ArgumentTypeError, "method framer"),
+        ("tfrecord", ArgumentTypeError, r"method framer\(url\) or directory\(url, nbytes\)"),
         (None, ArgumentTypeError, "method framer"),
         (NoFramer(), ArgumentTypeError, "method framer"),
         (NoWhole(), ArgumentTypeError, "NoWhole must have an attribute 'whole'"),
         (OddName(), PlanError, "got 'two words'"),
         (Unhashable(), PlanError, "frozen dataclass"),
+        (GroupedFormat, ArgumentTypeError, "got the class GroupedFormat"),
+        (OddTable(), PlanError, "got 'two words'"),
     ],
 )
 def test_objects_that_are_no_formats_are_refused(format: Any, kind: type[Exception], said: str) -> None:
