@@ -44,6 +44,8 @@ class TokensFormat:
     def directory(self, url: str, nbytes: int) -> Steps[TokensDirectory]:
         """Read the first bytes of a file, and find its tokens."""
         start = yield from first_bytes(nbytes)
+        if nbytes < len(MAGIC) and MAGIC.startswith(start) and (start or url.endswith(".npy")):
+            raise CorruptRecordError(url, nbytes, f"the NumPy file is cut short: it has {nbytes} bytes")
         if start[: len(MAGIC)] != MAGIC:
             return self._of_raw_tokens(url, nbytes, start)
         header = yield from header_steps(url, nbytes, start)

@@ -76,9 +76,12 @@ def test_truncated_files_are_refused_at_every_byte_that_is_not_the_end_of_a_toke
                 directory_of(format_of(3, 3, "<u4"), raw[:stop])
         else:
             assert directory_of(format_of(3, 3, "<u4"), raw[:stop]).rows == stop // 12
-    for stop in range(8, len(saved)):
+    for stop in range(1, len(saved)):
         with pytest.raises(CorruptRecordError, match=r".+"):
             directory_of(format_of(3, 3), saved[:stop])
+    assert directory_of(format_of(3, 3), b"").rows == 0
+    with pytest.raises(CorruptRecordError, match="the NumPy file is cut short: it has 0 bytes"):
+        directory_of(format_of(3, 3), b"", url="a.npy")
 
 
 @pytest.mark.parametrize(
