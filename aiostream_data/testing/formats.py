@@ -1,4 +1,4 @@
-"""Tests for record formats of your own: subclass :class:`FormatSuite` in a test module and run pytest.
+"""Tests for formats of your own: subclass :class:`FormatSuite` in a test module and run pytest.
 
 ::
 
@@ -10,6 +10,8 @@
 
         def encode(self, records): ...
 
+Formats with row groups derive from :class:`.TableFormatSuite`.
+
 The tests check the framer (:mod:`.framing`): blocks, compression, truncation, damage, and starts at any record. They
 also read files through a ``Dataset``: states, origins, ``fetch``, skipped damage, and the ranges that are requested.
 The tests do not import pytest.
@@ -18,7 +20,6 @@ The tests do not import pytest.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -28,8 +29,6 @@ from unittest import SkipTest
 
 from aiostream_data.dataset.dataset import Dataset
 from aiostream_data.formats.base import Format
-from aiostream_data.storage.local import LocalStore
-from aiostream_data.storage.registry import register_store
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.cut_streams import (
     Damage,
@@ -40,9 +39,11 @@ from aiostream_data.testing.cut_streams import (
     read_around_damage,
     read_blocks,
 )
-from aiostream_data.testing.fault_store import FaultStore, StoreRequest
+from aiostream_data.testing.fault_store import Requests
 from aiostream_data.testing.framing import FramingSuite
 from aiostream_data.testing.resume import resumes_everywhere
+from aiostream_data.testing.table_formats import TableDamage, TableFormatSuite
+from aiostream_data.testing.watched_file import file_of, nbytes_read, watched
 
 __all__ = [
     "Damage",
@@ -50,6 +51,8 @@ __all__ = [
     "FormatSuite",
     "FramingSuite",
     "ReadOutcome",
+    "TableDamage",
+    "TableFormatSuite",
     "blocks_of",
     "compressed",
     "cuttings",
@@ -57,7 +60,6 @@ __all__ = [
     "read_blocks",
 ]
 
-_SCHEME: Final = "formatsuite"
 _LARGE_NBYTES: Final = 16 << 20
 """Size of the file that shows which ranges are requested: several times the part of a file that is one chunk."""
 
@@ -75,19 +77,19 @@ class FormatSuite(FramingSuite):
     # -- files
 
     def test_files_are_read_and_resume_after_every_record(self) -> None:
-        with _file(self.stream) as path:
+        with file_of(self.stream) as path:
             dataset = self._dataset(path)
             assert list(dataset) == list(self.records)
             resumes_everywhere(dataset, every=max(1, len(self.records) // _MOST_RECORDS))
 
     def test_compressed_files_resume_after_every_record(self) -> None:
-        with _file(compressed(self.stream, "gzip")) as path:
+        with file_of(compressed(self.stream, "gzip")) as path:
             dataset = self._dataset(path)
             assert list(dataset) == list(self.records)
             resumes_everywhere(dataset, every=max(1, len(self.records) // _MOST_RECORDS), twice=False)
 
     def test_every_record_has_an_origin_and_can_be_fetched(self) -> None:
-        with _file(self.stream) as path, self._dataset(path).open() as loader:
+        with file_of(self.stream) as path, self._dataset(path).open() as loader:
             for number, record in enumerate(loader):
                 (origin,) = loader.origins()
                 assert (origin.url, origin.index) == (str(path), number)
@@ -97,7 +99,7 @@ class FormatSuite(FramingSuite):
     def test_damaged_files_are_skipped_by_policy(self) -> None:
         for damage in self.damaged:
             found = read_around_damage(self.description, damage.stream)[0]
-            with _file(damage.stream) as path:
+            with file_of(damage.stream) as path:
                 dataset = self._dataset(path, on_error="skip")
                 assert list(dataset) == found, damage
                 resumes_everywhere(dataset, every=max(1, len(found) // _MOST_RECORDS), twice=False)
@@ -126,14 +128,14 @@ class FormatSuite(FramingSuite):
                 (origin,) = loader.origins()
             requests.clear()
             assert same(dataset.fetch(origin), records[origin.index])
-            read = sum(request.stop - request.start for request in requests if request.kind == "get")
+            read = nbytes_read(requests)
             assert read <= _LARGE_NBYTES // 2, f"{read} bytes were read for one record"
 
     def test_the_first_record_needs_no_whole_file(self) -> None:
         with self._large() as (url, records, requests):
             with self._dataset(url).open(memory_limit="4MiB") as loader:
                 assert same(next(iter(loader)), records[0])
-            read = sum(request.stop - request.start for request in requests if request.kind == "get")
+            read = nbytes_read(requests)
             assert read <= _LARGE_NBYTES // 2, f"{read} bytes were read for one record"
 
     # -- parts of the tests
@@ -142,23 +144,12 @@ class FormatSuite(FramingSuite):
         return Dataset.from_format(str(path), self.description, **options)
 
     @contextmanager
-    def _large(self) -> Iterator[tuple[str, list[Any], list[StoreRequest]]]:
+    def _large(self) -> Iterator[tuple[str, list[Any], Requests]]:
         """Write a large file. Return its URL, its records, and the list of the requests for it."""
         self._offsets()
         records = _repeated(self.records, self.encode)
-        requests: list[StoreRequest] = []
-
-        def make(options: Any, run_blocking: Any) -> FaultStore:
-            store = FaultStore(LocalStore(run_blocking), scheme=_SCHEME, inner_scheme="file")
-            store.requests = requests
-            return store
-
-        register_store(_SCHEME, make)
-        try:
-            with _file(self.encode(records)) as path:
-                yield f"{_SCHEME}://{path}", records, requests
-        finally:
-            register_store(_SCHEME, None)
+        with watched(self.encode(records)) as (url, requests):
+            yield url, records, requests
 
 
 def _repeated(records: Sequence[Any], encode: Callable[[Sequence[Any]], bytes]) -> list[Any]:
@@ -166,11 +157,3 @@ def _repeated(records: Sequence[Any], encode: Callable[[Sequence[Any]], bytes]) 
     given = list(records)
     nbytes = len(encode(given * 2)) - len(encode(given))
     return given * (_LARGE_NBYTES // nbytes + 1)
-
-
-@contextmanager
-def _file(content: bytes) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder).resolve() / "records"
-        path.write_bytes(content)
-        yield path

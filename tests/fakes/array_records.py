@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,18 @@ def message(*fields: int | bytes) -> bytes:
             varint(len(value)) + value if isinstance(value, bytes) else varint(value)
         )
     return made
+
+
+def write_far(path: Path, records: Sequence[bytes], gap: int) -> None:
+    """Write a file with one chunk, which stands behind a hole of ``gap`` bytes."""
+    start = BLOCK_HEADER + len(with_header(b"", "s", 0, 0))
+    footer = chunk([message(message(1, 1, len(records))), message(gap, sum(map(len, records)), len(records))])
+    with path.open("wb") as out:
+        out.write(array_record([])[:start])
+        for place, content in enumerate((chunk(records), footer, chunk([message(gap + BLOCK, MAGIC)]))):
+            out.seek(gap + place * BLOCK)
+            out.write(bytes(BLOCK_HEADER) + content)
+        out.truncate(gap + 3 * BLOCK)
 
 
 class RiegeliFile:

@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from aiostream_data.errors import MemoryBudgetError
-from aiostream_data.formats.row_groups import Directory, TableFormat, advance
-from aiostream_data.rows.columns import column_elements
-from aiostream_data.rows.records import ByteRange
+from aiostream_data.testing.table_reading import directory_of, rows_of
 
-
-def directory_of(format: TableFormat, data: bytes, limit: int = 1 << 28, url: str = "file") -> Directory:
-    """Return the directory of a file."""
-    steps = format.directory(url, len(data))
-    ranges, found = advance(steps, None)
-    while found is None:
-        _check(sum(part.nbytes for part in ranges), limit)
-        ranges, found = advance(steps, [_part(data, part) for part in ranges])
-    return found
-
-
-def rows_of(format: TableFormat, data: bytes, first: int = 0, limit: int = 1 << 28) -> Iterator[Any]:
-    """Yield the rows of a file from row ``first`` on, as the engine reads them."""
-    directory = directory_of(format, data, limit)
-    for group in directory.groups_from(first):
-        _check(group.stored_nbytes + group.nbytes, limit)
-        parts = [_part(data, part) for part in group.ranges]
-        _check(group.stored_nbytes + directory.decoded_nbytes(group, parts), limit)
-        for part in directory.decode(group, parts):
-            elements = part.structure.rows([column_elements(leaf) for leaf in part.leaves])
-            yield from (row for row, number in zip(elements, part.rows.tolist(), strict=True) if number >= first)
-
-
-def _part(data: bytes, part: ByteRange) -> memoryview:
-    if not 0 <= part.start <= part.stop <= len(data):
-        raise AssertionError(f"{part} is outside of the file of {len(data)} bytes")
-    return memoryview(bytearray(data[part.start : part.stop]))
-
-
-def _check(nbytes: int, limit: int) -> None:
-    if nbytes > limit:
-        raise MemoryBudgetError(f"{nbytes} bytes are more than the limit of {limit}")
+__all__ = ["directory_of", "plain_rows", "rows_of"]
 
 
 def plain_rows(rows: Iterable[Any]) -> list[Any]:

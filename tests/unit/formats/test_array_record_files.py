@@ -7,7 +7,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import array_records as made
 import numpy as np
 import pytest
 import zstandard
-from array_records import array_record, chunk, in_groups, message, varint, with_header
+from array_records import array_record, chunk, in_groups, varint, with_header
 from table_bytes import directory_of, rows_of
 
 from aiostream_data import (
@@ -86,29 +85,6 @@ def test_no_padding_is_read_to_find_the_chunks(chunks: int) -> None:
     assert len(data) > 2 * made.BLOCK - 1
     assert directory_of(ArrayRecordFormat(), data, limit=17_000 + 16 * chunks).rows == chunks
     assert read(data, chunks - 5) == records[-5:]
-
-
-def test_offsets_beyond_four_gib_are_exact(tmp_path: Path) -> None:
-    path = tmp_path / "large.array_record"
-    gap, block = 5 << 30, made.BLOCK
-    file = array_record([[b"first"], [b"second"]])
-    offset = made.BLOCK_HEADER + len(with_header(b"", "s", 0, 0))
-    described = message(message(1, 1, 2))
-    body = chunk([b"far", b"away"])
-    footer = chunk([described, message(gap, 7, 2)])
-    postscript = chunk([message(gap + block, made.MAGIC)])
-    with path.open("wb") as out:
-        out.write(file[:offset])
-        for place, content in enumerate((body, footer, postscript)):
-            out.seek(gap + place * block)
-            out.write(bytes(made.BLOCK_HEADER) + content)
-        out.truncate(gap + 3 * block)
-    dataset = Dataset.from_array_record(str(path))
-    assert list(dataset) == [b"far", b"away"]
-    with dataset.open() as loader:
-        list(islice(loader, 2))
-        (origin,) = loader.origins()
-    assert (origin.index, dataset.fetch(origin)) == (1, b"away")
 
 
 # -- files that are refused

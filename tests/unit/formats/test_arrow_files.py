@@ -95,31 +95,6 @@ def test_files_are_interleaved_and_resume_after_every_row(folder: Path) -> None:
     assert sorted(row["n"] for row in shuffled) == list(range(ROWS))
 
 
-def test_rows_have_origins_and_can_be_fetched(folder: Path) -> None:
-    dataset = Dataset.from_arrow(folder / "*.arrow").shuffle(5, seed=3)
-    with dataset.open() as loader:
-        for _ in range(10):
-            row = next(loader)
-            (origin,) = loader.origins()
-            assert f"{row['n'] // 8}.arrow record {row['n'] % 8}" in str(origin)
-            assert plain_rows([dataset.fetch(origin)]) == plain_rows([row])
-
-
-def test_only_the_wanted_columns_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "large.arrow"
-    random = np.random.default_rng(1)
-    path.write_bytes(written(pa.table({"n": np.arange(100_000), "noise": random.random(100_000)}), rows=10_000))
-
-    def received(*columns: str) -> int:
-        with Dataset.from_arrow(path, list(columns)).open() as loader:
-            for _ in loader:
-                pass
-            return int(loader.stats().as_dict()["storage"]["nbytes"])
-
-    assert 800_000 < received("n") < 900_000
-    assert received("n", "noise") > 1_600_000
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_dictionaries_may_grow(kind: str) -> None:
     words = pa.array(["a", "b", "a", "c", "d", "a", None])

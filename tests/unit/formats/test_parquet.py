@@ -125,15 +125,6 @@ def test_files_are_interleaved_shuffled_and_resume_after_every_row(folder: Path)
     resumes_everywhere(shuffled.shuffle(6, seed=2).batch(3))
 
 
-def test_origins_name_the_file_and_the_row(folder: Path) -> None:
-    with Dataset.from_parquet(folder / "*.parquet", ["n"]).open() as loader:
-        for number, row in enumerate(loader):
-            origin = loader.origins(row)
-            if number == 20:
-                assert "1.parquet record 5" in str(origin)
-                break
-
-
 def test_partitions_of_the_url_become_columns(tmp_path: Path) -> None:
     for year in (2025, 2026):
         (tmp_path / f"year={year}" / "kind=a b").mkdir(parents=True)
@@ -186,16 +177,6 @@ def test_files_of_polars_and_files_without_rows_are_read(tmp_path: Path) -> None
     pl.DataFrame({"a": [1, 2], "b": ["x", None]}).write_parquet(tmp_path / "a.parquet")
     pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Int64, "b": pl.String}).write_parquet(tmp_path / "b.parquet")
     assert list(Dataset.from_parquet(tmp_path / "*.parquet")) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
-
-
-def test_a_file_cut_at_any_byte_is_an_error_that_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "cut.parquet"
-    pq.write_table(TABLE.select(["n"]).slice(0, 3), path, write_statistics=False, store_schema=False)
-    whole = path.read_bytes()
-    for size in range(len(whole)):
-        path.write_bytes(whole[:size])
-        with pytest.raises(CorruptRecordError, match=r"cut\.parquet"):
-            list(Dataset.from_parquet(path))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -139,15 +139,6 @@ def test_sequences_of_several_files_are_read_in_order_and_resume_after_every_one
     resumes_everywhere(Dataset.from_tokens(files, 5, cycle_length=2, shuffle_shards=True, seed=7))
 
 
-def test_ranks_share_the_sequences(files: str) -> None:
-    dataset = Dataset.from_tokens(files, 4)
-    found: list[int] = []
-    for rank in range(3):
-        with dataset.open(rank=rank, world_size=3, policy="row") as loader:
-            found += [int(row[0]) for row in loader]
-    assert sorted(found) == [int(row[0]) for row in dataset]
-
-
 def test_numpy_files_of_different_dtypes_are_named(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(40, dtype=np.uint16))
     np.save(tmp_path / "b.npy", np.arange(40, dtype=np.uint32))
