@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from aiostream_data.dataset.deletion_vectors import DamagedVectorError
 from aiostream_data.errors import TableSnapshotError
 
 _FOLDER: Final = "_delta_log"
@@ -20,6 +21,7 @@ _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
 _COLUMNS: Final = ("add.path", "add.deletionVector", "sidecar.path")
 _BATCH_ROWS: Final = 1 << 14
+_DAMAGED: Final = (DamagedVectorError, KeyError, TypeError, AttributeError, ValueError)
 
 
 class Vector(NamedTuple):
@@ -44,17 +46,16 @@ class Vector(NamedTuple):
         """Return the description that an entry of the log has.
 
         Raises:
+            DamagedVectorError: A value has another type, or a number is negative.
             KeyError: A value is missing.
-            TypeError: A value has another type.
-            ValueError: A number is negative.
         """
         offset = entry.get("offset")
         vector = cls(entry["storageType"], entry["pathOrInlineDv"], offset, entry["sizeInBytes"], entry["cardinality"])
         numbers = (vector.offset or 0, vector.nbytes, vector.rows)
         if not all(isinstance(each, int) for each in numbers) or not isinstance(vector.path, str):
-            raise TypeError("a deletion vector has values of other types")
+            raise DamagedVectorError("a deletion vector has values of other types")
         if min(numbers) < 0:
-            raise ValueError("a deletion vector has negative numbers")
+            raise DamagedVectorError("a deletion vector has negative numbers")
         return vector
 
 
@@ -90,7 +91,7 @@ class DeltaLog:
                         found[key] = vector
                     else:
                         found.pop(key, None)
-            except (KeyError, TypeError, AttributeError, ValueError, self._pyarrow.ArrowException) as error:
+            except (*_DAMAGED, self._pyarrow.ArrowException) as error:
                 raise self._error(f"the file {name} of the log is damaged: {error!r}") from error
         by_path = {path: vector for (path, _), vector in found.items()}
         if len(by_path) < len(found):
