@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from hostile_driver import HostileConnection
 
 from aiostream_data import Dataset, Loader, PlanError, SqlKeyError, SqlQueryError, StateMismatchError
 from aiostream_data.errors import ArgumentTypeError, StageBuildError
@@ -306,3 +307,31 @@ def test_bad_arguments_are_refused_at_the_call(arguments: dict[str, Any], kind: 
     given = {"query": "SELECT 1 AS id", "connection": NOTHING, "key": "id"} | arguments
     with pytest.raises(kind, match=said):
         Dataset.from_sql(given.pop("query"), given.pop("connection"), **given)
+
+
+# -- databases that break promises
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "said"),
+    [
+        ({"rows": [[1, "a"], [2]]}, SqlQueryError, "a row of 1 values for 2 columns"),
+        ({"rows": [[1, "a", "b"]]}, SqlQueryError, "a row of 3 values for 2 columns"),
+        ({"rows": [[1, "a"]], "names": None}, SqlQueryError, "'NoneType' object is not iterable"),
+        ({"rows": [[1, "a"]] * 3, "unlimited": True}, SqlQueryError, "has returned 3 rows for LIMIT 0"),
+        ({"rows": [[2, "a"], [1, "b"], [3, "c"]], "unsorted": True}, SqlKeyError, "does not ascend: 1 follows 2"),
+        ({"rows": [[1 << 200, "a"]]}, SqlKeyError, "has 201 bits in a row, more than 128"),
+    ],
+)
+def test_a_database_that_breaks_a_promise_is_an_error(script: dict[str, Any], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        list(people(partial(HostileConnection, {"names": ["id", "name"], **script})))
+
+
+def test_keys_of_the_largest_integer_types_resume() -> None:
+    query = "SELECT i::HUGEINT * 4000000000000000000000000000000000000 AS id FROM range(-3, 4) AS t(i)"
+    dataset = people(partial(duckdb.connect, ":memory:"), query)
+    assert [row["id"] for row in dataset] == [number * 4 * 10**36 for number in range(-3, 4)]
+    resumes_everywhere(dataset)
+    unsigned = "SELECT (18446744073709551615 - i)::UBIGINT AS id FROM range(3) AS t(i)"
+    resumes_everywhere(people(partial(duckdb.connect, ":memory:"), unsigned))

@@ -16,6 +16,9 @@ Key: TypeAlias = "int | str"
 MAX_KEY: Final = 1_000
 """Maximum length of a key in characters. States contain keys."""
 
+MAX_KEY_BITS: Final = 128
+"""Maximum size of a key that is an integer, as in ``HUGEINT`` of DuckDB."""
+
 _Row: TypeAlias = "tuple[Any, ...]"
 
 
@@ -60,7 +63,7 @@ class SqlReader:
         if self._connection is None:
             self._open()
             self._check_key()
-        names, found = self._run(self._statement.page(self._after, rows + 1))
+        names, found = self._run(self._statement.page(self._after, rows + 1), rows + 1)
         page = self._checked(names, found, rows)
         self._after = page.keys[-1] if page.keys else self._after
         return page
@@ -69,7 +72,7 @@ class SqlReader:
         """Read ``rows`` rows from row number ``first``; fewer if the query has fewer rows."""
         if self._connection is None:
             self._open()
-        names, found = self._run(self._statement.part(first, rows))
+        names, found = self._run(self._statement.part(first, rows), rows)
         return [dict(zip(names, row, strict=True)) for row in found]
 
     def close(self) -> None:
@@ -90,8 +93,8 @@ class SqlReader:
         return self._statements
 
     def _check_key(self) -> None:
-        self._run(self._statement.columns())
-        _, found = self._run(self._statement.missing_key())
+        self._run(self._statement.columns(), 0)
+        _, found = self._run(self._statement.missing_key(), 1)
         if found:
             raise SqlKeyError(self._node.key, "is NULL in a row. Leave such rows out, as with WHERE ... IS NOT NULL")
 
@@ -125,19 +128,28 @@ class SqlReader:
             return SqlKeyError(self._node.key, f"must be int or str, got {shown(key)}. Convert it, as with CAST")
         if isinstance(key, str) and len(key) > MAX_KEY:
             return SqlKeyError(self._node.key, f"has {len(key)} characters in a row, more than {MAX_KEY}")
+        if isinstance(key, int) and key.bit_length() > MAX_KEY_BITS:
+            return SqlKeyError(self._node.key, f"has {key.bit_length()} bits in a row, more than {MAX_KEY_BITS}")
         if key == before:
             return SqlKeyError(self._node.key, f"is not unique: two rows have {shown(key)}. Choose a unique column")
+        if isinstance(key, int) and isinstance(before, int) and key < before:
+            reason = f"{shown(key)} follows {shown(before)}. The database is damaged, or ignores ORDER BY"
+            return SqlKeyError(self._node.key, f"does not ascend: {reason}")
         return None
 
-    def _run(self, statement: tuple[str, Params]) -> tuple[list[str], list[_Row]]:
-        """Return the names of the columns, and all rows."""
-        description, rows = self._asked(lambda: _fetched(self._connection, *statement))
-        names = [str(column[0]) for column in description]
+    def _run(self, statement: tuple[str, Params], most: int) -> tuple[list[str], list[_Row]]:
+        """Return the names of the columns, and all rows, which are at most ``most``."""
+        names, rows = self._asked(lambda: _fetched(self._connection, *statement))
         if self._node.key not in names:
             raise SqlKeyError(self._node.key, f"is no column of the query, which has {', '.join(names)}")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise SqlQueryError(f"two columns of the query have the name {twice!r}. Rename one of them, as with AS.")
+        if len(rows) > most:
+            raise SqlQueryError(f"the database has returned {len(rows)} rows for LIMIT {most}.")
+        lengths = {*map(len, rows)} - {len(names)}
+        if lengths:
+            raise SqlQueryError(f"the database has returned a row of {min(lengths)} values for {len(names)} columns.")
         return names, rows
 
     def _asked(self, call: Callable[[], Any]) -> Any:
@@ -153,11 +165,11 @@ class SqlReader:
             raise SqlQueryError(f"the database has failed: {type(error).__name__}: {text}.") from error
 
 
-def _fetched(connection: Any, text: str, params: Params) -> tuple[Any, list[_Row]]:
+def _fetched(connection: Any, text: str, params: Params) -> tuple[list[str], list[_Row]]:
     cursor = connection.cursor()
     try:
         cursor.execute(text, params)
         rows = [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in cursor.fetchall()]
-        return cursor.description, rows
+        return [str(column[0]) for column in cursor.description], rows
     finally:
         cursor.close()

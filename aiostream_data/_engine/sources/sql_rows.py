@@ -37,7 +37,7 @@ GROWTH: Final = 8
 GAP_ROWS: Final = 1_024
 """Rows between two requested rows that are read together with them."""
 
-_SAVED_KEY: Final = re.compile(r"int:-?[0-9]{1,19}|str:.*", re.DOTALL)
+_SAVED_KEY: Final = re.compile(r"int:-?[0-9]{1,39}|str:.*", re.DOTALL)
 
 
 @dataclass
