@@ -85,3 +85,15 @@ class NoBytes(SeekableFile):
     def readinto(self, buffer: Any) -> int:
         self.was_read = True
         raise OSError("no bytes of the file are in memory")
+
+
+def part_of(place: ByteRange, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> memoryview:
+    """Return the bytes of a place inside of one of the ranges.
+
+    Args:
+        ranges: Ranges in memory, ascending and without overlap.
+        parts: Bytes of each range.
+    """
+    number = bisect_right(ranges, place.start, key=lambda each: each.start) - 1
+    begin = ranges[number].start
+    return parts[number][place.start - begin : place.stop - begin]

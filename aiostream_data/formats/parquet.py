@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
-from aiostream_data.formats.known_ranges import KnownRanges, NoBytes
+from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
+from aiostream_data.formats.parquet_footer import FIXED_NBYTES, check_statistics
+from aiostream_data.formats.parquet_pages import StoredColumn, pages_nbytes
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import ByteRange
@@ -29,8 +31,14 @@ _END_NBYTES: Final = 8
 _TAIL_NBYTES: Final = 64 << 10
 """Number of bytes at the end of a file that usually contain the footer."""
 
-_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
-"""Bytes of a value in memory, if not 8. Encoded values can be far smaller."""
+_ROW_NBYTES: Final = 8
+"""Bytes of the number of a row in memory."""
+
+_VALUE_NBYTES: Final = 8
+"""Bytes of a value in memory, if each value has its own length. Encoded values can be far smaller."""
+
+_LENGTH_NBYTES: Final = 4
+"""Bytes of the length in front of a value that is not encoded, if its length is its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +101,13 @@ class ParquetDirectory:
         self._nbytes = nbytes
         start = nbytes - len(tail)
         file = KnownRanges(nbytes, [ByteRange(start, nbytes)], [tail])
+        self._footer = tail[-int.from_bytes(tail[-_END_NBYTES:-4], "little") - _END_NBYTES : -_END_NBYTES]
         with explained(self._pyarrow, self._url, start):
             self._metadata = self._pyarrow.parquet.read_metadata(file)
             self._schema = self._metadata.schema.to_arrow_schema()
             self._names = self._schema.names
+            schema = self._metadata.schema
+            self._leaves = [_leaf(schema.column(number)) for number in range(len(schema))]
         self._check_columns()
 
     def selecting(self, columns: tuple[str, ...], filters: Filters) -> ParquetDirectory:
@@ -167,56 +178,65 @@ class ParquetDirectory:
         return [group for group in groups if group.first_row + group.rows > first_row]
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
-        return group.nbytes
+        nbytes = _ROW_NBYTES * group.rows
+        for column in self._columns(self._all.index(group)):
+            pages = pages_nbytes(self._url, column, part_of(column.place, group.ranges, parts))
+            nbytes += max(column.nbytes, pages)
+        return nbytes
 
     @cached_property
     def _all(self) -> list[RowGroup]:
         found, first = [], 0
         for number in range(self._metadata.num_row_groups):
-            group = self._group(number, first)
-            found.append(group)
-            first += group.rows
+            rows = self._metadata.row_group(number).num_rows
+            if rows < 0:
+                raise CorruptRecordError(self._url, 0, f"the footer declares {rows} rows of row group {number}")
+            columns = list(self._columns(number))
+            nbytes = _ROW_NBYTES * rows + sum(column.nbytes for column in columns)
+            found.append(RowGroup(first, rows, joined(column.place for column in columns), nbytes))
+            first += rows
         if first != self.rows:
             raise CorruptRecordError(self._url, 0, f"the footer lists {self.rows} rows, but its row groups {first}")
         return found
 
-    @cached_property
-    def _leaves(self) -> list[tuple[int, str]]:
-        """Numbers and paths of the columns in the file that are read."""
-        schema = self._metadata.schema
-        paths = [schema.column(number).path for number in range(len(schema))]
-        return [(number, path) for number, path in enumerate(paths) if self._is_read(path)]
-
     def _matching(self) -> list[int]:
         """Return the numbers of the row groups that may contain rows which satisfy the filters."""
-        return [number for number, group in enumerate(self._all) if group.rows and self._may_match(number)]
+        filters = self._format.filters
+        groups = [number for number, group in enumerate(self._all) if group.rows]
+        names = {name for part in filters for name, _, _ in part}
+        wanted = {leaf.path: number for number, leaf in enumerate(self._leaves) if leaf.path in names}
+        if not (filters and groups):
+            return groups
+        sizes = {number: self._leaves[number].fixed_nbytes for number in wanted.values()}
+        check_statistics(self._url, self._footer, sizes)
+        return [number for number in groups if may_match(filters, self._metadata_of(number, wanted))]
 
-    def _may_match(self, number: int) -> bool:
-        if not self._format.filters:
-            return True
-        group = self._metadata.row_group(number)
-        return may_match(self._format.filters, {path: group.column(leaf) for leaf, path in self._leaves})
+    def _metadata_of(self, group: int, columns: Mapping[str, int]) -> dict[str, Any]:
+        return {name: self._metadata.row_group(group).column(number) for name, number in columns.items()}
 
-    def _group(self, number: int, first: int) -> RowGroup:
+    def _columns(self, number: int) -> Iterator[StoredColumn]:
+        """Yield the columns to read of a row group. Call :meth:`listed` before."""
         group = self._metadata.row_group(number)
-        ranges: list[ByteRange] = []
-        nbytes = 0
-        for leaf, path in self._leaves:
-            column = group.column(leaf)
-            if column.physical_type != self._metadata.schema.column(leaf).physical_type:
+        for position, leaf in enumerate(self._leaves):
+            if not self._is_read(leaf.path):
+                continue
+            column = group.column(position)
+            if column.physical_type != leaf.kind:
                 raise CorruptRecordError(
-                    self._url, 0, f"a chunk of column {path!r} has the type {column.physical_type}"
+                    self._url, 0, f"a chunk of column {leaf.path!r} has the type {column.physical_type}"
                 )
             start = column.data_page_offset
-            if column.has_dictionary_page and column.dictionary_page_offset is not None:
+            if column.has_dictionary_page and column.dictionary_page_offset:  # 0 means that there is none
                 start = min(start, column.dictionary_page_offset)
             stop = start + column.total_compressed_size
-            sizes = column.total_uncompressed_size, column.num_values, group.num_rows
-            if not 0 <= start <= stop <= self._nbytes or min(sizes) < 0:
-                raise CorruptRecordError(self._url, 0, f"the footer places column {path!r} at bytes {start} to {stop}")
-            ranges.append(ByteRange(start, stop))
-            nbytes += max(column.total_uncompressed_size, _WIDTHS.get(column.physical_type, 8) * column.num_values)
-        return RowGroup(first, group.num_rows, joined(ranges), nbytes)
+            values, decoded = column.num_values, column.total_uncompressed_size
+            if not 0 <= start <= stop <= self._nbytes or min(values, decoded) < 0:
+                raise CorruptRecordError(
+                    self._url, 0, f"the footer places column {leaf.path!r} at bytes {start} to {stop}"
+                )
+            nbytes = max(decoded, (leaf.fixed_nbytes or _VALUE_NBYTES) * values)
+            item_nbytes = leaf.fixed_nbytes or _LENGTH_NBYTES
+            yield StoredColumn(leaf.path, ByteRange(start, stop), values, nbytes, item_nbytes)
 
     def table(self, group: RowGroup, parts: Sequence[memoryview]) -> Any:
         """Return the columns for elements and filters as a ``pyarrow.Table`` with all rows of the group.
@@ -274,6 +294,24 @@ class ParquetDirectory:
     def _is_read(self, path: str) -> bool:
         names = self._read_names()
         return names is None or any(path == name or path.startswith(f"{name}.") for name in names)
+
+
+class _Leaf(NamedTuple):
+    """Column of the schema of a file.
+
+    Attributes:
+        path: Name of the column, with the names of the structs around it.
+        kind: Type of the stored values.
+        fixed_nbytes: Bytes of a value; 0 if each value has its own length.
+    """
+
+    path: str
+    kind: str
+    fixed_nbytes: int
+
+
+def _leaf(column: Any) -> _Leaf:
+    return _Leaf(column.path, column.physical_type, FIXED_NBYTES.get(column.physical_type, max(0, column.length)))
 
 
 def shown_type(pyarrow: Any, type: Any) -> str | None:

@@ -87,7 +87,7 @@ class SnapshotDirectory:
         """Return the row groups from a row on that may contain rows of the element."""
         if self._format.filters and not self._alternatives:
             return []
-        return [group for group in self._stored.groups_from(first_row) if not self._deleted(group).all()]
+        return [group for group in self._stored.groups_from(first_row) if not self._is_deleted(group)]
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
         added = self._columns.added_nbytes(group.rows) + self._keys.added_nbytes(group.rows)
@@ -139,6 +139,11 @@ class SnapshotDirectory:
     def _positions(self) -> NDArray[np.int64]:
         """Numbers of the deleted rows, ascending."""
         return np.frombuffer(self._format.deleted, np.int64)
+
+    def _is_deleted(self, group: RowGroup) -> bool:
+        """Return True if all rows of a group are deleted."""
+        first, last = np.searchsorted(self._positions, [group.first_row, group.first_row + group.rows])
+        return bool(last - first == group.rows)
 
     def _deleted(self, group: RowGroup) -> NDArray[np.bool_]:
         """Return a mask of the rows of a group that is True for deleted rows."""

@@ -1,0 +1,43 @@
+"""Check the statistics in the footer of a Parquet file before PyArrow uses them.
+
+PyArrow ends the process if the largest or smallest value of a column is shorter than a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiostream_data.errors import CorruptRecordError
+from aiostream_data.formats.thrift_fields import DamagedThriftError, Wanted, read_fields
+
+FIXED_NBYTES: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+"""Bytes of a value that is not encoded, by its type. Other types have lengths of their own."""
+
+_ROW_GROUPS, _COLUMNS, _METADATA, _STATISTICS = 4, 1, 3, 12
+_BOUNDS: Final = (1, 2, 5, 6)
+"""Numbers of the fields of statistics with the largest and the smallest value."""
+
+_WANTED: Final[Wanted] = {_ROW_GROUPS: {_COLUMNS: {_METADATA: {_STATISTICS: dict.fromkeys(_BOUNDS)}}}}
+
+
+def check_statistics(url: str, footer: bytes | memoryview, sizes: Mapping[int, int]) -> None:
+    """Check the sizes of the largest and smallest values of columns.
+
+    Args:
+        url: URL of the file, for error messages.
+        footer: Bytes of the footer.
+        sizes: Size of a value in bytes, by the number of the column.
+
+    Raises:
+        CorruptRecordError: A value is cut off, or the footer is damaged.
+    """
+    try:
+        found, _ = read_fields(footer, 0, _WANTED)
+        for group in found[_ROW_GROUPS]:
+            for number, nbytes in sizes.items():
+                statistics = group[_COLUMNS][number].get(_METADATA, {}).get(_STATISTICS, {})
+                if any(len(statistics[each]) < nbytes for each in _BOUNDS if each in statistics):
+                    raise CorruptRecordError(url, 0, f"the statistics of column {number} in the footer are damaged")
+    except (DamagedThriftError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise CorruptRecordError(url, 0, f"the footer is damaged: {error}") from error

@@ -1,0 +1,89 @@
+"""Check the headers of the pages of a Parquet column before PyArrow decodes them.
+
+PyArrow trusts the headers: it reserves memory for as many values as they declare, and repeats a value as often. The
+footer has the number of values of a column, for which the reader has reserved memory. Pages with more are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from aiostream_data.errors import CorruptRecordError
+from aiostream_data.formats.thrift_fields import DamagedThriftError, Wanted, read_fields
+from aiostream_data.rows.records import ByteRange
+
+_KIND, _DECODED_NBYTES, _STORED_NBYTES, _DATA, _DICTIONARY, _DATA_V2 = 1, 2, 3, 5, 7, 8
+"""Numbers of the fields of a page header. The last three are structs, whose first field is the number of values."""
+
+_COUNT: Final[Wanted] = {1: None}
+_WANTED: Final[Wanted] = {
+    **dict.fromkeys((_KIND, _DECODED_NBYTES, _STORED_NBYTES)),
+    _DATA: _COUNT,
+    _DICTIONARY: _COUNT,
+    _DATA_V2: _COUNT,
+}
+_STRUCT_OF_KIND: Final = {0: _DATA, 2: _DICTIONARY, 3: _DATA_V2}
+_MOST_NBYTES: Final = 1 << 31
+_DICTIONARY_ITEM_NBYTES: Final = 16
+"""Memory of an item of a dictionary in addition to its bytes, at most."""
+
+
+class StoredColumn(NamedTuple):
+    """A column of a row group.
+
+    Attributes:
+        path: Name of the column, with the names of the structs around it.
+        place: Bytes of the file that contain its pages.
+        values: Number of values, with nulls.
+        nbytes: Size in memory, in bytes, as the footer declares it.
+        item_nbytes: Least size of a value that is not encoded, in bytes.
+    """
+
+    path: str
+    place: ByteRange
+    values: int
+    nbytes: int
+    item_nbytes: int
+
+
+def pages_nbytes(url: str, column: StoredColumn, pages: memoryview) -> int:
+    """Return the memory that the pages of a column need while they are decoded, as their headers declare it.
+
+    Args:
+        pages: Bytes of the column.
+
+    Raises:
+        CorruptRecordError: A header is damaged, or the pages have more values than the column.
+    """
+    at = seen = nbytes = 0
+    while seen < column.values and at < len(pages):
+        try:
+            header, behind = read_fields(pages, at, _WANTED)
+        except DamagedThriftError as error:
+            raise _damaged(url, column, at, str(error)) from error
+        stored, decoded = _number(header, _STORED_NBYTES), _number(header, _DECODED_NBYTES)
+        if not (0 <= stored <= len(pages) - behind and 0 <= decoded < _MOST_NBYTES):
+            raise _damaged(url, column, at, f"it has {stored} bytes, and {decoded} decoded ones")
+        nbytes += decoded
+        kind = _STRUCT_OF_KIND.get(_number(header, _KIND))
+        count = _number(header.get(kind), 1) if kind is not None else 0
+        if kind == _DICTIONARY:
+            if not 0 <= count <= decoded // max(1, column.item_nbytes):
+                raise _damaged(url, column, at, f"the dictionary of {decoded} bytes has {count} values")
+            nbytes += count * _DICTIONARY_ITEM_NBYTES
+        elif not 0 <= count <= column.values - seen:
+            raise _damaged(url, column, at, f"it has {count} values, but the column {column.values}")
+        else:
+            seen += count
+        at = behind + stored
+    return nbytes
+
+
+def _number(fields: Any, number: int) -> int:
+    """Return a number of a struct, or -1 if it has none."""
+    found = fields.get(number) if isinstance(fields, dict) else None
+    return found if type(found) is int else -1
+
+
+def _damaged(url: str, column: StoredColumn, at: int, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(url, column.place.start + at, f"a page of column {column.path!r} is damaged: {reason}")
