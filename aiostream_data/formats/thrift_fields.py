@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+from aiostream_data.errors import AiostreamError
+
 Wanted: TypeAlias = "Mapping[int, Wanted | None]"
 """Numbers of the wanted fields. The value has the wanted fields of a struct, or of each struct of a list."""
 
@@ -18,8 +20,8 @@ _MOST_SHIFT: Final = 63
 _NOTHING: Final[Wanted] = {}
 
 
-class DamagedThriftError(ValueError):
-    """The bytes are not a struct."""
+class DamagedThriftError(AiostreamError):
+    """The bytes are not a struct. The caller raises another error that names the file."""
 
 
 def read_fields(data: bytes | memoryview, at: int, wanted: Wanted) -> tuple[dict[int, Any], int]:
