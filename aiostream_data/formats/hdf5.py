@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError
-from aiostream_data.formats.hdf5_arrays import Hdf5Array, described, refused
+from aiostream_data.formats.hdf5_arrays import Hdf5Array, chunk_count, described, refused
 from aiostream_data.formats.hdf5_file import PartlyKnownFile, load_h5py
 from aiostream_data.formats.hdf5_heaps import check_heaps, check_strings
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
@@ -77,7 +77,11 @@ class Hdf5Format:
         try:
             with opened(h5py, url, file) as root:
                 paths = list(_chosen(h5py, url, root, self.fields))
-                return [described(h5py, url, path, dataset, nbytes) for path, dataset in paths], ByteRange(0, 0)
+                found = []
+                for path, dataset in paths:
+                    file.chunks = chunk_count(dataset)
+                    found.append(described(h5py, url, path, dataset, nbytes))
+                return found, ByteRange(0, 0)
         except AiostreamError:
             if file.missing is None:
                 raise
@@ -243,8 +247,10 @@ class Hdf5Directory:
         structures: list[Structure] = []
         leaves: list[Column] = []
         with opened(self._h5py, self._url, file) as root:
-            for array in self._arrays:
-                structure, columns = array.leaves(np.asarray(root[array.name][group.first_row : stop]))
+            datasets = [root[array.name] for array in self._arrays]
+            for array, dataset in zip(self._arrays, datasets, strict=True):
+                file.chunks = chunk_count(dataset)
+                structure, columns = array.leaves(np.asarray(dataset[group.first_row : stop]))
                 structures.append(structure)
                 leaves += columns
         rows = np.arange(group.first_row, stop, dtype=np.int64)

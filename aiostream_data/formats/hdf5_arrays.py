@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.formats.hdf5_indexes import MOST_CHUNKS
 from aiostream_data.formats.npy_arrays import fixed_bytes, types_of
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import ByteRange
@@ -20,8 +21,6 @@ from aiostream_data.safe_url import safe_url
 _DENSE: Final = "biufc"
 _STRING_NBYTES: Final = 16
 """Size of the length and the place of a string of any length."""
-
-_MOST_CHUNKS: Final = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -155,6 +154,14 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
     return found
 
 
+def chunk_count(dataset: Any) -> int:
+    """Return the largest number of chunks that a dataset can have. An axis without a limit has its current length."""
+    if dataset.chunks is None:
+        return 0
+    limits = zip(dataset.shape, dataset.maxshape, dataset.chunks, strict=True)
+    return math.prod(-(-(axis if most is None else max(axis, most)) // chunk) for axis, most, chunk in limits)
+
+
 def refused(url: str, name: str, reason: str) -> PlanError:
     return PlanError(f"{safe_url(url)}: {name!r} {reason}. Choose other datasets with fields=[...].")
 
@@ -192,7 +199,7 @@ def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
         nonlocal seen
         seen += 1
         start, size = int(chunk.byte_offset), int(chunk.size)
-        if seen > min(most, _MOST_CHUNKS) or not 0 <= start <= start + size <= nbytes:
+        if seen > min(most, MOST_CHUNKS) or not 0 <= start <= start + size <= nbytes:
             raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
         found.chunks.setdefault(int(chunk.chunk_offset[0]) // rows, []).append(ByteRange(start, start + size))
 

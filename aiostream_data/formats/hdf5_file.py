@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiostream_data.errors import MissingExtraError
+from aiostream_data.formats.hdf5_indexes import damaged_index
 from aiostream_data.formats.known_ranges import SeekableFile
 from aiostream_data.rows.records import ByteRange
 
@@ -14,18 +15,23 @@ from aiostream_data.rows.records import ByteRange
 class PartlyKnownFile(SeekableFile):
     """Readable file object over the known parts of a file. It remembers the first read of other bytes.
 
+    The library reads each header of an index at once. Damaged headers are refused, because the library trusts them.
+
     Args:
         nbytes: Size of the file in bytes.
         tables: Groups of parts. The parts of a group are ascending and do not overlap.
 
     Attributes:
         missing: The first range that was read but is not known, or None.
+        chunks: Largest number of chunks of the dataset whose chunks the library looks for. Set by the user; None while
+            the library opens datasets.
     """
 
     def __init__(self, nbytes: int, *tables: Sequence[tuple[int, memoryview]]) -> None:
         super().__init__(nbytes)
         self._tables = [(([start for start, _ in table]), table) for table in tables]
         self.missing: ByteRange | None = None
+        self.chunks: int | None = None
 
     def truncate(self, size: int | None = None) -> int:
         return self._nbytes if size is None else size
@@ -41,6 +47,9 @@ class PartlyKnownFile(SeekableFile):
                 raise OSError("these bytes of the file are not in memory")
             view[done : done + len(known)] = known
             done += len(known)
+        damage = damaged_index(view[:size], self._nbytes, self.chunks)
+        if damage is not None:
+            raise OSError(damage)
         self._at += size
         return size
 

@@ -1,0 +1,84 @@
+"""HDF5 files whose indexes have damaged headers with a checksum that fits: the library would crash or loop."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from table_bytes import rows_of
+
+from aiostream_data import CorruptRecordError
+from aiostream_data.formats.hdf5 import Hdf5Format
+from aiostream_data.formats.hdf5_indexes import damaged_index, lookup3
+
+h5py = pytest.importorskip("h5py")
+
+ROWS = 12
+AXES: dict[bytes, tuple[int | None, ...]] = {b"EAHD": (None, 4), b"BTHD": (None, None), b"FAHD": (99, 4)}
+SIZES = {b"EAHD": 68, b"BTHD": 34, b"FAHD": 24}
+
+
+def written(kind: bytes) -> bytes:
+    """Return a file whose dataset has an index of this kind."""
+    made = io.BytesIO()
+    with h5py.File(made, "w", libver="latest") as file:
+        file.create_dataset("n", data=np.ones((ROWS, 4), np.int16), maxshape=AXES[kind], chunks=(3, 2))
+    return made.getvalue()
+
+
+def with_header(data: bytes, kind: bytes, *changes: tuple[int, str, int]) -> bytes:
+    """Return the file with other fields in the header of the index: place, layout and value."""
+    start, body = data.index(kind), bytearray(data)
+    for at, layout, value in changes:
+        struct.pack_into(layout, body, start + at, value)
+    stop = start + SIZES[kind]
+    struct.pack_into("<I", body, stop, lookup3(bytes(body[start:stop])))
+    return bytes(body)
+
+
+@pytest.mark.parametrize("kind", AXES)
+def test_indexes_of_each_kind_are_read(kind: bytes) -> None:
+    data = written(kind)
+    assert with_header(data, kind) == data  # the checksum is that of the library
+    assert len(list(rows_of(Hdf5Format(), data))) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (b"EAHD", [(44, "<Q", 1 << 40)]),
+        (b"EAHD", [(9, "B", 0)]),
+        (b"EAHD", [(9, "B", 3)]),
+        (b"EAHD", [(10, "B", 0)]),
+        (b"EAHD", [(7, "B", 255)]),
+        (b"BTHD", [(5, "B", 2)]),
+        (b"BTHD", [(6, "<I", 0)]),
+        (b"BTHD", [(6, "<I", 1 << 31)]),
+        (b"BTHD", [(10, "<H", 0)]),
+        (b"BTHD", [(12, "<H", 60_000)]),
+        (b"BTHD", [(24, "<H", 65_000)]),
+        (b"FAHD", [(8, "<Q", 1 << 40)]),
+        (b"FAHD", [(8, "<Q", 4)]),
+        (b"FAHD", [(6, "B", 0)]),
+    ],
+)
+def test_a_damaged_header_is_an_error(kind: bytes, changes: Any) -> None:
+    with pytest.raises(CorruptRecordError, match=f"file.*the header {kind.decode()} of an index is damaged"):
+        list(rows_of(Hdf5Format(), with_header(written(kind), kind, *changes)))
+
+
+def test_other_bytes_are_no_header() -> None:
+    """Rows may begin as a header does. Then the checksum does not fit."""
+    for block in (b"BTHD" + bytes(40), b"EAHD" + bytes(80), b"FAHD", b"", b"rows"):
+        assert damaged_index(block, 1 << 20, None) is None
+
+
+def test_a_heap_with_reserved_bytes_is_an_error() -> None:
+    made = io.BytesIO()
+    with h5py.File(made, "w") as file:
+        file["t"] = ["a", "b"]
+    with pytest.raises(CorruptRecordError, match="a heap of strings is damaged"):
+        list(rows_of(Hdf5Format(), made.getvalue().replace(b"GCOL\x01\0\0\0", b"GCOL\x01\0\0\xff")))
