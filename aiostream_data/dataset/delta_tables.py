@@ -34,6 +34,9 @@ _MOST_VERSION: Final = 3
 _PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
 _PHYSICAL_ID: Final = b"delta.columnMapping.id"
 _PARTITION: Final = "partition."
+_PANIC: Final = "PanicException"
+"""Class of errors that code in Rust does not handle. It derives from BaseException, and no module contains it."""
+
 _COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -164,8 +167,15 @@ class DeltaTable:
         except (errors.DeltaError, OSError, ValueError) as error:
             if isinstance(error, TableSnapshotError):
                 raise
-            text = " ".join(_COLORS.sub("", str(error)).split())
-            raise self._error("", f"deltalake cannot read the log: {text}") from error
+            raise self._unreadable(error) from error
+        except BaseException as error:
+            if type(error).__name__ != _PANIC:
+                raise
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: BaseException) -> TableSnapshotError:
+        text = " ".join(_COLORS.sub("", str(error)).split())
+        return self._error("", f"deltalake cannot read the log: {text}")
 
     def _error(self, feature: str, reason: str) -> TableSnapshotError:
         return TableSnapshotError(self.url, feature, reason)

@@ -211,6 +211,8 @@ def _common_format(
     """Return the format of files without values of their own, and the names of the columns that are needed."""
     pyarrow = load_pyarrow("parquet", table.kind.capitalize(), table.kind)
     version = f"version {snapshot.version} of {table.name}"
+    if not snapshot.schema.names:
+        raise TableSnapshotError(table.name, "", f"version {snapshot.version} has no columns")
     wanted = snapshot.schema.names if rows.columns is None else rows.columns
     filtered = [condition[0] for part in rows.filters for condition in part]
     output = selected(pyarrow, snapshot.schema, wanted, version)

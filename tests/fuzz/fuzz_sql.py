@@ -27,7 +27,8 @@ from typing import Any
 from fuzzing import Target, run_target
 
 sys.path.append(str(Path(__file__).parents[1] / "fakes"))
-from hostile_driver import HostileConnection, with_other_value
+from hostile_driver import HostileConnection, with_other_promise
+from mutated_json import with_other_value
 
 from aiostream_data._engine.sources.sql_reader import SqlReader
 from aiostream_data.dataset.sql import sql_query
@@ -146,7 +147,8 @@ def mutate(data: bytes, source: random.Random) -> bytes:
         except (ValueError, RecursionError):
             return seeds()[0]
         for _ in range(source.randint(1, 3)):
-            script = with_other_value(script, source)
+            is_promise = isinstance(script, dict) and source.random() < 0.2
+            script = with_other_promise(script, source) if is_promise else with_other_value(script, source)
         return kind + json.dumps(script).encode()
     changed = bytearray(body)
     for _ in range(source.randint(1, 4)):

@@ -223,6 +223,11 @@ def test_a_table_without_snapshots_has_no_rows(catalog: Catalog) -> None:
         assert list(loader) == []
 
 
+def test_a_table_without_columns_is_an_error(catalog: Catalog) -> None:
+    with pytest.raises(TableSnapshotError, match=r"db\.empty: version 0 has no columns"):
+        list(Dataset.from_iceberg(catalog.create_table("db.empty", Schema())))
+
+
 # -- snapshots and states
 
 
