@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.formats.hdf5_chunks import ChunkSizes
 from aiostream_data.formats.hdf5_indexes import MOST_CHUNKS
 from aiostream_data.formats.npy_arrays import fixed_bytes, types_of
 from aiostream_data.rows.columns import Column, VarColumn
@@ -189,17 +190,19 @@ def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
     """Find the ranges of all chunks.
 
     Raises:
-        CorruptRecordError: A chunk is not inside of the file.
+        CorruptRecordError: A chunk is not inside of the file, or its size does not fit.
     """
     rows = found.chunk_rows
     most = math.prod(-(-axis // chunk) for axis, chunk in zip(found.shape, found.chunk_shape or (), strict=True))
+    sizes = ChunkSizes.of(dataset, _STRING_NBYTES if found.is_indirect else dataset.id.get_type().get_size())
     seen = 0
 
     def add(chunk: Any) -> None:
         nonlocal seen
         seen += 1
         start, size = int(chunk.byte_offset), int(chunk.size)
-        if seen > min(most, MOST_CHUNKS) or not 0 <= start <= start + size <= nbytes:
+        is_inside = 0 <= start <= start + size <= nbytes
+        if seen > min(most, MOST_CHUNKS) or not is_inside or not sizes.fit(chunk):
             raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
         found.chunks.setdefault(int(chunk.chunk_offset[0]) // rows, []).append(ByteRange(start, start + size))
 

@@ -82,3 +82,33 @@ def test_a_heap_with_reserved_bytes_is_an_error() -> None:
         file["t"] = ["a", "b"]
     with pytest.raises(CorruptRecordError, match="a heap of strings is damaged"):
         list(rows_of(Hdf5Format(), made.getvalue().replace(b"GCOL\x01\0\0\0", b"GCOL\x01\0\0\xff")))
+
+
+@pytest.mark.parametrize(
+    ("content", "mask", "options"),
+    [
+        (b"\2" * 10, 1, {"compression": "gzip"}),
+        (b"ab", 0, {"fletcher32": True}),
+        (b"\1" * 12, 0, {"shuffle": True}),
+        (b"\1" * 80, 0, {"fletcher32": True}),
+        (b"\1" * 79, 0, {}),
+        (b"\1" * 81, 0, {}),
+    ],
+)
+def test_chunks_of_another_size_are_an_error(content: bytes, mask: int, options: Any) -> None:
+    """The library would deliver other bytes of the memory of the process."""
+    made = io.BytesIO()
+    with h5py.File(made, "w") as file:
+        values = file.create_dataset("n", (20,), np.int64, chunks=(10,), **options)
+        values.id.write_direct_chunk((0,), content, mask)
+    with pytest.raises(CorruptRecordError, match="the chunks of 'n' are damaged"):
+        list(rows_of(Hdf5Format(), made.getvalue()))
+
+
+def test_chunks_at_the_end_may_be_without_filters() -> None:
+    made = io.BytesIO()
+    with h5py.File(made, "w", libver="latest") as file:
+        values = file.create_dataset("n", (15,), np.int64, chunks=(10,), fletcher32=True, compression="gzip")
+        values[...] = np.arange(15)
+        values.id.write_direct_chunk((10,), np.arange(10, 20).tobytes(), 3)
+    assert [row["n"] for row in rows_of(Hdf5Format(), made.getvalue())] == list(range(15))
