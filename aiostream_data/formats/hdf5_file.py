@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiostream_data.errors import MissingExtraError
+from aiostream_data.formats.hdf5_heaps import MOST_NAMES_NBYTES, NameHeap
 from aiostream_data.formats.hdf5_indexes import damaged_index
 from aiostream_data.formats.known_ranges import SeekableFile
 from aiostream_data.rows.records import ByteRange
@@ -15,7 +16,7 @@ from aiostream_data.rows.records import ByteRange
 class PartlyKnownFile(SeekableFile):
     """Readable file object over the known parts of a file. It remembers the first read of other bytes.
 
-    The library reads each header of an index at once. Damaged headers are refused, because the library trusts them.
+    The library reads each header of an index or heap at once. Damaged ones are refused, because it trusts them.
 
     Args:
         nbytes: Size of the file in bytes.
@@ -47,11 +48,29 @@ class PartlyKnownFile(SeekableFile):
                 raise OSError("these bytes of the file are not in memory")
             view[done : done + len(known)] = known
             done += len(known)
-        damage = damaged_index(view[:size], self._nbytes, self.chunks)
-        if damage is not None:
-            raise OSError(damage)
+        self._check_block(view[:size])
         self._at += size
         return size
+
+    def _check_block(self, block: memoryview) -> None:
+        damage = damaged_index(block, self._nbytes, self.chunks)
+        heap = NameHeap.at_start_of(block)
+        if heap is not None and (
+            heap.nbytes > MOST_NAMES_NBYTES or heap.has_loop(self._known_bytes(heap.start, heap.nbytes))
+        ):
+            damage = "a heap of names is damaged"
+        if damage is not None:
+            raise OSError(damage)
+
+    def _known_bytes(self, start: int, nbytes: int) -> bytes:
+        """Return bytes of the file. Empty if one is not known."""
+        found, stop = b"", min(start + nbytes, self._nbytes)
+        while start + len(found) < stop:
+            known = self._known(start + len(found))
+            if not known:
+                return b""
+            found += known[: stop - start - len(found)]
+        return found
 
     def _known(self, place: int) -> memoryview:
         """Return the known bytes from a place on, up to the end of a part. Empty if the place is not known."""

@@ -1,4 +1,4 @@
-"""Check the heaps of an HDF5 file that contain strings of any length.
+"""Check the heaps of an HDF5 file that contain strings of any length, and those that contain the names of a group.
 
 The HDF5 library does not return from a damaged heap, so the sizes of all objects are checked before it reads them. A
 heap begins with ``GCOL``, a version and its size. Each object has an index, a number of references and a size, and its
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,42 @@ _HEADER_NBYTES: Final = 16
 _OBJECT: Final = struct.Struct("<HHIQ")
 _STRING: Final = np.dtype([("length", "<u4"), ("heap", "<u8"), ("index", "<u4")])
 _SIZE: Final = struct.Struct("<Q")
+_NAMES: Final = struct.Struct("<4sIQQQ")
+_FREE: Final = struct.Struct("<QQ")
+_NO_FREE: Final = 1
+
+MOST_NAMES_NBYTES: Final = 1 << 26
+"""Maximum size of the names in a group, in bytes."""
+
+
+class NameHeap(NamedTuple):
+    """Heap of the names in a group of the older format.
+
+    Attributes:
+        nbytes: Size of its data.
+        free: Place of the first free block in its data.
+        start: Offset of its data in the file.
+    """
+
+    nbytes: int
+    free: int
+    start: int
+
+    @classmethod
+    def at_start_of(cls, block: bytes | memoryview) -> NameHeap | None:
+        """Return the heap that begins with a block, or None."""
+        if len(block) < _NAMES.size or block[:4] != b"HEAP":
+            return None
+        return cls(*_NAMES.unpack_from(block)[2:])
+
+    def has_loop(self, data: bytes) -> bool:
+        """Return True if a list of free blocks has no end. The library would follow it for ever."""
+        at = self.free
+        for _ in range(len(data) // _FREE.size + 1):
+            if at == _NO_FREE or at + _FREE.size > len(data):
+                return False  # the library checks that blocks are inside
+            at, _ = _FREE.unpack_from(data, at)
+        return True
 
 
 def check_heaps(url: str, data: memoryview) -> None:

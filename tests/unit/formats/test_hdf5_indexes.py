@@ -112,3 +112,22 @@ def test_chunks_at_the_end_may_be_without_filters() -> None:
         values[...] = np.arange(15)
         values.id.write_direct_chunk((10,), np.arange(10, 20).tobytes(), 3)
     assert [row["n"] for row in rows_of(Hdf5Format(), made.getvalue())] == list(range(15))
+
+
+@pytest.mark.parametrize("names", [2, 5_000])
+def test_a_list_of_free_blocks_without_an_end_is_an_error(names: int) -> None:
+    made = io.BytesIO()
+    with h5py.File(made, "w") as file:
+        for number in range(names):
+            file.create_group(f"group {number}")
+        file["n"] = np.arange(3)
+    data = bytearray(made.getvalue())
+    assert len(list(rows_of(Hdf5Format(fields=("n",)), bytes(data)))) == 3
+    heap = data.index(b"HEAP")
+    free, start = struct.unpack_from("<QQ", data, heap + 16)
+    struct.pack_into("<Q", data, start + free, free)
+    large = bytearray(data)
+    struct.pack_into("<Q", large, heap + 8, 1 << 40)
+    for damaged in (data, large):
+        with pytest.raises(CorruptRecordError, match="a heap of names is damaged"):
+            list(rows_of(Hdf5Format(fields=("n",)), bytes(damaged)))
