@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -14,16 +19,31 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
     write_manifest_list,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
 
-__all__ = ["EQUALITY", "POSITION", "DeletesWriter", "with_deletes"]
+__all__ = ["EQUALITY", "POSITION", "DeletesWriter", "numbers_in_two_files", "with_deletes"]
 
 POSITION = DataFileContent.POSITION_DELETES
 EQUALITY = DataFileContent.EQUALITY_DELETES
 _ID = 77
+
+
+@contextmanager
+def numbers_in_two_files(folder: Path) -> Iterator[Any]:
+    """Open a table of two files: numbers 0 to 4, and numbers 5 to 9."""
+    catalog = load_catalog("lake", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/lake")
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.numbers", Schema(NestedField(1, "id", LongType())))
+    for first in (0, 5):
+        rows = [{"id": row} for row in range(first, first + 5)]
+        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    yield table
+    catalog.close()
 
 
 class DeletesWriter(ManifestWriterV2):

@@ -9,7 +9,6 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from aiostream_data import Dataset
@@ -18,12 +17,9 @@ from aiostream_data.testing.resume import resumes_everywhere
 
 pytest.importorskip("pyiceberg")
 
-from iceberg_deletes import POSITION, with_deletes
+from iceberg_deletes import POSITION, numbers_in_two_files, with_deletes
 from puffin_files import puffin, vector
-from pyiceberg.catalog import load_catalog
-from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
-from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap
 
 from aiostream_data.dataset.deletion_vectors import MOST_BITMAPS, MOST_ROWS, DamagedVectorError, rows_of_vector
@@ -32,17 +28,8 @@ from aiostream_data.dataset.iceberg_vectors import vectors_in
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> Iterator[Any]:
-    """A table of two files: numbers 0 to 4, and numbers 5 to 9."""
-    catalog = load_catalog(
-        "lake", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/lake"
-    )
-    catalog.create_namespace("db")
-    table = catalog.create_table("db.numbers", Schema(NestedField(1, "id", LongType())))
-    for first in (0, 5):
-        rows = [{"id": row} for row in range(first, first + 5)]
-        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
-    yield table
-    catalog.close()
+    with numbers_in_two_files(tmp_path) as table:
+        yield table
 
 
 def urls(table: Any) -> list[str]:

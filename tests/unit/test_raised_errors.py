@@ -32,10 +32,6 @@ ALLOWED = {
     ("codecs/npy_header.py", "ValueError"): "translated by the readers of NumPy files, and by decode_npy",
     ("formats/hdf5_file.py", "OSError"): "a file object for h5py; translated by the HDF5 reader around it",
     ("formats/known_ranges.py", "OSError"): "a file object for pyarrow; translated by the Parquet reader around it",
-    (
-        "formats/parquet_footer.py",
-        "OSError",
-    ): "a file object for pyarrow, of which nothing is read; caught by the check",
     ("storage/cache/tree.py", "FileNotFoundError"): "the cache reads from the store instead",
     ("storage/fsspec_store.py", "IsADirectoryError"): "translated into ObjectNotFoundError by the block around it",
     ("storage/local_listing.py", "IsADirectoryError"): "translated into ObjectNotFoundError by the block around it",
@@ -67,7 +63,6 @@ SIGNALS = frozenset(
             "CarriedError",
             "DamagedMessageError",
             "DamagedPieceError",
-            "DamagedThriftError",
             "DamagedVectorError",
             "DeadlinePassed",
             "DecompressorTaken",
