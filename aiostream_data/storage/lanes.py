@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
 from aiostream_data.storage.aimd import Aimd
+from aiostream_data.storage.bytes_ahead import BytesAhead
 from aiostream_data.storage.part_size import PartSize
 from aiostream_data.storage.process_wide import OfProcess
 
@@ -38,6 +39,7 @@ class Lane:
     def __init__(self) -> None:
         self.aimd = Aimd()
         self.parts = PartSize()
+        self._ahead = BytesAhead()
         self.in_flight = 0
         self._lock = threading.Lock()
         self._line: deque[_Waiter] = deque()
@@ -46,6 +48,11 @@ class Lane:
     def limit(self) -> int:
         """Current limit on concurrent requests."""
         return max(1, int(self.aimd.limit))
+
+    @property
+    def nbytes_ahead(self) -> int:
+        """Number of bytes to read ahead."""
+        return self._ahead.nbytes
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
@@ -100,7 +107,9 @@ class Lane:
             nbytes: Object bytes in the body, or 0 for responses without object data.
         """
         with self._lock:
-            self.aimd.answered(time.monotonic(), first_byte_s + body_s, self.in_flight, nbytes)
+            now_s = time.monotonic()
+            self.aimd.answered(now_s, first_byte_s + body_s, self.in_flight, nbytes)
+            self._ahead.took(now_s, first_byte_s, nbytes)
             if nbytes:
                 self.parts.took(nbytes, first_byte_s, body_s, self.in_flight)
             is_awaited = bool(self._line)

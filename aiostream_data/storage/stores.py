@@ -218,15 +218,11 @@ class StoreSet:
 
         The size is computed from recent responses of the object's host or bucket to all loaders of this process.
         """
-        lane = self._lane_of(url)
+        lane = self.lane(url)
         return None if lane is None else lane.parts.nbytes
 
-    def request_limit(self, url: str) -> int | None:
-        """Return the current limit on concurrent requests to an object's host or bucket, or None if there is none."""
-        lane = self._lane_of(url)
-        return None if lane is None else lane.limit
-
-    def _lane_of(self, url: str) -> Lane | None:
+    def lane(self, url: str) -> Lane | None:
+        """Return the request limiter of an object's host or bucket, or None if its requests are not limited."""
         scheme = split_url(url).scheme
         if scheme not in GATED:
             return None

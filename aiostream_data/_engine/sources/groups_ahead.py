@@ -18,6 +18,8 @@ from aiostream_data._engine.sources.small_shards import (
     scheme_of,
 )
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.storage.bytes_ahead import MOST
+from aiostream_data.storage.lanes import Lane
 from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.read_hops import HOPS_AT_ONCE
 
@@ -43,10 +45,8 @@ LOCAL_NBYTES_AHEAD: Final = 32 << 20
 With more, the bytes would leave the processor's cache before they are used, and new memory causes page faults.
 """
 
-NBYTES_AHEAD: Final = 256 << 20
-"""No further group of objects in a store is read ahead if groups take this number of bytes.
-
-This is sufficient for 5 GB/s at a latency of 50 ms."""
+GROUPS_OF_A_LANE: Final = 4
+"""Minimum number of groups for the bytes that are read ahead from one store."""
 
 QUICK_S: Final = 0.02
 """Groups of local files grow while reading one takes less than this time, in seconds."""
@@ -61,7 +61,7 @@ class GroupsAhead:
 
     Attributes:
         crowd: Number of sources that are read side by side.
-        size: Maximum size of the next group.
+        size: Maximum size of the next group, if the store does not limit it.
     """
 
     crowd: int = 1
@@ -74,26 +74,31 @@ class GroupsAhead:
     _one_was_read: asyncio.Event = field(default_factory=asyncio.Event)
     _reads: ReadAhead = field(default_factory=ReadAhead)
 
-    def may_begin(self, first: ShardRef, *, request_limit: int | None = None, is_needed: bool = False) -> bool:
+    def may_begin(self, first: ShardRef, lane: Lane | None = None, *, is_needed: bool = False) -> bool:
         """Return True if another group, which begins with the shard ``first``, may be read ahead.
 
         Groups of objects that arrived before their turn do not count, up to a limit. Otherwise one late group would
         stop all requests.
 
         Args:
-            request_limit: Number of requests that may be in flight to the store, if there is a limit.
+            lane: Request limiter of the store, if its requests are limited.
             is_needed: True if the merge needs the group now. The sources of a large mixture read no group before.
         """
         most = min(self._reads.reads, self._most(is_local=False))
         is_local = scheme_of(first) == LOCAL
-        if self._held and self._held_nbytes >= (LOCAL_NBYTES_AHEAD if is_local else NBYTES_AHEAD):
+        if self._held and self._held_nbytes >= _nbytes_ahead(lane, is_local=is_local):
             return False
-        if request_limit is not None and self._requests_ahead >= REQUESTS_AHEAD * request_limit:
+        if lane is not None and self._requests_ahead >= REQUESTS_AHEAD * lane.limit:
             return False
         if self._held < max(most, is_needed):
             return True
         has_room = self._reading < most and self._held < EARLY_GROUPS * most and self.crowd == 1
         return has_room and not is_local
+
+    def next_size(self, lane: Lane | None) -> GroupSize:
+        """Return the maximum size of the next group. ``lane`` is as in :meth:`may_begin`."""
+        most = self.size.nbytes if lane is None else lane.nbytes_ahead // GROUPS_OF_A_LANE
+        return GroupSize(self.size.shards, min(self.size.nbytes, most))
 
     @property
     def _requests_ahead(self) -> int:
@@ -131,7 +136,7 @@ class GroupsAhead:
         self._held_nbytes -= nbytes
         # If the group was much smaller, other limits than its size ended it.
         if read_s is not None and (shards * 2 > self.size.shards or nbytes * 2 > self.size.nbytes):
-            self.size = next_size(self.size, read_s, is_local=is_local)
+            self.size = adapted_size(self.size, read_s, is_local=is_local)
 
     def _was_read(self, shards: int, _: asyncio.Task[Any]) -> None:
         self._reading -= 1
@@ -142,7 +147,13 @@ class GroupsAhead:
         return min(LOCAL_GROUPS_AHEAD if is_local else GROUPS_AHEAD, GROUPS_AHEAD // self.crowd)
 
 
-def next_size(size: GroupSize, read_s: float, *, is_local: bool) -> GroupSize:
+def _nbytes_ahead(lane: Lane | None, *, is_local: bool) -> int:
+    if is_local:
+        return LOCAL_NBYTES_AHEAD
+    return MOST if lane is None else lane.nbytes_ahead
+
+
+def adapted_size(size: GroupSize, read_s: float, *, is_local: bool) -> GroupSize:
     """Return the maximum size of the next groups, after a group of the maximum ``size``.
 
     A group delivers its first row after its last shard was read. Local files are read one after another, so groups stay

@@ -31,6 +31,7 @@ from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data._engine.sources.small_shards import (
     LOCAL,
     GroupRows,
+    GroupSize,
     Rest,
     SmallShards,
     scheme_of,
@@ -279,10 +280,10 @@ class ShardStreams:
         while self.has_more and not self._parts:
             number, shard = self._turn(self._next)
             if self._small is not None and self._small.is_small(shard):
-                limit = self.run.stores.request_limit(shard.url)
-                if not self._groups.may_begin(shard, request_limit=limit, is_needed=is_needed):
+                lane = self.run.stores.lane(shard.url)
+                if not self._groups.may_begin(shard, lane, is_needed=is_needed):
                     return
-                self._opened.append(self._begun_group(self._small))
+                self._opened.append(self._begun_group(self._small, self._groups.next_size(lane)))
                 is_needed = False
             elif self._may_open:
                 self._opened.append(self._open(number))
@@ -311,8 +312,8 @@ class ShardStreams:
         assert shard is not None, "shards that are gone have no turn"
         return number, shard
 
-    def _begun_group(self, small: SmallShards) -> _Group:
-        shards = small.group(map(self._turn, range(self._next, len(self.turns))), self._groups.size)
+    def _begun_group(self, small: SmallShards, size: GroupSize) -> _Group:
+        shards = small.group(map(self._turn, range(self._next, len(self.turns))), size)
         self._next += len(shards)
         return self._group_of(shards, lambda is_wanted: small.read(shards, is_wanted))
 

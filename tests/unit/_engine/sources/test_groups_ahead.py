@@ -10,15 +10,22 @@ import pytest
 from aiostream_data._engine.sources.groups_ahead import (
     EARLY_GROUPS,
     FIRST,
+    GROUPS_OF_A_LANE,
     LOCAL_NBYTES_AHEAD,
-    NBYTES_AHEAD,
     QUICK_S,
     SLOW_S,
     GroupsAhead,
-    next_size,
+    adapted_size,
 )
-from aiostream_data._engine.sources.small_shards import GROUP_SHARDS, REQUESTS_OF_A_GROUP, SEPARATE_REMOTE_GROWTH
+from aiostream_data._engine.sources.small_shards import (
+    GROUP_SHARDS,
+    REQUESTS_OF_A_GROUP,
+    SEPARATE_REMOTE_GROWTH,
+    GroupSize,
+)
 from aiostream_data.rows.records import ShardRef
+from aiostream_data.storage.bytes_ahead import MOST
+from aiostream_data.storage.lanes import Lane
 
 REMOTE, LOCAL = ShardRef("s3://bucket/a", 1), ShardRef("/folder/a", 1)
 
@@ -33,10 +40,10 @@ class Reads:
         self._arrived: list[asyncio.Event] = []
         self.tasks: list[asyncio.Task[None]] = []
 
-    def fill(self, first: ShardRef, request_limit: int | None = None) -> int:
+    def fill(self, first: ShardRef, lane: Lane | None = None) -> int:
         """Begin as many groups as possible. Return how many."""
         began = 0
-        while self._groups.may_begin(first, request_limit=request_limit):
+        while self._groups.may_begin(first, lane):
             self.begin()
             began += 1
             assert began < 1000
@@ -110,7 +117,7 @@ def test_a_group_that_was_taken_makes_room_for_another() -> None:
 
 @pytest.mark.parametrize(
     ("first", "nbytes", "began"),
-    [(LOCAL, LOCAL_NBYTES_AHEAD, 1), (REMOTE, LOCAL_NBYTES_AHEAD, 2), (REMOTE, NBYTES_AHEAD, 1)],
+    [(LOCAL, LOCAL_NBYTES_AHEAD, 1), (REMOTE, LOCAL_NBYTES_AHEAD, 2), (REMOTE, MOST, 1)],
 )
 def test_large_groups_are_limited_by_their_bytes(first: ShardRef, nbytes: int, began: int) -> None:
     async def case() -> None:
@@ -134,12 +141,30 @@ def test_groups_have_no_more_requests_than_the_store_may_answer_soon(
 ) -> None:
     async def case() -> None:
         groups = GroupsAhead()
+        lane = None
+        if limit is not None:
+            lane = Lane()
+            lane.aimd.limit = limit
         for _ in range(4):
             groups._reads.took(16, was_there=False)
         reads = Reads(groups, shards=shards)
-        assert reads.fill(REMOTE, limit) == began
+        assert reads.fill(REMOTE, lane) == began
         await reads.arrive(0)
-        assert reads.fill(REMOTE, limit) == 1
+        assert reads.fill(REMOTE, lane) == 1
+        await reads.arrive_all()
+
+    run(case)
+
+
+def test_groups_of_a_store_take_the_bytes_that_it_needs_ahead() -> None:
+    async def case() -> None:
+        groups = GroupsAhead(size=GroupSize(64, SEPARATE_REMOTE_GROWTH * FIRST.nbytes))
+        lane = Lane()
+        assert groups.next_size(None) == groups.size
+        assert groups.next_size(lane) == (64, lane.nbytes_ahead // GROUPS_OF_A_LANE)
+        reads = Reads(groups, lane.nbytes_ahead)
+        assert reads.fill(REMOTE, lane) == 1
+        assert reads.fill(REMOTE) > 0
         await reads.arrive_all()
 
     run(case)
@@ -181,16 +206,16 @@ def test_more_groups_are_opened_whenever_one_arrives_while_the_first_is_awaited(
 def test_groups_double_their_shards_and_bytes_up_to_a_limit(is_local: bool) -> None:
     sizes = [FIRST]
     for _ in range(10):
-        sizes.append(next_size(sizes[-1], QUICK_S / 2, is_local=is_local))
+        sizes.append(adapted_size(sizes[-1], QUICK_S / 2, is_local=is_local))
     assert sizes[1] == (2 * FIRST.shards, 2 * FIRST.nbytes)
     assert sizes[-1] == (GROUP_SHARDS if is_local else REQUESTS_OF_A_GROUP, SEPARATE_REMOTE_GROWTH * FIRST.nbytes)
 
 
 def test_only_groups_of_local_files_stay_small_if_they_are_read_slowly() -> None:
-    size = next_size(FIRST, 0, is_local=True)
-    assert next_size(size, 2 * SLOW_S, is_local=True) == FIRST
-    assert next_size(size, 2 * QUICK_S, is_local=True) == size
-    assert next_size(size, 2 * SLOW_S, is_local=False).shards == 2 * size.shards
+    size = adapted_size(FIRST, 0, is_local=True)
+    assert adapted_size(size, 2 * SLOW_S, is_local=True) == FIRST
+    assert adapted_size(size, 2 * QUICK_S, is_local=True) == size
+    assert adapted_size(size, 2 * SLOW_S, is_local=False).shards == 2 * size.shards
 
 
 @pytest.mark.parametrize(("shards", "nbytes", "grows"), [(4, 1, True), (1, FIRST.nbytes, True), (1, 1, False)])
