@@ -27,7 +27,7 @@ async def parcel_of(chunk: Chunk, pool: ThreadExecutor, memory: LendsObjects) ->
     if isinstance(chunk, Items):
         nbytes = chunk.lease.nbytes if isinstance(chunk.lease, Charge) else chunk_nbytes(chunk)
         return Parcel(chunk.values, chunk.ids, chunk.made_of or chunk.ids, nbytes, chunk.lease, chunk.runs)
-    elements = chunk.elements() if is_quick(chunk) else value_of(await pool.submit(chunk.elements, memory))
+    elements = chunk.elements() if is_quick(chunk) else value_of(await pool.submit_first(chunk.elements, memory))
     return Parcel(elements, chunk.ids, chunk.made_of or chunk.ids, chunk.nbytes, chunk.lease)
 
 

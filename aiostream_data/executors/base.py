@@ -63,6 +63,9 @@ class Executor(Protocol):
         future discards the result, but does not interrupt a running function.
         """
 
+    def submit_first(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
+        """Like :meth:`submit`, but start the call before all other calls that wait for a worker."""
+
     def submit_within(self, limit_s: float, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         """Like :meth:`submit`, but abandon a call that takes longer than ``limit_s`` seconds.
 

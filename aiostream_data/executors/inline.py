@@ -27,7 +27,7 @@ class InlineExecutor(ThreadExecutor):
         self.calling = False
 
     def _begin(
-        self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...]
+        self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...], *, is_first: bool = False
     ) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         with outside_of_loops():  # the function may run an event loop, as it may on a thread

@@ -25,6 +25,7 @@ class Job:
 
     Attributes:
         limit_s: Time limit of the call in seconds; None for no limit.
+        is_first: True if the call starts before all others that wait.
         verdict: List with one item. The caller that removes the item decides the outcome. The thread that finishes the
             call and the timeout of the event loop compete for the item.
     """
@@ -34,6 +35,7 @@ class Job:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     limit_s: float | None = None
+    is_first: bool = False
     timer: asyncio.TimerHandle | None = None
     verdict: list[None] = field(default_factory=lambda: [None])
 
@@ -67,7 +69,8 @@ class ThreadExecutor:
         self._at_once = max_threads
         self._waiting: deque[Job] = deque()  # the loop appends; any thread may take the first job
         self._name = name
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._passed: deque[Job] = deque()  # jobs for the threads, with one item of the queue each
+        self._wakes: SimpleQueue[bool] = SimpleQueue()  # False ends a thread
         self._threads: list[threading.Thread] = []
         self.at_work: set[int] = set()
         self._left_behind: list[threading.Thread] = []
@@ -78,18 +81,21 @@ class ThreadExecutor:
     def submit(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         return self._begin(None, function, args)
 
+    def submit_first(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
+        return self._begin(None, function, args, is_first=True)
+
     def submit_within(self, limit_s: float, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         return self._begin(limit_s, function, args)
 
     def _begin(
-        self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...]
+        self, limit_s: float | None, function: Callable[..., Any], args: tuple[Any, ...], *, is_first: bool = False
     ) -> asyncio.Future[Outcome]:
         if self._closed:
             raise LoaderClosedError(f"executor {self._name} is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._unfinished += 1
-        self._waiting.append(Job(loop, future, function, args, limit_s))
+        _add(self._waiting, Job(loop, future, function, args, limit_s, is_first))
         self._start_waiting()
         return future
 
@@ -110,7 +116,8 @@ class ThreadExecutor:
             job = self._first_waiting()
             if job is not None:
                 self._start_thread_if_needed()
-                self._jobs.put(job)
+                _add(self._passed, job)
+                self._wakes.put(True)
 
     @property
     def _started_jobs(self) -> int:
@@ -141,7 +148,12 @@ class ThreadExecutor:
 
     def _work(self) -> None:
         me = threading.get_ident()
-        while (job := self._first_waiting() or self._jobs.get()) is not None:
+        while True:
+            job = self._first_waiting()
+            if job is None:
+                if not self._wakes.get():
+                    return
+                job = self._passed.popleft()
             self.at_work.add(me)
             outcome = Outcome() if job.future.cancelled() else self._call(job)
             self.at_work.discard(me)
@@ -196,7 +208,7 @@ class ThreadExecutor:
     def close(self, timeout_s: float) -> bool:
         self._closed = True
         for _ in self._threads:
-            self._jobs.put(None)
+            self._wakes.put(False)
         deadline = monotonic() + timeout_s
         for thread in (*self._threads, *self._left_behind):
             thread.join(max(0.0, deadline - monotonic()))
@@ -216,3 +228,10 @@ class ThreadExecutor:
     def ended(self) -> bool:
         """True if all threads have ended, including threads with calls that exceeded the time limit."""
         return not any(thread.is_alive() for thread in (*self._threads, *self._left_behind))
+
+
+def _add(jobs: deque[Job], job: Job) -> None:
+    if job.is_first:
+        jobs.appendleft(job)
+    else:
+        jobs.append(job)

@@ -250,7 +250,8 @@ class Outlet:
 
     def _off_loop(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Outcome]:
         assert self._pool is not None, "an outlet with work to do needs a pool"
-        return self._pool.submit(function, *args)
+        # Stages before this one may have passed much work for later rows to the pool.
+        return self._pool.submit_first(function, *args)
 
     def _count(self, rows: int, nbytes: int) -> None:
         self.rows += rows

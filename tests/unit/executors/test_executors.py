@@ -94,6 +94,23 @@ def test_with_a_limit_a_thread_that_ends_a_call_starts_the_next_one_itself() -> 
     run_with(ThreadExecutor(3, "limited"), case)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_call_submitted_as_the_first_starts_before_all_that_wait(threads: int) -> None:
+    may_end = threading.Event()
+    begun: list[str] = []
+
+    async def case(executor: ThreadExecutor) -> None:
+        executor.at_once = 1
+        busy = executor.submit(may_end.wait, 20.0)
+        calls = [executor.submit(begun.append, name) for name in "abc"]
+        calls += [executor.submit_first(begun.append, name) for name in "xy"]
+        may_end.set()
+        await asyncio.gather(busy, *calls)
+        assert begun == ["y", "x", "a", "b", "c"]
+
+    run_with(ThreadExecutor(threads, "test"), case)
+
+
 def test_calls_that_were_cancelled_in_the_queue_do_not_run() -> None:
     go, ran = threading.Event(), threading.Event()
 

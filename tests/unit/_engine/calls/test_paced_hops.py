@@ -76,6 +76,9 @@ class Worker:
             self.end(-1)
         return hop
 
+    def submit_first(self, work: Any, rows: Chunk) -> asyncio.Future[Outcome]:
+        return self.submit(work, rows)
+
     def submit_within(self, limit_s: float, work: Any, rows: Chunk) -> asyncio.Future[Outcome]:
         return self.submit(work, rows)
 
