@@ -3,7 +3,8 @@
 How this works. The operators shuffle, batch and unbatch process one chunk after another and need no event loop. A
 separate task, channel and hop (call on a worker) for each of these operators would only cost time. These operators are
 *steps*: objects with the methods ``push`` and ``finish``. The steps after a stage form the *tail* of the stage. The
-tail runs in the same hop that creates the chunk, while the rows are in the processor's cache. The outlet of the stage
+tail runs in the same hop that creates the chunk, while the rows are in the processor's cache. A source with several
+open shards creates the next chunk in another hop meanwhile (:meth:`.Outlet.send_ahead`). The outlet of the stage
 ensures that only one hop at a time pushes chunks into the tail. A cancelled run does not wait for the hop in progress.
 After a cancellation, the rows in the steps' buffers are released when the hop in progress ends.
 """

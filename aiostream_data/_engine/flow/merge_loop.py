@@ -34,11 +34,13 @@ class MergeLoop:
         current: For each input slot, the chunk from which the next rows are taken.
         pool: Pool of memory for large ``bytes`` rows; None copies these rows into one block.
         large_nbytes: Maximum size in bytes of a chunk of large rows.
+        works_ahead: True if the next rows are chosen and copied while the rows before them are sent.
     """
 
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
     pool: LendsObjects | None = field(init=False, default=None)
     large_nbytes: int = field(init=False, default=MAX_CHUNK_NBYTES)
+    works_ahead: bool = field(init=False, default=False)
     _picked: PickedRows = field(init=False, default_factory=PickedRows)
     _rows_at_once: int = field(init=False, default=1)
     """Maximum number of rows that are copied together."""
@@ -84,6 +86,16 @@ class MergeLoop:
 
     async def send_all(self, outlet: Outlet) -> None:
         """Send rows until all inputs are finished. If an input fails, first send the rows chosen before the failure."""
+        try:
+            await self._send_steps(outlet)
+            await outlet.settled()
+        except Exception:
+            await outlet.settled()  # an error of earlier rows comes first
+            raise
+        finally:
+            await outlet.discard_ahead()
+
+    async def _send_steps(self, outlet: Outlet) -> None:
         while True:
             if self.polls:
                 await self._or_flush(self.poll(), outlet)
@@ -103,6 +115,10 @@ class MergeLoop:
         """Copy all chosen rows that were not sent into one chunk, and send the chunk."""
         if len(self._picked):
             is_quick = len(self._picked) * QUICK_SHARE <= self._rows_at_once
+            if self.works_ahead and not is_quick:
+                await outlet.send_ahead(gathered, self._picked.taken(), self.pool)
+                return
+            await outlet.settled()
             await self.sent(outlet.send_work(gathered, self._picked.taken(), self.pool, is_quick=is_quick))
 
     def release(self) -> None:
@@ -116,6 +132,7 @@ class MergeLoop:
             await self._pick(step, outlet)
             return
         await self.flush(outlet)
+        await outlet.settled()
         self.chosen(step)
         await self.sent(outlet.send(run))
 

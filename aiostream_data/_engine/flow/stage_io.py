@@ -127,6 +127,7 @@ class Outlet:
         self.rows = 0
         self.dropped = 0
         self._sent = 0
+        self._sending: asyncio.Task[None] | None = None
         sender.counters = counters
 
     @property
@@ -215,6 +216,37 @@ class Outlet:
         joined = self._off_loop(self.tail.join, work, *args)
         del args
         await self.accept(value_of(await joined))
+
+    async def send_ahead(self, work: Callable[..., Chunk], *args: Any) -> None:
+        """Send the result of ``work(*args)`` in a task. Return when ``work`` has begun and earlier chunks were sent.
+
+        So the stage can prepare the next chunk while the tail processes this one. Call :meth:`settled` before any other
+        method that sends.
+        """
+        done = self._off_loop(work, *args)
+        del args
+        await self.settled()
+        self._sending = asyncio.create_task(self._send_later(done), name="send ahead")
+
+    async def settled(self) -> None:
+        """Wait until the chunk of :meth:`send_ahead` was sent.
+
+        Raises:
+            BaseException: The error of the work or of a step.
+        """
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            await sending
+
+    async def discard_ahead(self) -> None:
+        """Cancel the sending of a chunk of :meth:`send_ahead`, if it was not sent yet."""
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.cancel()
+            await asyncio.wait([sending])
+
+    async def _send_later(self, done: asyncio.Future[Outcome]) -> None:
+        await self.send_settled(await done)
 
     async def send_settled(self, outcome: Outcome) -> None:
         """Send the chunk of a finished hop (call on a worker), or the rows before its failure.

@@ -149,6 +149,7 @@ class ReadFilesSource(Stage):
             merge = Merge(streams, order, MergeLog(), account)
             merge.pool = self.context.services.blocks
             merge.large_nbytes = large_rows_nbytes(self.context.services.budget.limit)
+            merge.works_ahead = not self.context.services.workers.one_at_a_time
             self._runs.add(rows, _EraRun(era, own, merge.log, slots))
             if state is not None:
                 await merge.resume(state)

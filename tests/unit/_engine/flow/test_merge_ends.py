@@ -66,6 +66,12 @@ class Outlet:
     async def send_work(self, work: Callable[..., Chunk], *args: Any, is_quick: bool = False) -> None:
         await self.send(work(*args))
 
+    async def settled(self) -> None:
+        pass
+
+    async def discard_ahead(self) -> None:
+        pass
+
     async def until_wanted(self) -> None:
         pass
 

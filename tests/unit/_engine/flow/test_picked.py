@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 
 import numpy as np
+import pytest
 
 from aiostream_data._engine.flow.channel import EndOfStream, open_channel
 from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS
@@ -89,12 +90,14 @@ class ReadyStreams:
         pass
 
 
-async def merged(streams: list[list[Chunk]]) -> list[Chunk]:
+async def merged(streams: list[list[Chunk]], *, works_ahead: bool) -> list[Chunk]:
     sender, receiver = open_channel(1_000, 1 << 30)
     pool = ThreadExecutor(1, "merge")
     try:
         with Outlet(sender, StageCounters("merge"), Budget(1 << 30), pool) as outlet:
-            await Merge(ReadyStreams(streams), InterleaveOrder(len(streams), 1), MergeLog()).run(outlet)
+            merge = Merge(ReadyStreams(streams), InterleaveOrder(len(streams), 1), MergeLog())
+            merge.works_ahead = works_ahead
+            await merge.run(outlet)
     finally:
         assert pool.close(1.0)
     chunks = []
@@ -105,12 +108,13 @@ async def merged(streams: list[list[Chunk]]) -> list[Chunk]:
             return chunks
 
 
-def test_streams_that_run_out_together_make_no_chunks_of_single_rows() -> None:
+@pytest.mark.parametrize("works_ahead", [False, True])
+def test_streams_that_run_out_together_make_no_chunks_of_single_rows(works_ahead: bool) -> None:
     streams: list[list[Chunk]] = [
         [numbers(first, ROWS) for first in range(slot * 10 * ROWS, slot * 10 * ROWS + 4 * ROWS, ROWS)]
         for slot in range(STREAMS)
     ]
-    chunks = asyncio.run(merged(streams))
+    chunks = asyncio.run(merged(streams, works_ahead=works_ahead))
     rows = [value for chunk in chunks for value in chunk.elements()]
     assert rows == [slot * 10 * ROWS + row for row in range(4 * ROWS) for slot in range(STREAMS)]
     # Opening a stream may take long, so the row before it goes out; after that, chunks are full.
