@@ -16,7 +16,8 @@ from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_row
 from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
 from aiostream_data.formats.parquet_footer import FIXED_NBYTES, check_statistics
-from aiostream_data.formats.parquet_pages import StoredColumn, pages_nbytes
+from aiostream_data.formats.parquet_pages import StoredColumn, pages_size
+from aiostream_data.formats.parquet_texts import TextColumn
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import ByteRange
@@ -39,6 +40,13 @@ _VALUE_NBYTES: Final = 8
 
 _LENGTH_NBYTES: Final = 4
 """Bytes of the length in front of a value that is not encoded, if its length is its own."""
+
+
+_REPEATED_NBYTES: Final = 32 << 20
+"""The texts of a column are measured if its dictionary could repeat more than this number of bytes."""
+
+_REPEATED_SHARE: Final = 4
+"""The texts are not measured if they take at most this multiple of the bytes that the footer declares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +186,15 @@ class ParquetDirectory:
         return [group for group in groups if group.first_row + group.rows > first_row]
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
-        nbytes = _ROW_NBYTES * group.rows
-        for column in self._columns(self._all.index(group)):
-            pages = pages_nbytes(self._url, column, part_of(column.place, group.ranges, parts))
-            nbytes += max(column.nbytes, pages)
+        nbytes, number = _ROW_NBYTES * group.rows, self._all.index(group)
+        for column in self._columns(number):
+            pages = pages_size(self._url, column, part_of(column.place, group.ranges, parts))
+            nbytes += max(column.nbytes, pages.nbytes)
+            if column.is_text and column.values * pages.dictionary_nbytes > _REPEATED_NBYTES:
+                file = KnownRanges(self._nbytes, group.ranges, parts)
+                texts = TextColumn(self._pyarrow, file, self._metadata, number, column.path)
+                with explained(self._pyarrow, self._url, column.place.start):
+                    nbytes += _texts_nbytes(texts, column, pages.dictionary_items)
         return nbytes
 
     @cached_property
@@ -236,7 +249,8 @@ class ParquetDirectory:
                 )
             nbytes = max(decoded, (leaf.fixed_nbytes or _VALUE_NBYTES) * values)
             item_nbytes = leaf.fixed_nbytes or _LENGTH_NBYTES
-            yield StoredColumn(leaf.path, ByteRange(start, stop), values, nbytes, item_nbytes)
+            is_text = not leaf.fixed_nbytes
+            yield StoredColumn(leaf.path, ByteRange(start, stop), values, nbytes, item_nbytes, is_text)
 
     def table(self, group: RowGroup, parts: Sequence[memoryview]) -> Any:
         """Return the columns for elements and filters as a ``pyarrow.Table`` with all rows of the group.
@@ -294,6 +308,14 @@ class ParquetDirectory:
     def _is_read(self, path: str) -> bool:
         names = self._read_names()
         return names is None or any(path == name or path.startswith(f"{name}.") for name in names)
+
+
+def _texts_nbytes(texts: TextColumn, column: StoredColumn, items: int) -> int:
+    """Return the size of the texts of a column in bytes, or more if the difference is small."""
+    longest = texts.longest_nbytes(items)
+    if longest is not None and column.values * longest <= max(_REPEATED_NBYTES, _REPEATED_SHARE * column.nbytes):
+        return column.values * longest
+    return texts.nbytes()
 
 
 class _Leaf(NamedTuple):

@@ -37,6 +37,7 @@ class StoredColumn(NamedTuple):
         values: Number of values, with nulls.
         nbytes: Size in memory, in bytes, as the footer declares it.
         item_nbytes: Least size of a value that is not encoded, in bytes.
+        is_text: True if each value has a length of its own.
     """
 
     path: str
@@ -44,10 +45,25 @@ class StoredColumn(NamedTuple):
     values: int
     nbytes: int
     item_nbytes: int
+    is_text: bool
 
 
-def pages_nbytes(url: str, column: StoredColumn, pages: memoryview) -> int:
-    """Return the memory that the pages of a column need while they are decoded, as their headers declare it.
+class PagesSize(NamedTuple):
+    """Memory that the pages of a column need while they are decoded, as their headers declare it.
+
+    Attributes:
+        nbytes: Size of all pages, in bytes.
+        dictionary_nbytes: Size of the dictionary, in bytes; 0 if there is none.
+        dictionary_items: Number of values in the dictionary.
+    """
+
+    nbytes: int
+    dictionary_nbytes: int
+    dictionary_items: int
+
+
+def pages_size(url: str, column: StoredColumn, pages: memoryview) -> PagesSize:
+    """Check the headers of the pages of a column, and return the memory that the pages need.
 
     Args:
         pages: Bytes of the column.
@@ -55,7 +71,7 @@ def pages_nbytes(url: str, column: StoredColumn, pages: memoryview) -> int:
     Raises:
         CorruptRecordError: A header is damaged, or the pages have more values than the column.
     """
-    at = seen = nbytes = 0
+    at = seen = nbytes = dictionary = items = 0
     while seen < column.values and at < len(pages):
         try:
             header, behind = read_fields(pages, at, _WANTED)
@@ -70,13 +86,15 @@ def pages_nbytes(url: str, column: StoredColumn, pages: memoryview) -> int:
         if kind == _DICTIONARY:
             if not 0 <= count <= decoded // max(1, column.item_nbytes):
                 raise _damaged(url, column, at, f"the dictionary of {decoded} bytes has {count} values")
+            dictionary += decoded
+            items += count
             nbytes += count * _DICTIONARY_ITEM_NBYTES
         elif not 0 <= count <= column.values - seen:
             raise _damaged(url, column, at, f"it has {count} values, but the column {column.values}")
         else:
             seen += count
         at = behind + stored
-    return nbytes
+    return PagesSize(nbytes, dictionary, items)
 
 
 def _number(fields: Any, number: int) -> int:

@@ -84,6 +84,35 @@ def test_a_page_that_is_larger_than_the_memory_limit_is_not_decoded() -> None:
         list(rows_of(ParquetFormat(), changed, limit=1 << 24))
 
 
+def repeated(values: pa.Array) -> bytes:
+    made = io.BytesIO()
+    parquet.write_table(pa.table({"text": values}), made, compression="zstd", dictionary_pagesize_limit=1 << 22)
+    return made.getvalue()
+
+
+LONG = "x" * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([LONG] * 100),
+        pa.array([[LONG] * 20] * 5),
+        pa.array([{"a": LONG}] * 100),
+        pa.array([[("key", LONG)]] * 100, pa.map_(pa.string(), pa.string())),
+    ],
+    ids=["text", "list", "struct", "map"],
+)
+def test_a_dictionary_that_repeats_a_long_text_does_not_exceed_the_memory_limit(values: pa.Array) -> None:
+    with pytest.raises(MemoryBudgetError, match=r"^1\d{8} bytes are more"):
+        list(rows_of(ParquetFormat(), repeated(values), limit=1 << 24))
+
+
+def test_one_long_text_among_many_short_ones_fits_into_the_memory_limit() -> None:
+    values = pa.array(["short"] * 1000 + [LONG, None])
+    assert len(list(rows_of(ParquetFormat(), repeated(values), limit=1 << 24))) == len(values)
+
+
 def test_rows_without_columns_count_against_the_memory_limit() -> None:
     """A file without the columns of its table has only a number of rows, which can be any."""
     made = io.BytesIO()
