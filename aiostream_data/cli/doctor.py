@@ -33,7 +33,7 @@ EXTRAS = {
     "hdf5": ("h5py",),
     "sparse": ("scipy",),
     "threads": ("threadpoolctl",),
-    "delta": ("deltalake", "pyarrow"),
+    "delta": ("deltalake", "pyarrow", "pyroaring"),
     "iceberg": ("pyiceberg", "pyarrow"),
     "uvloop": ("uvloop",),
 }
