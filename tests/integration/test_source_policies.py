@@ -205,7 +205,8 @@ def test_inner_sources_of_one_place_share_a_budget_and_a_log(tmp_path: Path) -> 
         rows_of(limited, dead_letters=log)
     assert caught.value.failures in (3, 4)  # sources are read ahead: which of them spends the budget is not known
     del caught
-    assert len({entry["url"] for entry in read_entries(log)}) == 2
+    # The log has the losses before the source that spent the budget, which is the second or the third.
+    assert {Path(entry["url"]).name for entry in read_entries(log)} in ({"a"}, {"a", "b"})
     quarantined = names.interleave(lambda name: Dataset.from_tfrecord(name, on_error=Quarantine(own)), cycle_length=2)
     assert len(rows_of(quarantined, dead_letters=tmp_path / "none")) == 16
     assert sorted(Path(entry["url"]).name for entry in read_entries(own)) == list("abcd")
