@@ -104,8 +104,11 @@ class MergeLoop:
                 await self._send(step, outlet)
                 self.release_used()
             is_full = len(self._picked) >= self._rows_at_once
-            if is_full or not self.can_continue(step.waiting) or self._picked.held_s() > HOLD_S:
+            is_ready = self.can_continue(step.waiting)
+            if is_full or not is_ready or self._picked.held_s() > HOLD_S:
                 await self.flush(outlet)
+            if not is_ready:  # the wait may be long: raise errors of the steps now
+                await outlet.settled()
             if step.waiting.need is Need.FINISHED:
                 return
             if step.waiting.need is not Need.NOTHING:

@@ -13,14 +13,17 @@ from leaks import leaves_nothing
 
 from aiostream_data._engine.flow.channel import Receiver, open_channel
 from aiostream_data._engine.flow.fused_steps import Step, Tail
+from aiostream_data._engine.flow.merge import Merge, Stream
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.memory.budget import Budget
+from aiostream_data._engine.resume.merge_log import MergeLog
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import Range
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
+from aiostream_data.transforms.interleave import InterleaveOrder
 
 WAIT_S = 20.0
 
@@ -138,3 +141,66 @@ def test_a_cancelled_wait_cancels_the_sending() -> None:
         assert not receiver.ready
 
     run(case)
+
+
+class Place:
+    """The place of a stream that nobody asks for."""
+
+    def at(self, given: int, book: Any) -> Any:
+        raise NotImplementedError
+
+    def forget(self, given: int) -> None:
+        raise NotImplementedError
+
+
+class OpenStreams:
+    """Streams of one chunk each that never end."""
+
+    is_ready = True
+
+    def __init__(self, count: int) -> None:
+        self._senders: list[Any] = []
+        self._left = list(range(count))
+
+    async def next(self) -> Stream | None:
+        if not self._left:
+            return None
+        sender, receiver = open_channel(2, 1 << 30)
+        self._senders.append(sender)
+        sender.put(rows_from(self._left.pop(0) * 5_000), 1)
+        return Stream(receiver, Place())
+
+    async def again(self, state: Any, given: int) -> Stream | None:
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        pass
+
+
+def rows_from(first: int) -> Chunk:
+    return Columns(LEAF, (np.arange(first, first + 5_000),), RowIds.run(0, first, 5_000))
+
+
+class Failing(Step):
+    def push(self, chunk: Chunk) -> Chunk | None:
+        raise ZeroDivisionError
+
+
+def test_an_error_of_a_step_is_raised_while_the_inputs_have_no_more_rows() -> None:
+    async def main() -> None:
+        sender, receiver = open_channel(100, 1 << 30)
+        pool = ThreadExecutor(2, "ahead")
+        context: Any = None
+        merge = Merge(OpenStreams(2), InterleaveOrder(2, 1), MergeLog())
+        merge.works_ahead = True
+        step = Failing(Range(start=0, stop=1, step=1), context, StageCounters("step"))
+        try:
+            outlet = Outlet(sender, StageCounters("merge"), Budget(1 << 30), pool, Tail([step]))
+            with outlet, pytest.raises(ZeroDivisionError):
+                await asyncio.wait_for(merge.run(outlet), WAIT_S)
+        finally:
+            receiver.close()
+            assert pool.close(WAIT_S)
+
+    with leaves_nothing():
+        asyncio.run(main())
