@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from time import monotonic
@@ -48,6 +49,27 @@ class Job:
         return True
 
 
+class _JobLine:
+    """Waiting jobs: those that start before all others, and the others, each in their order. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._first: deque[Job] = deque()
+        self._others: deque[Job] = deque()
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._others)
+
+    def add(self, job: Job) -> None:
+        (self._first if job.is_first else self._others).append(job)
+
+    def take(self) -> Job | None:
+        """Remove and return the first job, or None if another thread has taken the last one."""
+        for jobs in (self._first, self._others):
+            with suppress(IndexError):
+                return jobs.popleft()
+        return None
+
+
 class ThreadExecutor:
     """Executor with up to ``max_threads`` threads, started when first needed; see :class:`.base.Executor`.
 
@@ -67,9 +89,9 @@ class ThreadExecutor:
     def __init__(self, max_threads: int, name: str) -> None:
         self.max_threads = max_threads
         self._at_once = max_threads
-        self._waiting: deque[Job] = deque()  # the loop appends; any thread may take the first job
+        self._waiting = _JobLine()  # the loop adds; any thread may take the first job
         self._name = name
-        self._passed: deque[Job] = deque()  # jobs for the threads, with one item of the queue each
+        self._passed = _JobLine()  # jobs for the threads, with one item of the queue each
         self._wakes: SimpleQueue[bool] = SimpleQueue()  # False ends a thread
         self._threads: list[threading.Thread] = []
         self.at_work: set[int] = set()
@@ -95,7 +117,7 @@ class ThreadExecutor:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._unfinished += 1
-        _add(self._waiting, Job(loop, future, function, args, limit_s, is_first))
+        self._waiting.add(Job(loop, future, function, args, limit_s, is_first))
         self._start_waiting()
         return future
 
@@ -113,22 +135,16 @@ class ThreadExecutor:
         """Pass waiting jobs to the threads, up to the limit of concurrent calls."""
         # Without a limit, threads take all jobs from the queue.
         while self._waiting and (self._at_once == self.max_threads or self._started_jobs < self._at_once):
-            job = self._first_waiting()
+            job = self._waiting.take()
             if job is not None:
                 self._start_thread_if_needed()
-                _add(self._passed, job)
+                self._passed.add(job)
                 self._wakes.put(True)
 
     @property
     def _started_jobs(self) -> int:
         """Number of jobs that were passed to threads and have no outcome yet."""
         return self._unfinished - len(self._waiting)
-
-    def _first_waiting(self) -> Job | None:
-        try:
-            return self._waiting.popleft()
-        except IndexError:  # another thread has taken the last job
-            return None
 
     def _start_thread_if_needed(self) -> None:
         if self._started_jobs > len(self._threads) and len(self._threads) < self.max_threads:
@@ -149,11 +165,12 @@ class ThreadExecutor:
     def _work(self) -> None:
         me = threading.get_ident()
         while True:
-            job = self._first_waiting()
+            job = self._waiting.take()
             if job is None:
                 if not self._wakes.get():
                     return
-                job = self._passed.popleft()
+                job = self._passed.take()
+                assert job is not None, "each item of the queue has a job"
             self.at_work.add(me)
             outcome = Outcome() if job.future.cancelled() else self._call(job)
             self.at_work.discard(me)
@@ -228,10 +245,3 @@ class ThreadExecutor:
     def ended(self) -> bool:
         """True if all threads have ended, including threads with calls that exceeded the time limit."""
         return not any(thread.is_alive() for thread in (*self._threads, *self._left_behind))
-
-
-def _add(jobs: deque[Job], job: Job) -> None:
-    if job.is_first:
-        jobs.appendleft(job)
-    else:
-        jobs.append(job)

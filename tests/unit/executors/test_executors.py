@@ -106,7 +106,7 @@ def test_a_call_submitted_as_the_first_starts_before_all_that_wait(threads: int)
         calls += [executor.submit_first(begun.append, name) for name in "xy"]
         may_end.set()
         await asyncio.gather(busy, *calls)
-        assert begun == ["y", "x", "a", "b", "c"]
+        assert begun == ["x", "y", "a", "b", "c"]
 
     run_with(ThreadExecutor(threads, "test"), case)
 
