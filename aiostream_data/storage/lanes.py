@@ -109,7 +109,7 @@ class Lane:
         with self._lock:
             now_s = time.monotonic()
             self.aimd.answered(now_s, first_byte_s + body_s, self.in_flight, nbytes)
-            self._ahead.took(now_s, first_byte_s, nbytes)
+            self._ahead.took(now_s, first_byte_s + body_s, nbytes)
             if nbytes:
                 self.parts.took(nbytes, first_byte_s, body_s, self.in_flight)
             is_awaited = bool(self._line)

@@ -88,7 +88,7 @@ class GroupsAhead:
         is_local = scheme_of(first) == LOCAL
         if self._held and self._held_nbytes >= _nbytes_ahead(lane, is_local=is_local):
             return False
-        if lane is not None and self._requests_ahead >= REQUESTS_AHEAD * lane.limit:
+        if self._held and lane is not None and self._requests_ahead >= REQUESTS_AHEAD * lane.limit:
             return False
         if self._held < max(most, is_needed):
             return True

@@ -24,7 +24,7 @@ from aiostream_data._engine.sources.small_shards import (
     GroupSize,
 )
 from aiostream_data.rows.records import ShardRef
-from aiostream_data.storage.bytes_ahead import MOST
+from aiostream_data.storage.bytes_ahead import LEAST, MOST
 from aiostream_data.storage.lanes import Lane
 
 REMOTE, LOCAL = ShardRef("s3://bucket/a", 1), ShardRef("/folder/a", 1)
@@ -156,15 +156,33 @@ def test_groups_have_no_more_requests_than_the_store_may_answer_soon(
     run(case)
 
 
-def test_groups_of_a_store_take_the_bytes_that_it_needs_ahead() -> None:
+def test_groups_of_a_near_store_are_smaller_and_take_less_memory() -> None:
     async def case() -> None:
         groups = GroupsAhead(size=GroupSize(64, SEPARATE_REMOTE_GROWTH * FIRST.nbytes))
         lane = Lane()
-        assert groups.next_size(None) == groups.size
-        assert groups.next_size(lane) == (64, lane.nbytes_ahead // GROUPS_OF_A_LANE)
-        reads = Reads(groups, lane.nbytes_ahead)
+        assert groups.next_size(None) == groups.next_size(lane) == groups.size
+        lane.answered(0.001, 0.001, nbytes=1000)
+        assert groups.next_size(lane) == (64, LEAST // GROUPS_OF_A_LANE)
+        reads = Reads(groups, LEAST)
         assert reads.fill(REMOTE, lane) == 1
         assert reads.fill(REMOTE) > 0
+        await reads.arrive_all()
+
+    run(case)
+
+
+def test_a_needed_group_begins_even_if_groups_that_were_taken_still_count_as_being_read() -> None:
+    async def case() -> None:
+        groups = GroupsAhead()
+        lane = Lane()
+        lane.aimd.limit = 1
+        reads = Reads(groups, shards=64)
+        reads.begin()
+        reads.begin()
+        for task in reads.tasks:
+            groups.needs(task, is_local=False)
+            groups.took(64, 1, 0.001, is_local=False)
+        assert groups.may_begin(REMOTE, lane, is_needed=True)
         await reads.arrive_all()
 
     run(case)
