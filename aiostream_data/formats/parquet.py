@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
-from aiostream_data.formats.parquet_footer import FIXED_NBYTES, check_statistics
+from aiostream_data.formats.parquet_footer import FIXED_NBYTES, short_statistics
 from aiostream_data.formats.parquet_pages import StoredColumn, pages_size
 from aiostream_data.formats.parquet_texts import TextColumn
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
@@ -221,11 +221,13 @@ class ParquetDirectory:
         if not (filters and groups):
             return groups
         sizes = {number: self._leaves[number].fixed_nbytes for number in wanted.values()}
-        check_statistics(self._url, self._footer, sizes)
-        return [number for number in groups if may_match(filters, self._metadata_of(number, wanted))]
+        short = short_statistics(self._url, self._footer, sizes)
+        return [number for number in groups if may_match(filters, self._metadata_of(number, wanted, short))]
 
-    def _metadata_of(self, group: int, columns: Mapping[str, int]) -> dict[str, Any]:
-        return {name: self._metadata.row_group(group).column(number) for name, number in columns.items()}
+    def _metadata_of(self, group: int, columns: Mapping[str, int], without: Set[tuple[int, int]]) -> dict[str, Any]:
+        metadata = self._metadata.row_group(group)
+        used = {name: number for name, number in columns.items() if (group, number) not in without}
+        return {name: metadata.column(number) for name, number in used.items()}
 
     def _columns(self, number: int) -> Iterator[StoredColumn]:
         """Yield the columns to read of a row group. Call :meth:`listed` before."""

@@ -1,4 +1,4 @@
-"""Check the statistics in the footer of a Parquet file before PyArrow uses them.
+"""Find statistics in the footer of a Parquet file that PyArrow must not use.
 
 PyArrow ends the process if the largest or smallest value of a column is shorter than a value.
 """
@@ -21,8 +21,10 @@ _BOUNDS: Final = (1, 2, 5, 6)
 _WANTED: Final[Wanted] = {_ROW_GROUPS: {_COLUMNS: {_METADATA: {_STATISTICS: dict.fromkeys(_BOUNDS)}}}}
 
 
-def check_statistics(url: str, footer: bytes | memoryview, sizes: Mapping[int, int]) -> None:
-    """Check the sizes of the largest and smallest values of columns.
+def short_statistics(url: str, footer: bytes | memoryview, sizes: Mapping[int, int]) -> set[tuple[int, int]]:
+    """Return the row groups and columns whose largest or smallest value is shorter than a value.
+
+    Writers may shorten the values of long columns. Values of other columns are damaged.
 
     Args:
         url: URL of the file, for error messages.
@@ -30,14 +32,16 @@ def check_statistics(url: str, footer: bytes | memoryview, sizes: Mapping[int, i
         sizes: Size of a value in bytes, by the number of the column.
 
     Raises:
-        CorruptRecordError: A value is cut off, or the footer is damaged.
+        CorruptRecordError: The footer is damaged.
     """
+    short = set()
     try:
         found, _ = read_fields(footer, 0, _WANTED)
-        for group in found[_ROW_GROUPS]:
+        for group_number, group in enumerate(found[_ROW_GROUPS]):
             for number, nbytes in sizes.items():
                 statistics = group[_COLUMNS][number].get(_METADATA, {}).get(_STATISTICS, {})
                 if any(len(statistics[each]) < nbytes for each in _BOUNDS if each in statistics):
-                    raise CorruptRecordError(url, 0, f"the statistics of column {number} in the footer are damaged")
+                    short.add((group_number, number))
     except (DamagedThriftError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise CorruptRecordError(url, 0, f"the footer is damaged: {error}") from error
+    return short

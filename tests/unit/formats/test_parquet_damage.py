@@ -40,8 +40,6 @@ def written(**options: Any) -> bytes:
         (LIST, (SIZES, 3), None, "cannot read the file: .* histogram"),
         (NUMBER, (VALUES,), -1, "places column 'n'"),
         (NUMBER, (DATA_OFFSET,), -1, "cannot read the file|places column"),
-        (NUMBER, (STATISTICS, 5), b"", "statistics of column 0 in the footer are damaged"),
-        (NUMBER, (STATISTICS, 6), b"\0\0\0", "statistics of column 0 in the footer are damaged"),
         (NUMBER, (TYPE,), 5, "a chunk of column 'n' has the type"),
     ],
 )
@@ -51,6 +49,23 @@ def test_damaged_metadata_of_a_column_are_an_error(column: int, path: Sequence[i
     changed = with_field(written(), column, path, thrift.List(thrift.I64, [0] * 9) if value is None else value)
     with pytest.raises(CorruptRecordError, match=f"file.*{said}"):
         list(rows_of(FILTERED, changed))
+
+
+@pytest.mark.parametrize(("bound", "value"), [(5, b""), (6, b"\0\0\0")])
+def test_statistics_of_numbers_that_are_too_short_are_an_error(bound: int, value: bytes) -> None:
+    changed = with_field(written(), NUMBER, (STATISTICS, bound), value)
+    with pytest.raises(CorruptRecordError, match="cannot read the file"):
+        list(rows_of(FILTERED, changed))
+
+
+def test_statistics_of_long_values_may_be_shortened() -> None:
+    made = io.BytesIO()
+    values = pa.array([bytes([n]) * 100 for n in range(6)], pa.binary(100))
+    parquet.write_table(pa.table({"key": values}), made, compression="none")
+    shortened = with_field(made.getvalue(), 0, (STATISTICS, 5), bytes([5]) * 64)
+    shortened = with_field(shortened, 0, (STATISTICS, 6), bytes(64))
+    format = ParquetFormat(filters=((("key", ">=", bytes([4]) * 100),),))
+    assert [row["key"][0] for row in rows_of(format, shortened)] == [4, 5]
 
 
 def test_damaged_metadata_of_a_column_that_is_not_read_do_not_count() -> None:
