@@ -46,7 +46,7 @@ class NameHeap(NamedTuple):
     @classmethod
     def at_start_of(cls, block: bytes | memoryview) -> NameHeap | None:
         """Return the heap that begins with a block, or None."""
-        if len(block) < _NAMES.size or block[:4] != b"HEAP":
+        if len(block) < _NAMES.size or block[:8] != b"HEAP\0\0\0\0":  # version 0
             return None
         return cls(*_NAMES.unpack_from(block)[2:])
 

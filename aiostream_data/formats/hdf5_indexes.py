@@ -52,7 +52,7 @@ def damaged_index(block: bytes | memoryview, file_nbytes: int, chunks: int | Non
         chunks: Largest number of chunks of the dataset that the library reads; None while it opens datasets.
     """
     name = bytes(block[:4])
-    if name == _HEAP and any(block[5:8]):  # hdf5_heaps would not find it
+    if name == _HEAP and block[4:5] == b"\1" and any(block[5:8]):  # hdf5_heaps would not find it
         return "a heap of strings is damaged"
     kind = _KINDS.get(name)
     if kind is None or len(block) < kind.nbytes + 4:
@@ -74,12 +74,12 @@ def _is_sound(name: bytes, found: tuple[int, ...], file_nbytes: int) -> bool:
         return is_small and records * record_nbytes <= room and depth <= _MOST_DEPTH
     if name == _FIXED:
         _, _, entry_nbytes, _, entries, _ = found
-        return entry_nbytes > 0 and entries <= MOST_CHUNKS
+        return entry_nbytes > 0 and entries <= max(MOST_CHUNKS, file_nbytes)
     _, _, entry_nbytes, bits, in_index, in_block, pointers, page_bits = found[:8]
     largest = found[12]  # number of entries, with unused ones
     is_power = in_block & (in_block - 1) == 0 and pointers & (pointers - 1) == 0
     counts = min(entry_nbytes, in_index, in_block, pointers) > 0
-    return counts and is_power and in_block.bit_length() <= bits <= 64 and page_bits <= bits and largest <= MOST_CHUNKS
+    return counts and is_power and in_block.bit_length() <= bits <= 64 and page_bits <= bits and largest <= 1 << bits
 
 
 def _is_of_chunks(name: bytes, found: tuple[int, ...], chunks: int) -> bool:

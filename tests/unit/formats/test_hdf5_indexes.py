@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,18 @@ def test_a_list_of_free_blocks_without_an_end_is_an_error(names: int) -> None:
     for damaged in (data, large):
         with pytest.raises(CorruptRecordError, match="a heap of names is damaged"):
             list(rows_of(Hdf5Format(fields=("n",)), bytes(damaged)))
+
+
+@pytest.mark.parametrize("text", [b"HEAPED UP", b"GCOLUMBIA"])
+def test_rows_that_begin_like_metadata_are_read(text: bytes) -> None:
+    made = io.BytesIO()
+    with h5py.File(made, "w") as file:
+        file.create_dataset("x", data=np.array([text] * 64, "S32"), chunks=(16,))
+    assert [row["x"] for row in rows_of(Hdf5Format(fields=("x",)), made.getvalue())] == [text] * 64
+
+
+def test_a_dataset_that_may_grow_to_billions_of_chunks_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "growing.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file.create_dataset("x", data=np.zeros((50, 8, 8), np.uint8), maxshape=(None, 4096, 4096), chunks=(1, 8, 8))
+    assert len(list(rows_of(Hdf5Format(fields=("x",)), path.read_bytes()))) == 50
