@@ -20,6 +20,9 @@ from aiostream_data.formats.table_columns import FileColumns
 LOOKUP_NBYTES: Final = 64
 """Memory that the lookup of one row needs in addition to its columns, in bytes."""
 
+_KEYS_AT_ONCE: Final = 1 << 20
+"""Number of keys that are compared with the rows of a group at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class DeletedKeys:
@@ -142,8 +145,15 @@ def _codes(column: Any, distinct: Any) -> NDArray[np.int64]:
     """Return the places of the values of a column in an array; -1 for other values."""
     from pyarrow import compute
 
-    found = compute.index_in(column, value_set=distinct)
-    codes: NDArray[np.int64] = compute.fill_null(found, -1).to_numpy().astype(np.int64)
+    own = compute.unique(column)  # a hash table of these values, because there may be millions of keys
+    places = np.full(len(own), -1, np.int64)
+    for first in range(0, len(distinct), _KEYS_AT_ONCE):
+        found = compute.index_in(distinct.slice(first, _KEYS_AT_ONCE), value_set=own)
+        numbers = compute.fill_null(found, -1).to_numpy().astype(np.int64)
+        keys = np.flatnonzero(numbers >= 0)
+        places[numbers[keys]] = first + keys
+    rows = compute.index_in(column, value_set=own).to_numpy().astype(np.int64)
+    codes: NDArray[np.int64] = places[rows]
     return codes
 
 
