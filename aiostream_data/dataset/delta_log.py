@@ -136,7 +136,7 @@ class DeltaLog:
     def _entries(self, path: str) -> Iterator[Mapping[str, Any]]:
         with self._files.open_input_file(path) as file:
             if path.endswith(".json"):
-                yield from map(json.loads, filter(None, file.read().splitlines()))
+                yield from map(json.loads, filter(bytes.strip, file.read().splitlines()))
                 return
             stored = self._pyarrow.parquet.ParquetFile(file)
             for batch in stored.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS)):

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_check
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.errors import PlanError
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import LEAF, Structure
@@ -180,9 +181,16 @@ def advance(steps: Steps[T], parts: Sequence[memoryview] | None) -> tuple[Ranges
 
     Args:
         parts: Bytes of the ranges before; None in the first call.
+
+    Raises:
+        PlanError: The generator returned nothing.
     """
     try:
         ranges = next(steps) if parts is None else steps.send(parts)
     except StopIteration as end:
+        if end.value is None:
+            raise PlanError(
+                f"{getattr(steps, '__qualname__', 'a generator')}() returned None. Return the result."
+            ) from None
         return (), end.value
     return ranges, None
