@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -21,6 +23,7 @@ _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
 _COLUMNS: Final = ("add.path", "add.deletionVector", "sidecar.path")
 _BATCH_ROWS: Final = 1 << 14
+_THREADS: Final = 16
 _DAMAGED: Final = (DamagedVectorError, KeyError, TypeError, AttributeError, ValueError)
 
 
@@ -52,7 +55,8 @@ class Vector(NamedTuple):
         offset = entry.get("offset")
         vector = cls(entry["storageType"], entry["pathOrInlineDv"], offset, entry["sizeInBytes"], entry["cardinality"])
         numbers = (vector.offset or 0, vector.nbytes, vector.rows)
-        if not all(isinstance(each, int) for each in numbers) or not isinstance(vector.path, str):
+        texts = (vector.storage, vector.path)
+        if not all(isinstance(each, int) for each in numbers) or not all(isinstance(each, str) for each in texts):
             raise DamagedVectorError("a deletion vector has values of other types")
         if min(numbers) < 0:
             raise DamagedVectorError("a deletion vector has negative numbers")
@@ -82,21 +86,24 @@ class DeltaLog:
             TableSnapshotError: A part of the log is missing or damaged.
         """
         found: dict[tuple[str, object], Vector] = {}
-        for name in self._parts():
-            try:
-                for action, entry in self._file_actions(f"{_FOLDER}/{name}"):
-                    vector = Vector.of(entry["deletionVector"])
-                    key = entry["path"], vector[:3]
-                    if action == "add":
-                        found[key] = vector
-                    else:
-                        found.pop(key, None)
-            except (*_DAMAGED, self._pyarrow.ArrowException) as error:
-                raise self._error(f"the file {name} of the log is damaged: {error!r}") from error
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for is_added, path, vector in chain.from_iterable(threads.map(self._changes, self._parts())):
+                if is_added:
+                    found[path, vector[:3]] = vector
+                else:
+                    found.pop((path, vector[:3]), None)
         by_path = {path: vector for (path, _), vector in found.items()}
         if len(by_path) < len(found):
             raise self._error("the log has several deletion vectors of one data file")
         return by_path
+
+    def _changes(self, name: str) -> list[tuple[bool, str, Vector]]:
+        """Return what a part of the log adds and removes: True if added, the path of the data file, and the vector."""
+        try:
+            actions = self._file_actions(f"{_FOLDER}/{name}")
+            return [(action == "add", _path_in(entry), Vector.of(entry["deletionVector"])) for action, entry in actions]
+        except (*_DAMAGED, self._pyarrow.ArrowException) as error:
+            raise self._error(f"the file {name} of the log is damaged: {error!r}") from error
 
     def _parts(self) -> Iterator[str]:
         """Yield the names of the newest checkpoint and of the later commits, oldest first."""
@@ -144,3 +151,10 @@ class DeltaLog:
 
     def _error(self, reason: str) -> TableSnapshotError:
         return TableSnapshotError(self._table, _FEATURE, reason)
+
+
+def _path_in(entry: Mapping[str, Any]) -> str:
+    path = entry["path"]
+    if not isinstance(path, str):
+        raise DamagedVectorError("the path of a data file is no text")
+    return path

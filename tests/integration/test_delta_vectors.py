@@ -14,6 +14,8 @@ import pytest
 from pyarrow import parquet
 
 from aiostream_data import Dataset
+from aiostream_data.dataset.deletion_vectors import DamagedVectorError
+from aiostream_data.dataset.delta_log import Vector
 from aiostream_data.errors import CorruptRecordError, MissingExtraError, TableSnapshotError
 from aiostream_data.testing.resume import resumes_everywhere
 
@@ -155,6 +157,16 @@ def test_damaged_vectors_are_an_error_that_names_the_file(
 def test_a_vector_elsewhere_is_refused(tmp_path: Path, path: str) -> None:
     written(tmp_path, {**stored(tmp_path), "storageType": "p", "pathOrInlineDv": path})
     with pytest.raises(TableSnapshotError, match="the log names the data file"):
+        ids(tmp_path)
+
+
+@pytest.mark.parametrize("changed", [{"storageType": ["u"]}, {"pathOrInlineDv": {}}, {"cardinality": "1"}])
+def test_values_of_other_types_are_an_error(tmp_path: Path, changed: dict[str, Any]) -> None:
+    entry = {**stored(tmp_path), **changed}
+    with pytest.raises(DamagedVectorError):
+        Vector.of(entry)
+    written(tmp_path, entry)
+    with pytest.raises(TableSnapshotError):
         ids(tmp_path)
 
 
