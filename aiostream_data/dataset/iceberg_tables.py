@@ -152,15 +152,9 @@ class IcebergTable:
 
     def _tasks(self, library: Any, table: Any, number: int, equal: EqualityDeletes) -> Sequence[Any]:
         """Return the data files with their position deletes, and register the equality deletes."""
-        from pyiceberg.manifest import DataFileContent, ManifestContent
-
         manifests = table.metadata.snapshot_by_id(number).manifests(table.io)
-        deletes = [each for each in manifests if each.content == ManifestContent.DELETES]
-        entries = (entry for each in deletes for entry in each.fetch_manifest_entry(table.io, discard_deleted=True))
-        if any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in entries):
-            planner = library.table.ManifestGroupPlanner(table.metadata, table.io)  # a scan refuses equality deletes
-            return list(planner.plan_files(manifests, equal.add))
-        return list(table.scan(snapshot_id=number).plan_files())
+        planner = library.table.ManifestGroupPlanner(table.metadata, table.io)  # a scan refuses equality deletes
+        return list(planner.plan_files(manifests, equal.add))
 
     def _file(
         self, task: Any, constants: PartitionValues, deletes: PositionDeletes, equal: EqualityDeletes
