@@ -17,6 +17,7 @@ import numpy as np
 from aiostream_data.dataset.iceberg_files import PartitionValues, keyed_field
 from aiostream_data.errors import TableSchemaError, TableSnapshotError
 from aiostream_data.formats.deleted_keys import DeletedKeys, FileKeys
+from aiostream_data.formats.parquet_texts import repeated_nbytes
 from aiostream_data.formats.table_columns import FileColumns
 
 MOST_KEYS: Final = 1 << 25
@@ -75,7 +76,7 @@ class EqualityDeletes:
         self._loaded = cache(self._load)
 
     def add(self, entry: Any) -> bool:
-        """Register an entry of a manifest. Return False for equality deletes.
+        """Record what a manifest says of one file. Return False if the file has equality deletes, else True.
 
         Raises:
             TableSnapshotError: The equality deletes are of an unsupported kind.
@@ -221,14 +222,13 @@ class _Room:
 
 def _decoded_nbytes(array: Any) -> int:
     """Return the memory of an array in bytes, if each value is stored once per row."""
-    from pyarrow import compute, types
+    from pyarrow import types
 
     if types.is_struct(array.type):
         return sum(map(_decoded_nbytes, array.flatten()))
     if not types.is_dictionary(array.type):
         return int(array.nbytes)
-    lengths = compute.binary_length(array.dictionary).take(array.indices)
-    return 8 * len(array) + (compute.sum(lengths).as_py() or 0)
+    return 8 * len(array) + repeated_nbytes(array)
 
 
 def _ids_in(fields: Any) -> Iterator[int]:

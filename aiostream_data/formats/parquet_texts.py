@@ -36,7 +36,8 @@ class TextColumn(NamedTuple):
             ArrowException: The column is damaged.
         """
         table = self._opened().read_row_group(self.group, columns=[self.path], use_threads=False)
-        return sum(_nbytes(self.pyarrow.compute, leaf) for leaf in self._leaves_of(table.column(0).chunks))
+        leaves = self._leaves_of(table.column(0).chunks)
+        return sum(repeated_nbytes(leaf) if hasattr(leaf, "dictionary") else leaf.nbytes for leaf in leaves)
 
     def longest_nbytes(self, items: int) -> int | None:
         """Return the size of the longest text in the dictionary in bytes, or None if PyArrow has not read all texts.
@@ -53,7 +54,7 @@ class TextColumn(NamedTuple):
         arrays = [] if batch is None else [*self._leaves_of([batch.column(0)])]
         if len(arrays) != 1 or not hasattr(arrays[0], "dictionary") or len(arrays[0].dictionary) < items:
             return None
-        return int(_lengths(self.pyarrow.compute, arrays[0]).max(initial=0))
+        return int(_lengths(arrays[0]).max(initial=0))
 
     def _opened(self) -> Any:
         self.file.seek(0)
@@ -82,15 +83,16 @@ def _leaves(pyarrow: Any, array: Any) -> Iterator[Any]:
         yield array
 
 
-def _nbytes(compute: Any, array: Any) -> int:
-    if not hasattr(array, "dictionary"):
-        return int(array.nbytes)
-    lengths = _lengths(compute, array)
+def repeated_nbytes(array: Any) -> int:
+    """Return the size of the texts of a dictionary array in bytes, if each text is stored once per row."""
+    lengths = _lengths(array)
     counts = np.bincount(array.indices.drop_null().to_numpy(), minlength=len(lengths))
     return int(counts @ lengths)
 
 
-def _lengths(compute: Any, array: Any) -> NDArray[np.int64]:
+def _lengths(array: Any) -> NDArray[np.int64]:
     """Return the sizes of the texts in the dictionary of an array in bytes."""
+    from pyarrow import compute
+
     lengths: NDArray[np.int64] = compute.fill_null(compute.binary_length(array.dictionary), 0).to_numpy()
     return lengths.astype(np.int64)
