@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from iceberg_deletes import EQUALITY, DeletesWriter
+from iceberg_deletes import EQUALITY, DeletesWriter, deleting_snapshot
 from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import (
@@ -22,7 +22,6 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, NestedField, StringType
@@ -114,16 +113,7 @@ def commit_deletes(
     listed = f"{folder}/snap-{number}.avro"
     with write_manifest_list(2, io.new_output(listed), number, parent.snapshot_id, sequence, "null") as lists:
         lists.add_manifests([*parent.manifests(io), writer.to_manifest_file()])
-    made: Any = Snapshot  # its arguments have other names for mypy
-    snapshot = made(
-        snapshot_id=number,
-        parent_snapshot_id=parent.snapshot_id,
-        sequence_number=sequence,
-        timestamp_ms=metadata.last_updated_ms + 1,
-        manifest_list=listed,
-        summary=Summary(Operation.DELETE),
-        schema_id=metadata.current_schema_id,
-    )
+    snapshot = deleting_snapshot(metadata, number, listed)
     reference: Any = SetSnapshotRefUpdate
     updates = (AddSnapshotUpdate(snapshot=snapshot), reference(ref_name="main", type="branch", snapshot_id=number))
     table._do_commit(updates=updates, requirements=())

@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-__all__ = ["EQUALITY", "POSITION", "DeletesWriter", "numbers_in_two_files", "with_deletes"]
+__all__ = ["EQUALITY", "POSITION", "DeletesWriter", "deleting_snapshot", "numbers_in_two_files", "with_deletes"]
 
 POSITION = DataFileContent.POSITION_DELETES
 EQUALITY = DataFileContent.EQUALITY_DELETES
@@ -51,6 +51,20 @@ class DeletesWriter(ManifestWriterV2):
         return ManifestContent.DELETES
 
 
+def deleting_snapshot(metadata: Any, number: int, listed: str) -> Any:
+    """Return a snapshot after the current one, with the manifests of the list ``listed``."""
+    made: Any = Snapshot  # its arguments have other names for mypy
+    return made(
+        snapshot_id=number,
+        parent_snapshot_id=metadata.current_snapshot_id,
+        sequence_number=metadata.last_sequence_number + 1,
+        timestamp_ms=metadata.last_updated_ms + 1,
+        manifest_list=listed,
+        summary=Summary(Operation.DELETE),
+        schema_id=metadata.current_schema_id,
+    )
+
+
 def with_deletes(table: Any, path: str, content: DataFileContent, format: str = "PARQUET", **more: Any) -> StaticTable:
     """Return a table with one more snapshot, which has the delete file ``path`` for an unpartitioned table."""
     metadata, io = table.metadata, table.io
@@ -73,16 +87,7 @@ def with_deletes(table: Any, path: str, content: DataFileContent, format: str = 
     parent = metadata.current_snapshot()
     with write_manifest_list(2, io.new_output(listed), _ID, parent.snapshot_id, sequence, "null") as lists:
         lists.add_manifests([*parent.manifests(io), writer.to_manifest_file()])
-    made: Any = Snapshot  # its arguments have other names for mypy
-    snapshot = made(
-        snapshot_id=_ID,
-        parent_snapshot_id=parent.snapshot_id,
-        sequence_number=sequence,
-        timestamp_ms=metadata.last_updated_ms + 1,
-        manifest_list=listed,
-        summary=Summary(Operation.DELETE),
-        schema_id=metadata.current_schema_id,
-    )
+    snapshot = deleting_snapshot(metadata, _ID, listed)
     main = metadata.refs["main"].model_copy(update={"snapshot_id": _ID})
     changed = metadata.model_copy(
         update={
