@@ -65,8 +65,9 @@ class _JobLine:
     def take(self) -> Job | None:
         """Remove and return the first job, or None if another thread has taken the last one."""
         for jobs in (self._first, self._others):
-            with suppress(IndexError):
-                return jobs.popleft()
+            if jobs:
+                with suppress(IndexError):
+                    return jobs.popleft()
         return None
 
 
