@@ -311,7 +311,7 @@ def test_bad_arguments_are_refused_at_the_call(arguments: dict[str, Any], kind: 
         Dataset.from_sql(given.pop("query"), given.pop("connection"), **given)
 
 
-# -- databases that break promises
+# -- databases that return wrong rows
 
 
 @pytest.mark.parametrize(
