@@ -118,6 +118,8 @@ class Pool:
         self._lent.discard(connection)
         if connection.usable and not self._closed and self.connections < self.limit:
             self._idle.append(connection)
+            if not self._line:
+                connection.acknowledge()
         else:
             connection.abort()
         self._wake()
