@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, Final
 
 CLOSE_S = 2.0
 """Time limit in seconds for closing a loader."""
 
 LEFTOVERS_S = 0.5
 """Seconds that background tasks, such as the tasks of a client library, have to end after they are cancelled."""
+
+CLOSED_TLS: Final = "Fatal error on SSL protocol"
+CLOSED_HANDLE: Final = "the handler is closed"
+"""Message and end of the exception by which uvloop reports that it wrote to a closed TLS connection."""
 
 
 def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -22,8 +27,24 @@ def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop
-    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+
+    def make() -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        loop.set_exception_handler(_report)
+        return loop
+
     return make
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report an exception of a callback, unless it comes from a connection that uvloop has closed already.
+
+    If a task that opens a TLS connection is cancelled when the handshake ends, uvloop 0.23 closes the connection and
+    then tries to write to it. Nobody uses this connection.
+    """
+    is_of_closed = context.get("message") == CLOSED_TLS and str(context.get("exception")).endswith(CLOSED_HANDLE)
+    if not is_of_closed:
+        loop.default_exception_handler(context)
 
 
 def close_loop(loop: asyncio.AbstractEventLoop, *, of_thread: bool = True) -> None:
