@@ -31,6 +31,7 @@ cdef enum Verdict:
 cdef Py_ssize_t HEADER_NBYTES = 12
 cdef Py_ssize_t FOOTER_NBYTES = 4
 cdef Py_ssize_t FIRST_CAPACITY = 512
+cdef Py_ssize_t NOGIL_NBYTES = 32768
 
 
 def hardware_crc() -> bool:
@@ -42,8 +43,11 @@ def crc32c(data, uint32_t value=0) -> int:
     """Return the CRC-32C of ``data`` (any contiguous buffer). ``value`` is the checksum of preceding data."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    with nogil:
+    if view.len < NOGIL_NBYTES:  # waiting for the GIL again would take longer
         value = crc32c_extend(value, <const unsigned char *> view.buf, view.len)
+    else:
+        with nogil:
+            value = crc32c_extend(value, <const unsigned char *> view.buf, view.len)
     PyBuffer_Release(&view)
     return value
 

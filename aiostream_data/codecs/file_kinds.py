@@ -16,7 +16,7 @@ _MARKED_NBYTES: Final = 64
 
 _BZIP2_BLOCK: Final = b"1AY&SY"
 _TAR_CHECKSUM: Final = slice(148, 156)
-_TFRECORD_NBYTES: Final = 12
+TFRECORD_NBYTES: Final = 12
 
 
 class FileKind(NamedTuple):
@@ -139,7 +139,7 @@ def holds_image(element: object) -> bool:
 
 def starts_tfrecord(start: bytes) -> bool:
     """Return True if the bytes begin with a TFRecord length whose checksum matches."""
-    if len(start) < _TFRECORD_NBYTES:
+    if len(start) < TFRECORD_NBYTES:
         return False
     return _native.masked_crc32c(start[:8]) == int.from_bytes(start[8:12], "little")
 

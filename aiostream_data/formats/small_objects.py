@@ -17,7 +17,7 @@ from aiostream_data.codecs.compression import Compression, canonical, is_zlib_he
 from aiostream_data.codecs.compression_by_suffix import FIRST_PAIRS as COMPRESSION_PAIRS
 from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any, suffix_of
 from aiostream_data.codecs.file_kinds import FIRST_PAIRS as KIND_PAIRS
-from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
+from aiostream_data.codecs.file_kinds import START_NBYTES, TFRECORD_NBYTES, kind_of, starts_tfrecord
 from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
 from aiostream_data.rows.columns import VarColumn, concat_column
@@ -172,8 +172,8 @@ def _may_be_compressed(values: Bytes, starts: Indices, lengths: Indices) -> Mask
 
 
 def _may_be_known(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
-    """Return a mask of the objects whose first two bytes begin a known magic number, or a TFRecord length."""
-    return _begins_with(_MAGIC_STARTS, values, starts, lengths) | _may_be_tfrecord(values, starts, lengths)
+    """Return a mask of the objects that begin like a file of a known kind other than tar."""
+    return _begins_with(_MAGIC_STARTS, values, starts, lengths) | _begins_tfrecord(values, starts, lengths)
 
 
 def _begins_with(pairs: Mask, values: Bytes, starts: Indices, lengths: Indices) -> Mask:
@@ -187,11 +187,12 @@ def _begins_with(pairs: Mask, values: Bytes, starts: Indices, lengths: Indices) 
     return is_known
 
 
-def _may_be_tfrecord(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
-    """Return a mask of the objects that may begin with a TFRecord length below 4 GiB."""
-    found = lengths >= 12
-    at = starts[found]
-    found[found] = (values[at[:, None] + np.arange(4, 8)] == 0).all(1)
+def _begins_tfrecord(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
+    """Return a mask of the objects that begin with a TFRecord length below 4 GiB whose checksum matches."""
+    found = lengths >= TFRECORD_NBYTES
+    found[found] = (values[starts[found][:, None] + np.arange(4, 8)] == 0).all(1)
+    heads = values[starts[found][:, None] + np.arange(TFRECORD_NBYTES)].tobytes()
+    found[found] = [starts_tfrecord(heads[at : at + TFRECORD_NBYTES]) for at in range(0, len(heads), TFRECORD_NBYTES)]
     return found
 
 
