@@ -9,6 +9,7 @@ from benchmarks.scenarios.p3 import DECODERS, expected_images
 from benchmarks.workload import Tally, Workload
 
 CEILING = "bare pool"
+FAR_CEILING = "aiohttp and bare pool s3 20 ms"
 S3 = "s3"
 """Variant that needs the server."""
 
@@ -56,6 +57,13 @@ P3D = Scenario(
             module="p3d_aiostream_data",
             how='from_files("s3://bench/folder/*.jpg").map(decode)',
             packages=(*NATIVE, "s3fs", *DECODERS),
+            variant=S3,
+        ),
+        Contender(
+            name=FAR_CEILING,
+            module="p3d_aiohttp",
+            how="aiohttp, 64 requests at once, then a ThreadPoolExecutor of 2; no listing",
+            packages=("aiohttp", "uvloop", *DECODERS),
             variant=S3,
         ),
         Contender(

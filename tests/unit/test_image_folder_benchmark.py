@@ -21,13 +21,15 @@ from benchmarks import images, run
 from benchmarks.pipeline import cloud_listing, cloud_server, image_folder
 from benchmarks.pipeline.cloud_listing import LISTING, write_listing
 from benchmarks.scenario import Contender, Scenario
-from benchmarks.scenarios.p3d import P3D
+from benchmarks.scenarios.p3d import FAR_CEILING, P3D
 from benchmarks.worker import measure
 
 ROWS = 5
 LOCAL = ["bare pool", "from_files local", "from_iterable local"]
 FAR = "from_files s3 20 ms"
-OF_DECODERS = [f"benchmarks.compare.{name}" for name in ("p3_function", "p3_ceiling", "p3d_aiostream_data")]
+OF_DECODERS = [
+    f"benchmarks.compare.{name}" for name in ("p3_function", "p3_ceiling", "p3d_aiohttp", "p3d_aiostream_data")
+]
 """Modules that import the decoders."""
 
 has_nginx = (
@@ -96,6 +98,12 @@ def test_the_pattern_of_a_bucket_finds_all_images(
         monkeypatch.setattr(cloud_server, "NGINX_MODULES", data)
     (one_run,) = measured(data, FAR)["contenders"][FAR]["runs"]
     assert one_run["first_batch_s"] > 2 * 0.02  # a listing, and an object
+
+
+def test_the_upper_bound_over_the_network_reads_all_images(data: Path) -> None:
+    pytest.importorskip("uvloop")
+    (one_run,) = measured(data, FAR_CEILING)["contenders"][FAR_CEILING]["runs"]
+    assert one_run["first_batch_s"] > 0.02
 
 
 def test_an_image_in_the_wrong_file_is_an_error(data: Path) -> None:
