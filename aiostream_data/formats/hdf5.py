@@ -17,8 +17,10 @@ import numpy as np
 from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError
 from aiostream_data.formats.hdf5_arrays import Hdf5Array, chunk_count, described, refused
 from aiostream_data.formats.hdf5_file import PartlyKnownFile, load_h5py
+from aiostream_data.formats.hdf5_gzip import gzip_rows
 from aiostream_data.formats.hdf5_heaps import check_heaps, check_strings
-from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
+from aiostream_data.formats.hdf5_user_block import DirectoryBehindBlock, behind, user_block
+from aiostream_data.formats.row_groups import Directory, RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import Structure
@@ -26,7 +28,6 @@ from aiostream_data.safe_url import safe_url, shorten
 
 T = TypeVar("T")
 
-SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
 _PAGE_NBYTES: Final = 64 << 10
 _MAX_PAGE_NBYTES: Final = 4 << 20
 _MOST_METADATA_NBYTES: Final = 256 << 20
@@ -52,13 +53,15 @@ class Hdf5Format:
     def name(self) -> str:
         return "hdf5"
 
-    def directory(self, url: str, nbytes: int) -> Steps[Hdf5Directory]:
+    def directory(self, url: str, nbytes: int) -> Steps[Directory]:
         """Read the metadata of the datasets, and the places of their chunks."""
-        h5py = load_h5py()
+        block = yield from user_block(url, nbytes)
+        found = yield from behind(block, self._directory(load_h5py(), url, nbytes - block))
+        return DirectoryBehindBlock(block, found) if block else found
+
+    def _directory(self, h5py: Any, url: str, nbytes: int) -> Steps[Hdf5Directory]:
+        """Read the directory of a file without its user block."""
         pages = _Pages(url, nbytes)
-        (head,) = yield [ByteRange(0, min(nbytes, len(SIGNATURE)))]
-        if bytes(head) != SIGNATURE:
-            raise CorruptRecordError(url, 0, "this is not an HDF5 file")
         wanted = pages.around(ByteRange(0, 1))
         while wanted:
             parts = yield wanted
@@ -250,7 +253,10 @@ class Hdf5Directory:
             datasets = [root[array.name] for array in self._arrays]
             for array, dataset in zip(self._arrays, datasets, strict=True):
                 file.chunks = chunk_count(dataset)
-                structure, columns = array.leaves(np.asarray(dataset[group.first_row : stop]))
+                values = gzip_rows(array, group.first_row, stop, file.content)
+                if values is None:
+                    values = np.asarray(dataset[group.first_row : stop])
+                structure, columns = array.leaves(values)
                 structures.append(structure)
                 leaves += columns
         rows = np.arange(group.first_row, stop, dtype=np.int64)

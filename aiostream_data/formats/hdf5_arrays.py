@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.hdf5_chunks import ChunkSizes
+from aiostream_data.formats.hdf5_chunks import ChunkSizes, StoredChunk
 from aiostream_data.formats.hdf5_indexes import MOST_CHUNKS
 from aiostream_data.formats.npy_arrays import fixed_bytes, types_of
 from aiostream_data.rows.columns import Column, VarColumn
@@ -20,7 +20,7 @@ from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.safe_url import safe_url
 
 _DENSE: Final = "biufc"
-_STRING_NBYTES: Final = 16
+STRING_NBYTES: Final = 16
 """Size of the length and the place of a string of any length."""
 
 
@@ -38,8 +38,12 @@ class Hdf5Array:
         is_indirect: True if the items are stored anywhere in the file, as strings of any length are.
         chunk_shape: Shape of a chunk, or None if the items are contiguous.
         chunk_nbytes: Size of a decoded chunk in bytes.
-        chunks: Ranges of the chunks, by the number of the chunk along the first axis.
         start: Offset of contiguous items, or None.
+        has_plain_numbers: True if the stored bytes of an item are those of ``dtype``, a number.
+        fill_value: Value of plain numbers that were never written.
+        file_nbytes: Size of the file in bytes.
+        chunk_sizes: Sizes that chunks may have, or None if the items are contiguous.
+        chunks: The chunks, by their number along the first axis.
     """
 
     url: str
@@ -52,7 +56,11 @@ class Hdf5Array:
     chunk_shape: tuple[int, ...] | None
     chunk_nbytes: int
     start: int | None
-    chunks: dict[int, list[ByteRange]] = field(default_factory=dict, repr=False, compare=False)
+    has_plain_numbers: bool
+    fill_value: Any = field(compare=False)
+    file_nbytes: int
+    chunk_sizes: ChunkSizes | None
+    chunks: dict[int, list[StoredChunk]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -60,7 +68,7 @@ class Hdf5Array:
 
     @property
     def row_nbytes(self) -> int:
-        return math.prod(self.shape[1:]) * (_STRING_NBYTES if self.is_indirect else self.dtype.itemsize)
+        return math.prod(self.shape[1:]) * (STRING_NBYTES if self.is_indirect else self.dtype.itemsize)
 
     @property
     def chunk_rows(self) -> int:
@@ -77,11 +85,15 @@ class Hdf5Array:
     def ranges(self, first: int, stop: int) -> list[ByteRange]:
         """Return the ranges of the file that contain the rows ``first`` to ``stop``."""
         if self.chunk_shape is not None:
-            numbers = range(first // self.chunk_rows, -(-stop // self.chunk_rows))
-            return [part for number in numbers for part in self.chunks.get(number, ())]
+            return [chunk.place for chunk in self.chunks_of(first, stop)]
         if self.start is None:
             return []
         return [ByteRange(self.start + first * self.row_nbytes, self.start + stop * self.row_nbytes)]
+
+    def chunks_of(self, first: int, stop: int) -> Iterator[StoredChunk]:
+        """Yield the chunks that contain the rows ``first`` to ``stop``."""
+        for number in range(first // self.chunk_rows, -(-stop // self.chunk_rows)):
+            yield from self.chunks.get(number, ())
 
     def leaves(self, values: NDArray[Any]) -> tuple[Structure, list[Column]]:
         """Return the structure of a row, and the columns of the rows that the library has read.
@@ -135,7 +147,8 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
     text = h5py.check_string_dtype(dataset.dtype)
     _check_type(h5py, url, name, dataset.dtype, text is not None)
     _check_filters(h5py, url, name, dataset)
-    chunk = dataset.chunks
+    chunk, is_indirect = dataset.chunks, text is not None and text.length is None
+    item_nbytes, is_plain = dataset.id.get_type().get_size(), _has_plain_numbers(h5py, dataset)
     found = Hdf5Array(
         url=url,
         path=path,
@@ -143,16 +156,25 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         dtype=dataset.dtype,
         is_text=text is not None and (text.length is None or text.encoding == "utf-8"),
         is_filtered=dataset.id.get_create_plist().get_nfilters() > 0,
-        is_indirect=text is not None and text.length is None,
+        is_indirect=is_indirect,
         chunk_shape=chunk,
         chunk_nbytes=math.prod(chunk) * dataset.dtype.itemsize if chunk else 0,
         start=None if chunk else dataset.id.get_offset(),
+        has_plain_numbers=is_plain,
+        fill_value=dataset.fillvalue if is_plain else None,
+        file_nbytes=nbytes,
+        chunk_sizes=ChunkSizes.of(dataset, STRING_NBYTES if is_indirect else item_nbytes) if chunk else None,
     )
     if chunk:
         _find_chunks(found, dataset, nbytes)
     elif found.start is not None and found.start + found.shape[0] * found.row_nbytes > nbytes:
         raise CorruptRecordError(url, found.start, f"the data of {name!r} end after the end of the file")
     return found
+
+
+def _has_plain_numbers(h5py: Any, dataset: Any) -> bool:
+    is_number = dataset.dtype.kind in "iuf"
+    return is_number and bool(dataset.id.get_type().equal(h5py.h5t.py_create(dataset.dtype)))
 
 
 def chunk_count(dataset: Any) -> int:
@@ -194,16 +216,17 @@ def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
     """
     rows = found.chunk_rows
     most = math.prod(-(-axis // chunk) for axis, chunk in zip(found.shape, found.chunk_shape or (), strict=True))
-    sizes = ChunkSizes.of(dataset, _STRING_NBYTES if found.is_indirect else dataset.id.get_type().get_size())
     seen = 0
 
-    def add(chunk: Any) -> None:
+    def add(stored: Any) -> None:
         nonlocal seen
         seen += 1
-        start, size = int(chunk.byte_offset), int(chunk.size)
+        start, size = int(stored.byte_offset), int(stored.size)
+        chunk = StoredChunk(ByteRange(start, start + size), tuple(map(int, stored.chunk_offset)), stored.filter_mask)
         is_inside = 0 <= start <= start + size <= nbytes
-        if seen > min(most, MOST_CHUNKS) or not is_inside or not sizes.fit(chunk):
+        fits = found.chunk_sizes is not None and found.chunk_sizes.fit(chunk)
+        if seen > min(most, MOST_CHUNKS) or not is_inside or not fits:
             raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
-        found.chunks.setdefault(int(chunk.chunk_offset[0]) // rows, []).append(ByteRange(start, start + size))
+        found.chunks.setdefault(chunk.offset[0] // rows, []).append(chunk)
 
     dataset.id.chunk_iter(add)

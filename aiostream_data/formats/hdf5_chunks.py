@@ -1,18 +1,37 @@
 """Check the stored sizes of the chunks of an HDF5 dataset.
 
 The HDF5 library does not compare the size of a decoded chunk with the size that the dataset needs. It delivers other
-bytes of the memory of the process in place of the missing ones, or crashes.
+bytes of the memory of the process in place of the missing ones, or crashes. :mod:`.hdf5_gzip` checks compressed chunks.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-_SHUFFLE: Final = 2
-_FLETCHER32: Final = 3
-_CHECKSUM_NBYTES: Final = 4
+from aiostream_data.rows.records import ByteRange
+
+GZIP: Final = 1
+SHUFFLE: Final = 2
+FLETCHER32: Final = 3
+"""Codes of filters."""
+
+CHECKSUM_NBYTES: Final = 4
+
+
+class StoredChunk(NamedTuple):
+    """A chunk in the file.
+
+    Attributes:
+        place: Range of its stored bytes.
+        offset: Index of its first item on each axis of the dataset.
+        filter_mask: Bit ``n`` is set if the filter number ``n`` was not applied.
+    """
+
+    place: ByteRange
+    offset: tuple[int, ...]
+    filter_mask: int
 
 
 @dataclass(frozen=True)
@@ -42,15 +61,19 @@ class ChunkSizes:
         filters = tuple(properties.get_filter(number)[0] for number in range(properties.get_nfilters()))
         return cls(dataset.shape, dataset.chunks, math.prod(dataset.chunks) * item_nbytes, filters)
 
-    def fit(self, chunk: Any) -> bool:
+    def fit(self, chunk: StoredChunk) -> bool:
         """Return True if a chunk can have its stored size. The size of compressed chunks is only compared with 0."""
-        used = [code for number, code in enumerate(self.filters) if not chunk.filter_mask >> number & 1]
-        checksums = used.count(_FLETCHER32) * _CHECKSUM_NBYTES
-        if set(used) <= {_SHUFFLE, _FLETCHER32}:
-            return chunk.size == self.nbytes + checksums or (chunk.size == self.nbytes and self._is_at_an_end(chunk))
-        return bool(chunk.size > checksums)
+        used = self.used_by(chunk.filter_mask)
+        checksums = used.count(FLETCHER32) * CHECKSUM_NBYTES
+        if set(used) <= {SHUFFLE, FLETCHER32}:
+            return chunk.place.nbytes == self.nbytes + checksums or self.may_be_stored_as_is(chunk)
+        return chunk.place.nbytes > checksums
 
-    def _is_at_an_end(self, chunk: Any) -> bool:
-        """Return True if a chunk is larger than the rest of the dataset. An option excludes it from filters."""
-        parts = zip(chunk.chunk_offset, self.chunk_shape, self.shape, strict=True)
-        return any(start + length > axis for start, length, axis in parts)
+    def used_by(self, filter_mask: int) -> list[int]:
+        """Return the codes of the filters that were applied to a chunk, in their order."""
+        return [code for number, code in enumerate(self.filters) if not filter_mask >> number & 1]
+
+    def may_be_stored_as_is(self, chunk: StoredChunk) -> bool:
+        """Return True if a chunk may have no filters: an option excludes those that reach beyond the dataset."""
+        parts = zip(chunk.offset, self.chunk_shape, self.shape, strict=True)
+        return chunk.place.nbytes == self.nbytes and any(start + length > axis for start, length, axis in parts)

@@ -52,6 +52,11 @@ class PartlyKnownFile(SeekableFile):
         self._at += size
         return size
 
+    def content(self, place: ByteRange) -> memoryview:
+        """Return the bytes of a range. Empty if one of them is not known."""
+        known = self._known(place.start)[: place.nbytes]
+        return known if len(known) == place.nbytes else memoryview(self._known_bytes(place.start, place.nbytes))
+
     def _check_block(self, block: memoryview) -> None:
         damage = damaged_index(block, self._nbytes, self.chunks)
         heap = NameHeap.at_start_of(block)

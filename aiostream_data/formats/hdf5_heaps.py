@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.rows.records import ByteRange
@@ -94,7 +95,15 @@ def check_strings(url: str, data: memoryview, ranges: Iterable[ByteRange]) -> No
         CorruptRecordError: The strings are longer than the file.
     """
     for part in ranges:
-        stored = data[part.start : part.start + part.nbytes // _STRING.itemsize * _STRING.itemsize]
-        lengths = np.frombuffer(stored, _STRING)["length"]
-        if int(lengths.sum(dtype=np.int64)) > len(data):
-            raise CorruptRecordError(url, part.start, "the strings are longer than the file")
+        check_lengths(url, part.start, np.frombuffer(data[part.start : part.stop], np.uint8), len(data))
+
+
+def check_lengths(url: str, offset: int, stored: NDArray[np.uint8], file_nbytes: int) -> None:
+    """Check the lengths of strings. ``stored`` contains their lengths and places.
+
+    Raises:
+        CorruptRecordError: The strings are longer than the file of ``file_nbytes`` bytes.
+    """
+    lengths = stored[: len(stored) // _STRING.itemsize * _STRING.itemsize].view(_STRING)["length"]
+    if int(lengths.sum(dtype=np.int64)) > file_nbytes:
+        raise CorruptRecordError(url, offset, "the strings are longer than the file")

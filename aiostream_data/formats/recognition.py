@@ -13,6 +13,7 @@ from aiostream_data.codecs.compression import decompressor, detect
 from aiostream_data.codecs.compression_by_suffix import named_compressed
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats import image_folder
+from aiostream_data.formats.hdf5_user_block import has_user_block
 from aiostream_data.formats.plugins import FormatPlugin, FoundPlugin, marked, named
 
 START_NBYTES: Final = 1 << 16
@@ -157,7 +158,7 @@ def by_start(start: bytes) -> FileFormat | file_kinds.FileKind | None:
         return NUMPY
     if kind is not None:
         return _BY_KIND.get(kind, kind)
-    return _text(content)
+    return HDF5 if has_user_block(content) else _text(content)
 
 
 def folder_layout(paths: Sequence[str]) -> FileFormat | None:

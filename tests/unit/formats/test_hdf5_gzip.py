@@ -1,0 +1,122 @@
+"""Gzip chunks of HDF5 files: the same values as the library's, and no other memory in place of missing bytes."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from table_bytes import rows_of
+
+from aiostream_data import CorruptRecordError
+from aiostream_data.formats.hdf5 import Hdf5Format
+
+h5py = pytest.importorskip("h5py")
+
+DTYPES = ("i1", "<u2", ">i4", "<u8", "<f2", ">f4", "<f8", "?", "<c8", "S3")
+PAIR = np.dtype([("n", "<i2"), ("x", "<f8")])
+
+
+def written(write: Callable[[Any], object]) -> bytes:
+    made = io.BytesIO()
+    with h5py.File(made, "w") as file:
+        write(file)
+    return made.getvalue()
+
+
+def values(data: bytes, first: int = 0) -> list[Any]:
+    return [row["x"] for row in rows_of(Hdf5Format(), data, first)]
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> dict[str, Any]:
+    shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
+    chunks = [draw(st.integers(1, size)) for size in shape]
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    numbers = np.random.default_rng(draw(st.integers(0, 9))).integers(0, 100, shape)
+    return {
+        "shape": tuple(shape),
+        "chunks": tuple(chunks),
+        "dtype": dtype,
+        "data": numbers.astype(dtype),
+        "compression": "gzip",
+        "shuffle": draw(st.booleans()),
+        "fletcher32": draw(st.booleans()),
+    }
+
+
+@given(datasets(), st.integers(0, 8), st.booleans())
+def test_values_are_those_of_the_library(options: dict[str, Any], first: int, is_newest: bool) -> None:
+    made = io.BytesIO()
+    with h5py.File(made, "w", libver="latest" if is_newest else None) as file:
+        expected = file.create_dataset("x", **options)[first:]
+    found = values(made.getvalue(), min(first, options["shape"][0]))
+    np.testing.assert_array_equal(np.array(found, options["dtype"]).reshape(expected.shape), expected)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))
+def test_parts_that_were_never_written_have_the_fill_value(rows: int, chunk: int, written_rows: int) -> None:
+    def write(file: Any) -> None:
+        made = file.create_dataset(
+            "x", (rows, 2), ">i4", maxshape=(None, 2), chunks=(chunk, 2), compression=1, fillvalue=7
+        )
+        made[: min(rows, written_rows)] = 3
+
+    found = np.array(values(written(write)))
+    assert found.tolist() == [[3, 3]] * min(rows, written_rows) + [[7, 7]] * (rows - min(rows, written_rows))
+
+
+@pytest.mark.parametrize("mask", [0, 1, 2, 3])
+def test_a_chunk_may_leave_out_filters(mask: int) -> None:
+    numbers = np.arange(6, dtype="<i4")
+    stored = numbers.tobytes() if mask & 1 else numbers.view(np.uint8).reshape(6, 4).T.tobytes()
+
+    def write(file: Any) -> None:
+        made = file.create_dataset("x", (6,), "<i4", chunks=(6,), compression="gzip", shuffle=True)
+        made.id.write_direct_chunk((0,), stored if mask & 2 else zlib.compress(stored), mask)
+
+    assert values(written(write)) == [0, 1, 2, 3, 4, 5]
+
+
+def with_chunk(stored: bytes, dtype: Any, **options: Any) -> bytes:
+    """Return a file with one chunk of four items."""
+
+    def write(file: Any) -> None:
+        made = file.create_dataset("x", (4,), dtype, chunks=(4,), compression="gzip", **options)
+        made.id.write_direct_chunk((0,), stored)
+
+    return written(write)
+
+
+CHECKED = [(dtype, checksum) for dtype in ("<i4", "<f8", "?", "S3", PAIR) for checksum in (b"", bytes(4))]
+
+
+@pytest.mark.parametrize(("dtype", "checksum"), [*CHECKED, ("text", b"")])
+@pytest.mark.parametrize("change", [-1, 1, -3, 1000])
+def test_a_chunk_of_a_wrong_size_is_an_error(dtype: Any, checksum: bytes, change: int) -> None:
+    kind = h5py.string_dtype() if dtype == "text" else np.dtype(dtype)
+    nbytes = 16 if dtype == "text" else kind.itemsize
+    stored = zlib.compress(bytes(4 * nbytes + change)) + checksum
+    with pytest.raises(CorruptRecordError, match="a gzip chunk of 'x' is damaged"):
+        values(with_chunk(stored, kind, fletcher32=bool(checksum)))
+
+
+@pytest.mark.parametrize("stored", [zlib.compress(bytes(16))[:-1], zlib.compress(bytes(16))[:4], b"no stream", b"\0"])
+def test_an_incomplete_stream_is_an_error(stored: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="a gzip chunk of 'x' is damaged") as found:
+        values(with_chunk(stored, "<i4"))
+    assert found.value.offset > 0
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_hostile_lengths_of_strings_are_an_error(shuffle: bool) -> None:
+    strings = np.frombuffer(struct.pack("<IQI", 1 << 31, 0, 1) * 4, np.uint8)
+    stored = strings.reshape(4, 16).T.tobytes() if shuffle else strings.tobytes()
+    with pytest.raises(CorruptRecordError, match="longer than the file"):
+        values(with_chunk(zlib.compress(stored), h5py.string_dtype(), shuffle=shuffle))
