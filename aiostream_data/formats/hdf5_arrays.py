@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.hdf5_chunks import ChunkSizes, StoredChunk
+from aiostream_data.formats.hdf5_chunks import SHUFFLE, ChunkSizes, StoredChunk
 from aiostream_data.formats.hdf5_indexes import MOST_CHUNKS
 from aiostream_data.formats.npy_arrays import fixed_bytes, types_of
 from aiostream_data.rows.columns import Column, VarColumn
@@ -146,9 +146,10 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         raise refused(url, name, "has no rows")
     text = h5py.check_string_dtype(dataset.dtype)
     _check_type(h5py, url, name, dataset.dtype, text is not None)
-    _check_filters(h5py, url, name, dataset)
     chunk, is_indirect = dataset.chunks, text is not None and text.length is None
-    item_nbytes, is_plain = dataset.id.get_type().get_size(), _has_plain_numbers(h5py, dataset)
+    item_nbytes = STRING_NBYTES if is_indirect else dataset.id.get_type().get_size()
+    _check_filters(h5py, url, name, dataset, item_nbytes)
+    is_plain = _has_plain_numbers(h5py, dataset)
     found = Hdf5Array(
         url=url,
         path=path,
@@ -163,7 +164,7 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         has_plain_numbers=is_plain,
         fill_value=dataset.fillvalue if is_plain else None,
         file_nbytes=nbytes,
-        chunk_sizes=ChunkSizes.of(dataset, STRING_NBYTES if is_indirect else item_nbytes) if chunk else None,
+        chunk_sizes=ChunkSizes.of(dataset, item_nbytes) if chunk else None,
     )
     if chunk:
         _find_chunks(found, dataset, nbytes)
@@ -199,13 +200,15 @@ def _check_type(h5py: Any, url: str, name: str, dtype: np.dtype[Any], is_text: b
         raise refused(url, name, f"has the type {dtype}, which is not supported")
 
 
-def _check_filters(h5py: Any, url: str, name: str, dataset: Any) -> None:
+def _check_filters(h5py: Any, url: str, name: str, dataset: Any, item_nbytes: int) -> None:
     properties = dataset.id.get_create_plist()
     for number in range(properties.get_nfilters()):
-        code, _, _, label = properties.get_filter(number)
+        code, _, values, label = properties.get_filter(number)
         if not h5py.h5z.filter_avail(code):
             known = label.decode(errors="replace") or "unknown"
             raise refused(url, name, f"is compressed by the filter {known} ({code}), which the HDF5 library lacks")
+        if code == SHUFFLE and values[:1] != (item_nbytes,):
+            raise CorruptRecordError(url, 0, f"the filters of {name!r} are damaged")
 
 
 def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:

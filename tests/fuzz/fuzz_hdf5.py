@@ -57,24 +57,28 @@ def check(data: bytes) -> None:
 
 
 def _check_rows(found: list[Any], file: bytes, names: list[str]) -> None:
-    """Compare the numbers in all rows with those that h5py reads from the whole file."""
+    """Compare the numbers in all rows with those that h5py reads from the whole file.
+
+    If the place of a chunk in an index is damaged, h5py may not find the chunk, and delivers fill values instead.
+    """
     for name in names:
-        expected = _numbers(file, name.replace(".", "/"))
+        expected, fill = _numbers(file, name.replace(".", "/"))
         if expected is not None:
             rows: Any = found
             for part in name.split("."):
                 rows = [row[part] for row in rows]
-            np.testing.assert_array_equal(np.array(rows), expected)
+            is_lost = (expected == fill) | ((expected != expected) & (fill != fill))
+            np.testing.assert_array_equal(np.where(is_lost, expected, np.array(rows)), expected)
 
 
-def _numbers(file: bytes, name: str) -> Any:
-    """Return the values of a dataset of numbers; None if h5py cannot read it."""
+def _numbers(file: bytes, name: str) -> tuple[Any, Any]:
+    """Return the values of a dataset of numbers, and its fill value; None if h5py cannot read it."""
     try:
         with h5py.File(io.BytesIO(file), "r") as root:
             values = root[name]
-            return values[()] if values.dtype.kind in "biuf" else None
+            return (values[()], values.fillvalue) if values.dtype.kind in "biuf" else (None, None)
     except Exception:
-        return None
+        return None, None
 
 
 def seeds() -> list[bytes]:
@@ -86,8 +90,8 @@ def seeds() -> list[bytes]:
 def _files() -> tuple[bytes, ...]:
     found = []
     for version in ("earliest", "latest"):
-        found += [_file(write, version) for write in (_plain, _chunked, _text, _deep, _growing)]
-    return tuple(found)
+        found += [_file(write, version) for write in (_plain, _chunked, _text, _deep, _growing, _compressed)]
+    return (*found, _file(_compressed, "earliest", block=512))
 
 
 @cache
@@ -95,9 +99,9 @@ def _checksums() -> tuple[dict[int, int], ...]:
     return tuple(map(checksums_of, _files()))
 
 
-def _file(write: Callable[[Any], object], version: str) -> bytes:
+def _file(write: Callable[[Any], object], version: str, block: int = 0) -> bytes:
     made = io.BytesIO()
-    with h5py.File(made, "w", libver=version) as file:
+    with h5py.File(made, "w", libver=version, userblock_size=block) as file:
         file["n"] = np.arange(ROWS)
         file.create_group("group")
         write(file)
@@ -132,6 +136,12 @@ def _growing(file: Any) -> None:
     for number, axes in enumerate(((None,), (None, None), (None, 4))):
         values = np.zeros((ROWS, 4)[: len(axes)], np.int16)
         file.create_dataset(f"group/g{number}", data=values, maxshape=axes, chunks=(3, 2)[: len(axes)])
+
+
+def _compressed(file: Any) -> None:
+    matrix = np.arange(4 * ROWS, dtype=np.int16).reshape(ROWS, 4)
+    file.create_dataset("group/z", data=matrix, chunks=(5, 3), compression="gzip", shuffle=True)
+    file.create_dataset("y", data=matrix > 9, chunks=(7, 4), compression="gzip", maxshape=(None, 4))
 
 
 def mutate(data: bytes, source: random.Random) -> bytes:
