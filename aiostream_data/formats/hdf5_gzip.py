@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.hdf5_arrays import STRING_NBYTES, Hdf5Array
+from aiostream_data.formats.hdf5_arrays import Hdf5Array
 from aiostream_data.formats.hdf5_chunks import CHECKSUM_NBYTES, FLETCHER32, GZIP, SHUFFLE, ChunkSizes, StoredChunk
 from aiostream_data.formats.hdf5_heaps import check_lengths
 from aiostream_data.rows.records import ByteRange
@@ -52,8 +52,7 @@ def gzip_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDAr
         if rows is not None:
             _copy(_items(array, sizes, chunk, data), chunk.offset, rows, first)
         elif array.is_indirect:
-            lengths = _unshuffled(data, STRING_NBYTES, sizes, chunk)
-            check_lengths(array.url, chunk.place.start, lengths, array.file_nbytes)
+            check_lengths(array.url, chunk.place.start, data, array.file_nbytes)  # the library does not shuffle them
     return rows
 
 
@@ -81,15 +80,11 @@ def _damaged(array: Hdf5Array, chunk: StoredChunk, reason: str) -> CorruptRecord
     return CorruptRecordError(array.url, chunk.place.start, f"a gzip chunk of {array.name!r} is damaged: {reason}")
 
 
-def _unshuffled(data: Bytes, item_nbytes: int, sizes: ChunkSizes, chunk: StoredChunk) -> Bytes:
-    if SHUFFLE not in sizes.used_by(chunk.filter_mask) or item_nbytes == 1:
-        return data
-    return np.ascontiguousarray(data.reshape(item_nbytes, -1).T).ravel()
-
-
 def _items(array: Hdf5Array, sizes: ChunkSizes, chunk: StoredChunk, data: Bytes) -> NDArray[Any]:
     """Return the items of a chunk from its shuffled bytes."""
-    return _unshuffled(data, array.dtype.itemsize, sizes, chunk).view(array.dtype).reshape(sizes.chunk_shape)
+    if SHUFFLE in sizes.used_by(chunk.filter_mask) and array.dtype.itemsize > 1:
+        data = np.ascontiguousarray(data.reshape(array.dtype.itemsize, -1).T).ravel()
+    return data.view(array.dtype).reshape(sizes.chunk_shape)
 
 
 def _copy(items: NDArray[Any], offset: Sequence[int], rows: NDArray[Any], first: int) -> None:

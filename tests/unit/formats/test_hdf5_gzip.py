@@ -84,12 +84,12 @@ def test_a_chunk_may_leave_out_filters(mask: int) -> None:
     assert values(written(write)) == [0, 1, 2, 3, 4, 5]
 
 
-def with_chunk(stored: bytes, dtype: Any, **options: Any) -> bytes:
+def with_chunk(stored: bytes, dtype: Any, mask: int = 0, **options: Any) -> bytes:
     """Return a file with one chunk of four items."""
 
     def write(file: Any) -> None:
         made = file.create_dataset("x", (4,), dtype, chunks=(4,), compression="gzip", **options)
-        made.id.write_direct_chunk((0,), stored)
+        made.id.write_direct_chunk((0,), stored, mask)
 
     return written(write)
 
@@ -114,9 +114,27 @@ def test_an_incomplete_stream_is_an_error(stored: bytes) -> None:
     assert found.value.offset > 0
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_hostile_lengths_of_strings_are_an_error(shuffle: bool) -> None:
-    strings = np.frombuffer(struct.pack("<IQI", 1 << 31, 0, 1) * 4, np.uint8)
-    stored = strings.reshape(4, 16).T.tobytes() if shuffle else strings.tobytes()
+@pytest.mark.parametrize("mask", [0, 1])
+def test_hostile_lengths_of_strings_are_an_error(mask: int) -> None:
+    stored = zlib.compress(struct.pack("<IQI", 1 << 31, 0, 1) * 4)
     with pytest.raises(CorruptRecordError, match="longer than the file"):
-        values(with_chunk(zlib.compress(stored), h5py.string_dtype(), shuffle=shuffle))
+        values(with_chunk(stored, h5py.string_dtype(), mask=mask, shuffle=bool(mask)))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_strings_of_any_length_may_be_compressed(shuffle: bool) -> None:
+    texts = [f"naïve {n}" * n for n in range(9)]
+
+    def write(file: Any) -> None:
+        options = {"chunks": (4,), "compression": "gzip", "shuffle": shuffle}
+        file.create_dataset("x", data=texts, dtype=h5py.string_dtype(), **options)
+
+    assert values(written(write)) == texts
+
+
+def test_a_filter_that_shuffles_items_of_another_size_is_an_error() -> None:
+    data = written(lambda file: file.create_dataset("x", data=np.arange(4), chunks=(4,), compression=1, shuffle=True))
+    shuffle = b"shuffle\0" + struct.pack("<I", 8)
+    assert data.count(shuffle) == 1
+    with pytest.raises(CorruptRecordError, match="the filters of 'x' are damaged"):
+        values(data.replace(shuffle, b"shuffle\0" + struct.pack("<I", 4)))
