@@ -14,6 +14,7 @@ from aiostream_data.formats.arrow_arrays import Body, array_of, decoded_nbytes
 from aiostream_data.formats.arrow_fields import SchemaField, Stored, selected, shown_type, stored_fields
 from aiostream_data.formats.arrow_messages import Dictionary, RecordBatch
 from aiostream_data.formats.arrow_rows import explained, table_rows
+from aiostream_data.formats.column_paths import top_of
 from aiostream_data.formats.row_groups import RowGroup, TableRows, joined
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.safe_url import safe_url
@@ -108,8 +109,7 @@ class ArrowDirectory:
                 raise PlanError(
                     f"{safe_url(self._url)} has no column {name!r}. Its columns are {', '.join(map(repr, names))}."
                 )
-        tops = [name if name in names else name.partition(".")[0] for name in self._columns]
-        return list(dict.fromkeys(tops))
+        return list(dict.fromkeys(top_of(name, names) for name in self._columns))
 
     def _paths(self, field: SchemaField) -> Iterator[str]:
         yield field.path

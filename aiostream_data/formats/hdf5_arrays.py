@@ -43,7 +43,7 @@ class Hdf5Array:
         fill_value: Value of plain numbers that were never written.
         file_nbytes: Size of the file in bytes.
         chunk_sizes: Sizes that chunks may have, or None if the items are contiguous.
-        chunks: The chunks, by their number along the first axis.
+        chunks: The chunks, by their number along the first axis and by their offset.
     """
 
     url: str
@@ -60,7 +60,7 @@ class Hdf5Array:
     fill_value: Any = field(compare=False)
     file_nbytes: int
     chunk_sizes: ChunkSizes | None
-    chunks: dict[int, list[StoredChunk]] = field(default_factory=dict, repr=False, compare=False)
+    chunks: dict[int, dict[tuple[int, ...], StoredChunk]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class Hdf5Array:
     def chunks_of(self, first: int, stop: int) -> Iterator[StoredChunk]:
         """Yield the chunks that contain the rows ``first`` to ``stop``."""
         for number in range(first // self.chunk_rows, -(-stop // self.chunk_rows)):
-            yield from self.chunks.get(number, ())
+            yield from self.chunks.get(number, {}).values()
 
     def leaves(self, values: NDArray[Any]) -> tuple[Structure, list[Column]]:
         """Return the structure of a row, and the columns of the rows that the library has read.
@@ -215,7 +215,7 @@ def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
     """Find the ranges of all chunks.
 
     Raises:
-        CorruptRecordError: A chunk is not inside of the file, or its size does not fit.
+        CorruptRecordError: A chunk is not inside of the file, its size does not fit, or two chunks have the same place.
     """
     rows = found.chunk_rows
     most = math.prod(-(-axis // chunk) for axis, chunk in zip(found.shape, found.chunk_shape or (), strict=True))
@@ -228,8 +228,9 @@ def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
         chunk = StoredChunk(ByteRange(start, start + size), tuple(map(int, stored.chunk_offset)), stored.filter_mask)
         is_inside = 0 <= start <= start + size <= nbytes
         fits = found.chunk_sizes is not None and found.chunk_sizes.fit(chunk)
-        if seen > min(most, MOST_CHUNKS) or not is_inside or not fits:
+        same_rows = found.chunks.setdefault(chunk.offset[0] // rows, {})
+        if seen > min(most, MOST_CHUNKS) or not is_inside or not fits or chunk.offset in same_rows:
             raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
-        found.chunks.setdefault(chunk.offset[0] // rows, []).append(chunk)
+        same_rows[chunk.offset] = chunk
 
     dataset.id.chunk_iter(add)

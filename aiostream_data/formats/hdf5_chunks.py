@@ -62,7 +62,9 @@ class ChunkSizes:
         return cls(dataset.shape, dataset.chunks, math.prod(dataset.chunks) * item_nbytes, filters)
 
     def fit(self, chunk: StoredChunk) -> bool:
-        """Return True if a chunk can have its stored size. The size of compressed chunks is only compared with 0."""
+        """Return True if a chunk can have its place and stored size. Compressed chunks may have any size but 0."""
+        if any(start % length for start, length in zip(chunk.offset, self.chunk_shape, strict=True)):
+            return False
         used = self.used_by(chunk.filter_mask)
         checksums = used.count(FLETCHER32) * CHECKSUM_NBYTES
         if set(used) <= {SHUFFLE, FLETCHER32}:

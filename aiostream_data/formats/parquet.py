@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
+from aiostream_data.formats.column_paths import top_of
 from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
 from aiostream_data.formats.parquet_footer import FIXED_NBYTES, short_statistics
@@ -172,8 +173,8 @@ class ParquetDirectory:
 
     def _type_at(self, types: Mapping[str, Any], path: str) -> str | None:
         """Return the type of a column, or of a field of a struct."""
-        name, _, inner = (path, "", "") if path in types else path.partition(".")
-        kind = types.get(name)
+        name = top_of(path, types)
+        kind, inner = types.get(name), path[len(name) + 1 :]
         if kind is None or (inner and not self._pyarrow.types.is_nested(kind)):
             raise PlanError(f"{safe_url(self._url)} has no field {path!r} in a column of structs.")
         if inner and self._pyarrow.types.is_struct(kind):
@@ -291,13 +292,13 @@ class ParquetDirectory:
         names = set(self._names)
         wanted = [*(self._format.columns or ()), *(name for part in self._format.filters for name, _, _ in part)]
         for name in wanted:
-            if name.partition(".")[0] not in names:
+            if top_of(name, names) not in names:
                 raise PlanError(
                     f"{safe_url(self._url)} has no column {name!r}. Its columns are {', '.join(map(repr, names))}."
                 )
 
     def _top_names(self) -> list[str]:
-        return list(dict.fromkeys(name.partition(".")[0] for name in self._format.columns or ()))
+        return list(dict.fromkeys(top_of(name, self._names) for name in self._format.columns or ()))
 
     def _read_names(self) -> list[str] | None:
         """Return the columns to read, for the elements and for the filters."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aiostream_data.errors import PlanError, TableSchemaError
+from aiostream_data.formats.column_paths import top_of
 from aiostream_data.formats.parquet import shown_type
 
 KEY: Final = b"aiostream:key"
@@ -58,7 +59,8 @@ def selected(pyarrow: Any, schema: Any, columns: Sequence[str], table: str) -> A
     """
     wanted: dict[str, list[str] | None] = {}
     for column in columns:
-        name, _, inner = (column, "", "") if column in schema.names else column.partition(".")
+        name = top_of(column, schema.names)
+        inner = column[len(name) + 1 :]
         if name not in schema.names:
             names = ", ".join(map(repr, schema.names))
             raise PlanError(f"{table} has no column {column!r}. Its columns are {names}.")

@@ -79,6 +79,27 @@ def test_a_field_of_a_struct_can_be_selected(folder: Path) -> None:
     assert rows == [{"box": {"x": n / 2}} for n in range(40)]
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_columns_may_have_dots_in_their_names(tmp_path: Path, suffix: str) -> None:
+    rows = [{"a.b": n, "c.d": {"e.f": n + 1, "g": n + 2}, "a": -n} for n in range(9)]
+    path, table = tmp_path / f"x.{suffix}", pa.Table.from_pylist(rows)
+    if suffix == "arrow":
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write(table)
+    else:
+        pq.write_table(table, path)
+    read = Dataset.from_arrow if suffix == "arrow" else Dataset.from_parquet
+    assert plain(read(str(path), columns=["a.b", "a"])) == [{"a.b": n, "a": -n} for n in range(9)]
+    assert plain(read(str(path), columns=["c.d.e.f"])) == [{"c.d": {"e.f": n + 1}} for n in range(9)]
+    assert plain(read(str(path), columns=["c.d", "a.b"])) == [{"c.d": row["c.d"], "a.b": row["a.b"]} for row in rows]
+    if suffix == "parquet":
+        found = Dataset.from_parquet(str(path), columns=["a"], filters=[("a.b", ">", 6)])
+        assert plain(found) == [{"a": -7}, {"a": -8}]
+    for name in ("c", "c.x", "a.c", "d.b"):
+        with pytest.raises(PlanError, match=f"has no (column|field) '{name}'"):
+            plain(read(str(path), columns=[name]))
+
+
 @pytest.mark.parametrize(
     ("filters", "keeps"),
     [
