@@ -40,7 +40,6 @@ class Hdf5Array:
         chunk_nbytes: Size of a decoded chunk in bytes.
         start: Offset of contiguous items, or None.
         has_plain_numbers: True if the stored bytes of an item are those of ``dtype``, a number.
-        fill_value: Value of plain numbers that were never written.
         file_nbytes: Size of the file in bytes.
         chunk_sizes: Sizes that chunks may have, or None if the items are contiguous.
         chunks: The chunks, by their number along the first axis and by their offset.
@@ -57,7 +56,6 @@ class Hdf5Array:
     chunk_nbytes: int
     start: int | None
     has_plain_numbers: bool
-    fill_value: Any = field(compare=False)
     file_nbytes: int
     chunk_sizes: ChunkSizes | None
     chunks: dict[int, dict[tuple[int, ...], StoredChunk]] = field(default_factory=dict, repr=False, compare=False)
@@ -94,6 +92,13 @@ class Hdf5Array:
         """Yield the chunks that contain the rows ``first`` to ``stop``."""
         for number in range(first // self.chunk_rows, -(-stop // self.chunk_rows)):
             yield from self.chunks.get(number, {}).values()
+
+    def has_all_chunks(self, first: int, stop: int) -> bool:
+        """Return True if all items of the rows ``first`` to ``stop`` have been written."""
+        axes = zip(self.shape[1:], (self.chunk_shape or ())[1:], strict=True)
+        per_row = math.prod(-(-axis // length) for axis, length in axes)
+        numbers = range(first // self.chunk_rows, -(-stop // self.chunk_rows))
+        return all(len(self.chunks.get(number, ())) == per_row for number in numbers)
 
     def leaves(self, values: NDArray[Any]) -> tuple[Structure, list[Column]]:
         """Return the structure of a row, and the columns of the rows that the library has read.
@@ -162,7 +167,6 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         chunk_nbytes=math.prod(chunk) * dataset.dtype.itemsize if chunk else 0,
         start=None if chunk else dataset.id.get_offset(),
         has_plain_numbers=is_plain,
-        fill_value=dataset.fillvalue if is_plain else None,
         file_nbytes=nbytes,
         chunk_sizes=ChunkSizes.of(dataset, item_nbytes) if chunk else None,
     )

@@ -63,7 +63,8 @@ class ChunkSizes:
 
     def fit(self, chunk: StoredChunk) -> bool:
         """Return True if a chunk can have its place and stored size. Compressed chunks may have any size but 0."""
-        if any(start % length for start, length in zip(chunk.offset, self.chunk_shape, strict=True)):
+        places = zip(chunk.offset, self.chunk_shape, self.shape, strict=True)
+        if any(start % length or start >= axis for start, length, axis in places):
             return False
         used = self.used_by(chunk.filter_mask)
         checksums = used.count(FLETCHER32) * CHECKSUM_NBYTES

@@ -42,9 +42,9 @@ def gzip_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDAr
     if sizes is None or GZIP not in sizes.filters or not set(sizes.filters) <= {*_PLAIN, FLETCHER32}:
         return None
     chunks = list(array.chunks_of(first, stop))
-    is_decoded = array.has_plain_numbers and set(sizes.filters) <= _PLAIN
+    is_decoded = array.has_plain_numbers and set(sizes.filters) <= _PLAIN and array.has_all_chunks(first, stop)
     is_decoded &= not any(map(sizes.may_be_stored_as_is, chunks))
-    rows = np.full((stop - first, *array.shape[1:]), array.fill_value, array.dtype) if is_decoded else None
+    rows = np.zeros((stop - first, *array.shape[1:]), array.dtype) if is_decoded else None
     for chunk in chunks:
         if sizes.may_be_stored_as_is(chunk):
             continue
