@@ -59,7 +59,7 @@ class PartlyKnownFile(SeekableFile):
 
     def _check_block(self, block: memoryview) -> None:
         damage = damaged_index(block, self._nbytes, self.chunks)
-        heap = NameHeap.at_start_of(block)
+        heap = NameHeap.at_start_of(block) if self.chunks is None else None  # afterwards, blocks are rows
         if heap is not None and (
             heap.nbytes > MOST_NAMES_NBYTES or heap.has_loop(self._known_bytes(heap.start, heap.nbytes))
         ):

@@ -47,7 +47,7 @@ class NameHeap(NamedTuple):
     @classmethod
     def at_start_of(cls, block: bytes | memoryview) -> NameHeap | None:
         """Return the heap that begins with a block, or None."""
-        if len(block) < _NAMES.size or block[:8] != b"HEAP\0\0\0\0":  # version 0
+        if len(block) < _NAMES.size or block[:5] != b"HEAP\0":  # version 0; the library ignores the next bytes
             return None
         return cls(*_NAMES.unpack_from(block)[2:])
 
