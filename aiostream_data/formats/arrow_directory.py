@@ -123,7 +123,8 @@ class ArrowDirectory:
     def _wanted_fields(self, batch: RecordBatch) -> list[Stored]:
         """Return the wanted fields of a record batch, in the order of the elements."""
         stored = stored_fields(self._pyarrow, self._fields, batch)
-        found = [kept for one in stored if (kept := selected(self._pyarrow, one, self._is_wanted)) is not None]
+        tops = [one for one in stored if one.field.name in self._order]
+        found = [kept for one in tops if (kept := selected(self._pyarrow, one, self._is_wanted)) is not None]
         return sorted(found, key=lambda one: self._order.index(one.field.name))
 
     # -- dictionaries

@@ -42,7 +42,7 @@ class Hdf5Array:
         has_plain_numbers: True if the stored bytes of an item are those of ``dtype``, a number.
         file_nbytes: Size of the file in bytes.
         chunk_sizes: Sizes that chunks may have, or None if the items are contiguous.
-        chunks: The chunks, by their number along the first axis and by their offset.
+        chunks: The chunks, by their number along the first axis.
     """
 
     url: str
@@ -58,7 +58,7 @@ class Hdf5Array:
     has_plain_numbers: bool
     file_nbytes: int
     chunk_sizes: ChunkSizes | None
-    chunks: dict[int, dict[tuple[int, ...], StoredChunk]] = field(default_factory=dict, repr=False, compare=False)
+    chunks: dict[int, list[StoredChunk]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class Hdf5Array:
     def chunks_of(self, first: int, stop: int) -> Iterator[StoredChunk]:
         """Yield the chunks that contain the rows ``first`` to ``stop``."""
         for number in range(first // self.chunk_rows, -(-stop // self.chunk_rows)):
-            yield from self.chunks.get(number, {}).values()
+            yield from self.chunks.get(number, ())
 
     def has_all_chunks(self, first: int, stop: int) -> bool:
         """Return True if all items of the rows ``first`` to ``stop`` have been written."""
@@ -142,7 +142,7 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
 
     Raises:
         PlanError: The dataset has no rows, a type that is not supported, or data outside of the file.
-        CorruptRecordError: Its data lie beyond the end of the file.
+        CorruptRecordError: Its data lie beyond the end of the file, or its chunks or filters are damaged.
     """
     name = "/".join(path)
     if dataset.is_virtual or dataset.id.get_create_plist().get_external_count():
@@ -164,7 +164,7 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         is_filtered=dataset.id.get_create_plist().get_nfilters() > 0,
         is_indirect=is_indirect,
         chunk_shape=chunk,
-        chunk_nbytes=math.prod(chunk) * dataset.dtype.itemsize if chunk else 0,
+        chunk_nbytes=math.prod(chunk) * item_nbytes if chunk else 0,
         start=None if chunk else dataset.id.get_offset(),
         has_plain_numbers=is_plain,
         file_nbytes=nbytes,
@@ -223,18 +223,16 @@ def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
     """
     rows = found.chunk_rows
     most = math.prod(-(-axis // chunk) for axis, chunk in zip(found.shape, found.chunk_shape or (), strict=True))
-    seen = 0
+    seen: set[tuple[int, ...]] = set()
 
     def add(stored: Any) -> None:
-        nonlocal seen
-        seen += 1
         start, size = int(stored.byte_offset), int(stored.size)
         chunk = StoredChunk(ByteRange(start, start + size), tuple(map(int, stored.chunk_offset)), stored.filter_mask)
         is_inside = 0 <= start <= start + size <= nbytes
         fits = found.chunk_sizes is not None and found.chunk_sizes.fit(chunk)
-        same_rows = found.chunks.setdefault(chunk.offset[0] // rows, {})
-        if seen > min(most, MOST_CHUNKS) or not is_inside or not fits or chunk.offset in same_rows:
+        if len(seen) >= min(most, MOST_CHUNKS) or not is_inside or not fits or chunk.offset in seen:
             raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
-        same_rows[chunk.offset] = chunk
+        seen.add(chunk.offset)
+        found.chunks.setdefault(chunk.offset[0] // rows, []).append(chunk)
 
     dataset.id.chunk_iter(add)

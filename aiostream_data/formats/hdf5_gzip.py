@@ -16,13 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.hdf5_arrays import Hdf5Array
+from aiostream_data.formats.hdf5_arrays import STRING_NBYTES, Hdf5Array
 from aiostream_data.formats.hdf5_chunks import CHECKSUM_NBYTES, FLETCHER32, GZIP, SHUFFLE, ChunkSizes, StoredChunk
 from aiostream_data.formats.hdf5_heaps import check_lengths
 from aiostream_data.rows.records import ByteRange
 
-_PLAIN: Final = {GZIP, SHUFFLE}
+_PLAIN: Final = {(GZIP,), (SHUFFLE, GZIP)}
 """Filters of the chunks that this module decodes itself."""
+
+_CHECKED: Final = {*_PLAIN, (GZIP, FLETCHER32), (SHUFFLE, GZIP, FLETCHER32)}
+"""Filters of the chunks that this module checks."""
 
 Bytes = NDArray[np.uint8]
 Content = Callable[[ByteRange], memoryview]
@@ -32,59 +35,75 @@ Content = Callable[[ByteRange], memoryview]
 def gzip_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDArray[Any] | None:
     """Decode the rows ``first`` to ``stop`` of a dataset. Return None if the library must decode them.
 
-    The sizes of gzip chunks are also checked in this case. Chunks with filters other than gzip, shuffle and Fletcher-32
-    are not checked.
+    The sizes of gzip chunks are also checked in this case. Chunks with other filters than :data:`_CHECKED` are not
+    checked.
 
     Raises:
         CorruptRecordError: A chunk cannot be decompressed, or has a wrong size.
     """
     sizes = array.chunk_sizes
-    if sizes is None or GZIP not in sizes.filters or not set(sizes.filters) <= {*_PLAIN, FLETCHER32}:
+    if sizes is None or sizes.filters not in _CHECKED:
         return None
-    chunks = list(array.chunks_of(first, stop))
-    is_decoded = array.has_plain_numbers and set(sizes.filters) <= _PLAIN and array.has_all_chunks(first, stop)
-    is_decoded &= not any(map(sizes.may_be_stored_as_is, chunks))
+    is_decoded = array.has_plain_numbers and sizes.filters in _PLAIN and array.has_all_chunks(first, stop)
     rows = np.zeros((stop - first, *array.shape[1:]), array.dtype) if is_decoded else None
-    for chunk in chunks:
-        if sizes.may_be_stored_as_is(chunk):
-            continue
-        data = _inflated(array, sizes, chunk, content(chunk.place))
-        if rows is not None:
-            _copy(_items(array, sizes, chunk, data), chunk.offset, rows, first)
-        elif array.is_indirect:
-            check_lengths(array.url, chunk.place.start, data, array.file_nbytes)  # the library does not shuffle them
+    for chunk in array.chunks_of(first, stop):
+        if not _decode(array, sizes, chunk, content(chunk.place), rows, first):
+            rows = None
     return rows
 
 
-def _inflated(array: Hdf5Array, sizes: ChunkSizes, chunk: StoredChunk, stored: memoryview) -> Bytes:
-    """Return the bytes of a chunk after decompression, still shuffled and without checksums."""
+def _decode(
+    array: Hdf5Array, sizes: ChunkSizes, chunk: StoredChunk, stored: memoryview, rows: NDArray[Any] | None, first: int
+) -> bool:
+    """Check a chunk, and copy its items to ``rows`` if they are given. Return False if only the library can read it."""
+    data = _inflated(array, sizes, chunk, stored)
+    if data is None:
+        return False
+    if rows is not None:
+        items = _unshuffled(data, sizes, chunk, array.dtype.itemsize).view(array.dtype).reshape(sizes.chunk_shape)
+        _copy(items, chunk.offset, rows, first)
+    elif array.is_indirect:
+        lengths = _unshuffled(data, sizes, chunk, STRING_NBYTES)
+        check_lengths(array.url, chunk.place.start, lengths, array.file_nbytes)
+    return True
+
+
+def _inflated(array: Hdf5Array, sizes: ChunkSizes, chunk: StoredChunk, stored: memoryview) -> Bytes | None:
+    """Return the bytes of a chunk after decompression, still shuffled. Return None if it may not be compressed.
+
+    A chunk that was stored without compression is no zlib stream, except by a chance of about one in four billion.
+    """
     used = sizes.used_by(chunk.filter_mask)
-    data: bytes | memoryview = stored
-    for code in reversed(used):
-        if code == FLETCHER32:
-            data = memoryview(data)[: max(0, len(data) - CHECKSUM_NBYTES)]
-        elif code == GZIP:
-            stream = zlib.decompressobj()
-            try:
-                data = stream.decompress(data, sizes.nbytes + used.count(FLETCHER32) * CHECKSUM_NBYTES + 1)
-            except zlib.error as error:
-                raise _damaged(array, chunk, str(error)) from None
-            if not stream.eof:
-                raise _damaged(array, chunk, "it is incomplete or too long")
-    if len(data) != sizes.nbytes:
-        raise _damaged(array, chunk, f"it has {len(data)} instead of {sizes.nbytes} bytes")
-    return np.frombuffer(data, np.uint8)
+    if FLETCHER32 in used:
+        stored = stored[: max(0, len(stored) - CHECKSUM_NBYTES)]
+    if GZIP not in used:
+        found: bytes | memoryview = stored
+    else:
+        stream = zlib.decompressobj()
+        may_be_plain = sizes.may_be_stored_as_is(chunk)
+        try:
+            found = stream.decompress(stored, sizes.nbytes + 1)
+        except zlib.error as error:
+            if may_be_plain:
+                return None
+            raise _damaged(array, chunk, str(error)) from None
+        if not stream.eof:
+            if may_be_plain and len(found) <= sizes.nbytes:
+                return None
+            raise _damaged(array, chunk, "it is incomplete or too long")
+    if len(found) != sizes.nbytes:
+        raise _damaged(array, chunk, f"it has {len(found)} instead of {sizes.nbytes} bytes")
+    return np.frombuffer(found, np.uint8)
+
+
+def _unshuffled(data: Bytes, sizes: ChunkSizes, chunk: StoredChunk, item_nbytes: int) -> Bytes:
+    if SHUFFLE not in sizes.used_by(chunk.filter_mask) or item_nbytes == 1:
+        return data
+    return np.ascontiguousarray(data.reshape(item_nbytes, -1).T).ravel()
 
 
 def _damaged(array: Hdf5Array, chunk: StoredChunk, reason: str) -> CorruptRecordError:
     return CorruptRecordError(array.url, chunk.place.start, f"a gzip chunk of {array.name!r} is damaged: {reason}")
-
-
-def _items(array: Hdf5Array, sizes: ChunkSizes, chunk: StoredChunk, data: Bytes) -> NDArray[Any]:
-    """Return the items of a chunk from its shuffled bytes."""
-    if SHUFFLE in sizes.used_by(chunk.filter_mask) and array.dtype.itemsize > 1:
-        data = np.ascontiguousarray(data.reshape(array.dtype.itemsize, -1).T).ravel()
-    return data.view(array.dtype).reshape(sizes.chunk_shape)
 
 
 def _copy(items: NDArray[Any], offset: Sequence[int], rows: NDArray[Any], first: int) -> None:

@@ -296,6 +296,8 @@ class ParquetDirectory:
                 raise PlanError(
                     f"{safe_url(self._url)} has no column {name!r}. Its columns are {', '.join(map(repr, names))}."
                 )
+            if not any(leaf.path == name or leaf.path.startswith(f"{name}.") for leaf in self._leaves):
+                raise PlanError(f"{safe_url(self._url)} has no field {name!r} in a column of structs.")
 
     def _top_names(self) -> list[str]:
         return list(dict.fromkeys(top_of(name, self._names) for name in self._format.columns or ()))

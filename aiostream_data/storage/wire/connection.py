@@ -175,9 +175,10 @@ class Connection(asyncio.BufferedProtocol):
         An acknowledgement usually waits up to 40 ms for the next request. A server that waits for it sends the last
         bytes again, and measures a low bandwidth (BBR), so it would send the next responses slowly.
         """
-        if hasattr(socket, "TCP_QUICKACK") and self._transport is not None:
-            with suppress(OSError):  # the server has closed the connection, which the next request finds out
-                self._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        own = None if self._transport is None else self._transport.get_extra_info("socket")
+        if own is not None and hasattr(socket, "TCP_QUICKACK"):
+            with suppress(OSError, RuntimeError):  # the connection was closed, which the next request finds out
+                own.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     # -- use by another thread
 

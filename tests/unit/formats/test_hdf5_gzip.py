@@ -72,6 +72,30 @@ def test_parts_that_were_never_written_have_the_fill_value(rows: int, chunk: int
     assert found.tolist() == [[3, 3]] * min(rows, written_rows) + [[7, 7]] * (rows - min(rows, written_rows))
 
 
+@pytest.mark.parametrize("filters", [("gzip", "shuffle"), ("gzip", "gzip"), ("gzip", "shuffle", "fletcher32")])
+@pytest.mark.parametrize("dtype", ["<f8", PAIR])
+def test_filters_may_have_any_order(filters: tuple[str, ...], dtype: Any) -> None:
+    numbers = np.random.default_rng(1).integers(0, 255, 100 * np.dtype(dtype).itemsize, np.uint8).view(dtype)
+
+    def write(file: Any) -> None:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk((30,))
+        for each in filters:
+            {
+                "gzip": properties.set_deflate,
+                "shuffle": properties.set_shuffle,
+                "fletcher32": properties.set_fletcher32,
+            }[each]()
+        space, kind = h5py.h5s.create_simple((100,)), h5py.h5t.py_create(np.dtype(dtype))
+        h5py.h5d.create(file.id, b"x", kind, space, properties).write(h5py.h5s.ALL, h5py.h5s.ALL, numbers)
+
+    data = written(write)
+    with h5py.File(io.BytesIO(data)) as file:
+        expected = file["x"][:]
+    found = [tuple(row.values()) if isinstance(row, dict) else row for row in values(data)]
+    assert np.array(found, dtype).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("mask", [0, 1, 2, 3])
 def test_a_chunk_may_leave_out_filters(mask: int) -> None:
     numbers = np.arange(6, dtype="<i4")
@@ -105,6 +129,17 @@ def test_a_chunk_of_a_wrong_size_is_an_error(dtype: Any, checksum: bytes, change
     stored = zlib.compress(bytes(4 * nbytes + change)) + checksum
     with pytest.raises(CorruptRecordError, match="a gzip chunk of 'x' is damaged"):
         values(with_chunk(stored, kind, fletcher32=bool(checksum)))
+
+
+@pytest.mark.parametrize("content", [b"ABCDEFGH", bytes(513), bytes(1 << 20)])
+def test_a_chunk_at_the_end_of_a_dataset_is_checked_even_if_it_has_the_size_of_a_plain_one(content: bytes) -> None:
+    def write(file: Any) -> None:
+        made = file.create_dataset("x", (127,), "<i8", chunks=(64,), compression="gzip")
+        made[:64] = 1
+        made.id.write_direct_chunk((64,), zlib.compress(content, 9).ljust(512, b"\0")[:512])
+
+    with pytest.raises(CorruptRecordError, match=r"(a gzip chunk of 'x' is damaged|the HDF5 library)"):
+        values(written(write))
 
 
 @pytest.mark.parametrize("stored", [zlib.compress(bytes(16))[:-1], zlib.compress(bytes(16))[:4], b"no stream", b"\0"])

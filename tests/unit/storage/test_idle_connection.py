@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from aiostream_data.storage.wire.answer_head import AnswerHead
+from aiostream_data.storage.wire.connection import Connection
 from aiostream_data.storage.wire.exchange import BodyPlan, ReadPatience
 from aiostream_data.storage.wire.pool import Pool, Server
 
@@ -49,3 +50,20 @@ def test_a_connection_acknowledges_at_once_when_it_returns_to_the_pool() -> None
         return is_quick
 
     assert asyncio.run(asyncio.wait_for(main(), 20)) == [0, 1]
+
+
+def test_a_connection_whose_transport_has_ended_is_not_acknowledged() -> None:
+    async def main() -> None:
+        connection = Connection()
+        connection.acknowledge()  # not connected yet
+        connection.connection_made(Ended())
+        connection.acknowledge()
+
+    asyncio.run(main())
+
+
+class Ended(asyncio.Transport):
+    """A TLS transport after the end of its connection: it has no socket any more."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
