@@ -14,7 +14,7 @@ LEFTOVERS_S = 0.5
 
 CLOSED_TLS: Final = "Fatal error on SSL protocol"
 CLOSED_HANDLE: Final = "the handler is closed"
-"""Message and end of the exception by which uvloop reports that it wrote to a closed TLS connection."""
+"""uvloop reports a write to a closed TLS connection with this message, and an exception whose text ends like this."""
 
 
 def loop_maker() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -17,6 +17,7 @@ _MARKED_NBYTES: Final = 64
 _BZIP2_BLOCK: Final = b"1AY&SY"
 _TAR_CHECKSUM: Final = slice(148, 156)
 TFRECORD_NBYTES: Final = 12
+"""Size of a TFRecord length and its checksum."""
 
 
 class FileKind(NamedTuple):

@@ -98,7 +98,10 @@ class DeltaLog:
         return by_path
 
     def _changes(self, name: str) -> list[tuple[bool, str, Vector]]:
-        """Return what a part of the log adds and removes: True if added, the path of the data file, and the vector."""
+        """Return the vectors that a file of the log adds or removes, in order.
+
+        Each item is True for an added vector, then the path of the data file, and the vector.
+        """
         try:
             actions = self._file_actions(f"{_FOLDER}/{name}")
             return [(action == "add", _path_in(entry), Vector.of(entry["deletionVector"])) for action, entry in actions]

@@ -34,10 +34,7 @@ class Hdf5Array:
         shape: Length of each axis.
         dtype: Type of the items, or of the fields of a compound type.
         is_text: True for text, False for bytes and numbers.
-        is_filtered: True if chunks are compressed or have checksums.
         is_indirect: True if the items are stored anywhere in the file, as strings of any length are.
-        chunk_shape: Shape of a chunk, or None if the items are contiguous.
-        chunk_nbytes: Size of a decoded chunk in bytes.
         start: Offset of contiguous items, or None.
         has_plain_numbers: True if the stored bytes of an item are those of ``dtype``, a number.
         file_nbytes: Size of the file in bytes.
@@ -50,10 +47,7 @@ class Hdf5Array:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     is_text: bool
-    is_filtered: bool
     is_indirect: bool
-    chunk_shape: tuple[int, ...] | None
-    chunk_nbytes: int
     start: int | None
     has_plain_numbers: bool
     file_nbytes: int
@@ -70,7 +64,17 @@ class Hdf5Array:
 
     @property
     def chunk_rows(self) -> int:
-        return self.chunk_shape[0] if self.chunk_shape else 1
+        return self.chunk_sizes.chunk_shape[0] if self.chunk_sizes else 1
+
+    @property
+    def chunk_nbytes(self) -> int:
+        """Size of a decoded chunk in bytes; 0 if the items are contiguous."""
+        return self.chunk_sizes.nbytes if self.chunk_sizes else 0
+
+    @property
+    def is_filtered(self) -> bool:
+        """True if chunks are compressed or have checksums."""
+        return self.chunk_sizes is not None and bool(self.chunk_sizes.filters)
 
     @property
     def types(self) -> dict[str, str | None]:
@@ -82,7 +86,7 @@ class Hdf5Array:
 
     def ranges(self, first: int, stop: int) -> list[ByteRange]:
         """Return the ranges of the file that contain the rows ``first`` to ``stop``."""
-        if self.chunk_shape is not None:
+        if self.chunk_sizes is not None:
             return [chunk.place for chunk in self.chunks_of(first, stop)]
         if self.start is None:
             return []
@@ -95,8 +99,8 @@ class Hdf5Array:
 
     def has_all_chunks(self, first: int, stop: int) -> bool:
         """Return True if all items of the rows ``first`` to ``stop`` have been written."""
-        axes = zip(self.shape[1:], (self.chunk_shape or ())[1:], strict=True)
-        per_row = math.prod(-(-axis // length) for axis, length in axes)
+        assert self.chunk_sizes is not None
+        per_row = math.prod(self.chunk_sizes.counts[1:])
         numbers = range(first // self.chunk_rows, -(-stop // self.chunk_rows))
         return all(len(self.chunks.get(number, ())) == per_row for number in numbers)
 
@@ -151,7 +155,7 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         raise refused(url, name, "has no rows")
     text = h5py.check_string_dtype(dataset.dtype)
     _check_type(h5py, url, name, dataset.dtype, text is not None)
-    chunk, is_indirect = dataset.chunks, text is not None and text.length is None
+    is_indirect = text is not None and text.length is None
     item_nbytes = STRING_NBYTES if is_indirect else dataset.id.get_type().get_size()
     _check_filters(h5py, url, name, dataset, item_nbytes)
     is_plain = _has_plain_numbers(h5py, dataset)
@@ -161,17 +165,14 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         shape=tuple(map(int, dataset.shape)),
         dtype=dataset.dtype,
         is_text=text is not None and (text.length is None or text.encoding == "utf-8"),
-        is_filtered=dataset.id.get_create_plist().get_nfilters() > 0,
         is_indirect=is_indirect,
-        chunk_shape=chunk,
-        chunk_nbytes=math.prod(chunk) * item_nbytes if chunk else 0,
-        start=None if chunk else dataset.id.get_offset(),
+        start=None if dataset.chunks else dataset.id.get_offset(),
         has_plain_numbers=is_plain,
         file_nbytes=nbytes,
-        chunk_sizes=ChunkSizes.of(dataset, item_nbytes) if chunk else None,
+        chunk_sizes=ChunkSizes.of(dataset, item_nbytes) if dataset.chunks else None,
     )
-    if chunk:
-        _find_chunks(found, dataset, nbytes)
+    if found.chunk_sizes is not None:
+        _find_chunks(found, found.chunk_sizes, dataset, nbytes)
     elif found.start is not None and found.start + found.shape[0] * found.row_nbytes > nbytes:
         raise CorruptRecordError(url, found.start, f"the data of {name!r} end after the end of the file")
     return found
@@ -215,22 +216,21 @@ def _check_filters(h5py: Any, url: str, name: str, dataset: Any, item_nbytes: in
             raise CorruptRecordError(url, 0, f"the filters of {name!r} are damaged")
 
 
-def _find_chunks(found: Hdf5Array, dataset: Any, nbytes: int) -> None:
+def _find_chunks(found: Hdf5Array, sizes: ChunkSizes, dataset: Any, nbytes: int) -> None:
     """Find the ranges of all chunks.
 
     Raises:
         CorruptRecordError: A chunk is not inside of the file, its size does not fit, or two chunks have the same place.
     """
-    rows = found.chunk_rows
-    most = math.prod(-(-axis // chunk) for axis, chunk in zip(found.shape, found.chunk_shape or (), strict=True))
+    rows, most = found.chunk_rows, math.prod(sizes.counts)
     seen: set[tuple[int, ...]] = set()
 
     def add(stored: Any) -> None:
         start, size = int(stored.byte_offset), int(stored.size)
         chunk = StoredChunk(ByteRange(start, start + size), tuple(map(int, stored.chunk_offset)), stored.filter_mask)
         is_inside = 0 <= start <= start + size <= nbytes
-        fits = found.chunk_sizes is not None and found.chunk_sizes.fit(chunk)
-        if len(seen) >= min(most, MOST_CHUNKS) or not is_inside or not fits or chunk.offset in seen:
+        is_new = len(seen) < min(most, MOST_CHUNKS) and chunk.offset not in seen
+        if not (is_inside and is_new and sizes.fit(chunk)):
             raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
         seen.add(chunk.offset)
         found.chunks.setdefault(chunk.offset[0] // rows, []).append(chunk)

@@ -61,6 +61,11 @@ class ChunkSizes:
         filters = tuple(properties.get_filter(number)[0] for number in range(properties.get_nfilters()))
         return cls(dataset.shape, dataset.chunks, math.prod(dataset.chunks) * item_nbytes, filters)
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of chunks along each axis."""
+        return tuple(-(-axis // length) for axis, length in zip(self.shape, self.chunk_shape, strict=True))
+
     def fit(self, chunk: StoredChunk) -> bool:
         """Return True if a chunk can have its place and stored size. Compressed chunks may have any size but 0."""
         places = zip(chunk.offset, self.chunk_shape, self.shape, strict=True)

@@ -22,10 +22,10 @@ from aiostream_data.formats.hdf5_heaps import check_lengths
 from aiostream_data.rows.records import ByteRange
 
 _PLAIN: Final = {(GZIP,), (SHUFFLE, GZIP)}
-"""Filters of the chunks that this module decodes itself."""
+"""Chains of filters, first applied first. This module decodes their chunks if the items are numbers."""
 
 _CHECKED: Final = {*_PLAIN, (GZIP, FLETCHER32), (SHUFFLE, GZIP, FLETCHER32)}
-"""Filters of the chunks that this module checks."""
+"""Chains of filters whose chunks this module checks."""
 
 Bytes = NDArray[np.uint8]
 Content = Callable[[ByteRange], memoryview]

@@ -296,7 +296,7 @@ class ParquetDirectory:
                 raise PlanError(
                     f"{safe_url(self._url)} has no column {name!r}. Its columns are {', '.join(map(repr, names))}."
                 )
-            if not any(leaf.path == name or leaf.path.startswith(f"{name}.") for leaf in self._leaves):
+            if not any(_is_in(leaf.path, name) for leaf in self._leaves):
                 raise PlanError(f"{safe_url(self._url)} has no field {name!r} in a column of structs.")
 
     def _top_names(self) -> list[str]:
@@ -312,7 +312,12 @@ class ParquetDirectory:
 
     def _is_read(self, path: str) -> bool:
         names = self._read_names()
-        return names is None or any(path == name or path.startswith(f"{name}.") for name in names)
+        return names is None or any(_is_in(path, name) for name in names)
+
+
+def _is_in(path: str, name: str) -> bool:
+    """Return True if the leaf column ``path`` is the column ``name``, or a field below it."""
+    return path == name or path.startswith(f"{name}.")
 
 
 def _texts_nbytes(texts: TextColumn, column: StoredColumn, items: int) -> int:

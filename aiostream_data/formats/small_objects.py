@@ -188,7 +188,7 @@ def _begins_with(pairs: Mask, values: Bytes, starts: Indices, lengths: Indices) 
 
 
 def _begins_tfrecord(values: Bytes, starts: Indices, lengths: Indices) -> Mask:
-    """Return a mask of the objects that begin with a TFRecord length below 4 GiB whose checksum matches."""
+    """Return a mask of the objects that begin as a TFRecord file: with a length below 4 GiB and its checksum."""
     found = lengths >= TFRECORD_NBYTES
     found[found] = (values[starts[found][:, None] + np.arange(4, 8)] == 0).all(1)
     heads = values[starts[found][:, None] + np.arange(TFRECORD_NBYTES)].tobytes()

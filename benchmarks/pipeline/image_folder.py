@@ -1,4 +1,4 @@
-"""P3d: a folder of JPEGs through a Dataset with its defaults, local and from a store 20 ms away, beside bare pools.
+"""P3d: read and decode a folder of JPEGs, on the local disk and in a store 20 ms away, and compare bare thread pools.
 
 ``python -m benchmarks.pipeline.image_folder [--images 10000] [--runs 5] [--quick] [--only NAME ...] [--out p3d.json]``
 

@@ -72,20 +72,18 @@ def test_parts_that_were_never_written_have_the_fill_value(rows: int, chunk: int
     assert found.tolist() == [[3, 3]] * min(rows, written_rows) + [[7, 7]] * (rows - min(rows, written_rows))
 
 
-@pytest.mark.parametrize("filters", [("gzip", "shuffle"), ("gzip", "gzip"), ("gzip", "shuffle", "fletcher32")])
+@pytest.mark.parametrize(
+    "filters", [["deflate", "shuffle"], ["deflate", "deflate"], ["deflate", "shuffle", "fletcher32"]]
+)
 @pytest.mark.parametrize("dtype", ["<f8", PAIR])
-def test_filters_may_have_any_order(filters: tuple[str, ...], dtype: Any) -> None:
+def test_filters_may_have_any_order(filters: list[str], dtype: Any) -> None:
     numbers = np.random.default_rng(1).integers(0, 255, 100 * np.dtype(dtype).itemsize, np.uint8).view(dtype)
 
     def write(file: Any) -> None:
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         properties.set_chunk((30,))
         for each in filters:
-            {
-                "gzip": properties.set_deflate,
-                "shuffle": properties.set_shuffle,
-                "fletcher32": properties.set_fletcher32,
-            }[each]()
+            getattr(properties, f"set_{each}")()
         space, kind = h5py.h5s.create_simple((100,)), h5py.h5t.py_create(np.dtype(dtype))
         h5py.h5d.create(file.id, b"x", kind, space, properties).write(h5py.h5s.ALL, h5py.h5s.ALL, numbers)
 
