@@ -244,12 +244,17 @@ class Sender(Generic[T]):
 
 
 class Receiver(Generic[T]):
-    """Receiving end. Iterate over the receiver, or call :meth:`receive`."""
+    """Receiving end. Iterate over the receiver, or call :meth:`receive`.
 
-    __slots__ = ("_shared", "begin", "counters", "on_wait", "position")
+    Attributes:
+        nbytes: Size in bytes of the last received item, as declared by the sender.
+    """
+
+    __slots__ = ("_shared", "begin", "counters", "nbytes", "on_wait", "position")
 
     def __init__(self, shared: ChannelState[T]) -> None:
         self._shared = shared
+        self.nbytes = 0
         self.counters: StageCounters | None = None
         self.on_wait: Callable[[bool], None] | None = None
         self.position: Position | None = None  # position of the sending run, if a run sends
@@ -290,8 +295,8 @@ class Receiver(Generic[T]):
             if shared.failure is not None:
                 raise InputFailed(shared.failure)
             raise EndOfStream
-        item, nbytes = shared.buffer.popleft()
-        shared.nbytes -= nbytes
+        item, self.nbytes = shared.buffer.popleft()
+        shared.nbytes -= self.nbytes
         shared.notify()
         return item
 

@@ -62,6 +62,11 @@ class Inlet:
         self._receiver.ask()
 
     @property
+    def chunk_nbytes(self) -> int:
+        """Size in bytes of the last received chunk, as counted by its sender."""
+        return self._receiver.nbytes
+
+    @property
     def waits(self) -> ChannelWaits:
         """Start times of the current waits of the channel's sender and receiver."""
         return self._receiver.waits
@@ -173,15 +178,18 @@ class Outlet:
             with resuming(TABLE.path, "lists rows that cannot be restored to the operators that held them"):
                 await self.tail.refill()
 
-    async def send(self, chunk: Chunk) -> None:
+    async def send(self, chunk: Chunk, nbytes: int | None = None) -> None:
         """Send a chunk through the tail (the steps after the stage) to the receiver. Ignore empty chunks.
+
+        Args:
+            nbytes: Size of the chunk in bytes, if known. Measuring many Python objects takes long.
 
         Raises:
             ReceiverClosed: The receiver was closed.
         """
         if not len(chunk):
             return
-        nbytes = chunk_nbytes(chunk)
+        nbytes = chunk_nbytes(chunk) if nbytes is None else nbytes
         self._count(len(chunk), nbytes)
         if self.tail is None:
             await self._pass(chunk, nbytes)

@@ -26,7 +26,7 @@ class PrefetchStage(OneToOne):
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         async for chunk in inlets[0]:
-            await outlet.send(chunk)
+            await outlet.send(chunk, inlets[0].chunk_nbytes)
 
 
 def channel_items(node: Node) -> int:

@@ -102,6 +102,16 @@ def test_put_passes_over_the_limits() -> None:
     run(case())
 
 
+def test_the_receiver_knows_the_size_that_the_sender_declared() -> None:
+    async def case() -> None:
+        sender, receiver = channel(2, 100)
+        sender.put("small", 1)
+        await sender.send("large", 99)
+        assert [(await receiver.receive(), receiver.nbytes) for _ in range(2)] == [("small", 1), ("large", 99)]
+
+    run(case())
+
+
 def test_a_cancelled_receive_loses_no_item() -> None:
     async def case() -> None:
         sender, receiver = channel(1, 1)
