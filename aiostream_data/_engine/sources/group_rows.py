@@ -166,11 +166,10 @@ class GroupSplitter:
             self.offsets.learn_starts(numbers[was_split[kinds.is_plain[was_split]]])
         ids = RowIds.of_source(self.first_split + numbers[shard_of], ordinals)
         chunk: Chunk = records_chunk(column, ids)
-        urls = [group.shards[place][1].url for place in shard_of.tolist()]
 
         def parsed(start: int, stop: int) -> Chunk:
             def describe(row: int) -> tuple[str, int]:
-                return urls[start + row], int(ordinals[start + row])
+                return group.shards[int(shard_of[start + row])][1].url, int(ordinals[start + row])
 
             return decode(chunk.slice(start, stop), self.node.decoders, describe)
 
