@@ -22,6 +22,9 @@ LONG_ROW_NBYTES: Final = 4 << 10
 LARGE_ROW_NBYTES: Final = 32 << 10
 """Minimum mean size of rows in bytes for which new memory takes longer than copying the row into used memory."""
 
+INDEX_NBYTES: Final = 16
+"""Bytes per row in the index of a variable-length column: the start and the length."""
+
 
 class LendsObjects(Protocol):
     """Pool of the memory of ``bytes`` objects."""
@@ -62,7 +65,7 @@ class VarColumn:
     @property
     def nbytes(self) -> int:
         row = self.dtype.itemsize * math.prod(self.item_shape)
-        return int(self.lengths.sum()) * row + 16 * len(self.starts)
+        return int(self.lengths.sum()) * row + INDEX_NBYTES * len(self.starts)
 
     def slice(self, start: int, stop: int) -> VarColumn:
         return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.rows.columns import Column, VarColumn, concat_column
+from aiostream_data.rows.columns import INDEX_NBYTES, Column, VarColumn, concat_column
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items, concat, gather, same_layout
@@ -268,20 +270,42 @@ def _rows_of(chunk: Chunk) -> MadeOf:
 
 def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool, strings: Strings) -> list[Any]:
     """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
-    first = cuts[0].start
     if isinstance(column, VarColumn):
-        whole = column.slice(first, cuts[-1].stop)
-        if whole.kind == "array" or whole.nbytes > SHARED_NBYTES:
+        if column.kind == "array":
             return [batch_leaf(column.slice(cut.start, cut.stop), strings=strings) for cut in cuts]
-        return string_leaves(column, [(start, stop) for start, stop, _ in cuts], strings)
+        bounds = ([(start, stop) for start, stop, _ in some] for some in _sharing(cuts, column))
+        return [leaf for some in bounds for leaf in string_leaves(column, some, strings)]
     if own and column.nbytes <= SHARED_NBYTES:
         return [column[start:stop] for start, stop, _ in cuts]
-    rows = column[first : cuts[-1].stop]
-    if rows.nbytes > SHARED_NBYTES:
-        return [column[start:stop].copy() for start, stop, _ in cuts]
-    # Copy all batches at once: each copy releases the GIL, and reacquiring the GIL is the expensive part.
-    block = rows.copy()
-    return [block[start - first : stop - first] for start, stop, _ in cuts]
+    return [leaf for some in _sharing(cuts, column) for leaf in _copied_together(column, some)]
+
+
+def _copied_together(column: NDArray[Any], cuts: Sequence[BatchCut]) -> list[NDArray[Any]]:
+    """Copy all batches at once: each copy releases the GIL, and reacquiring the GIL is the expensive part."""
+    first = cuts[0].start
+    block = column[first : cuts[-1].stop].copy()
+    return [block] if len(cuts) == 1 else [block[start - first : stop - first] for start, stop, _ in cuts]
+
+
+def _sharing(cuts: Sequence[BatchCut], column: Column) -> Iterator[Sequence[BatchCut]]:
+    """Yield runs of batches that share a memory block: of at most ``SHARED_NBYTES``, or of one batch."""
+    begin, total = 0, 0
+    for place, nbytes in enumerate(_sizes(cuts, column)):
+        if place > begin and total + nbytes > SHARED_NBYTES:
+            yield cuts[begin:place]
+            begin, total = place, 0
+        total += nbytes
+    yield cuts[begin:]
+
+
+def _sizes(cuts: Sequence[BatchCut], column: Column) -> list[int]:
+    """Return the size in bytes of the rows of each batch."""
+    if not isinstance(column, VarColumn):
+        row_nbytes = column.itemsize * math.prod(column.shape[1:])
+        return [row_nbytes * (stop - start) for start, stop, _ in cuts]
+    lengths = column.lengths[: cuts[-1].stop]
+    of_values = np.add.reduceat(lengths, [cut.start for cut in cuts]).tolist()
+    return [nbytes + INDEX_NBYTES * (cut.stop - cut.start) for nbytes, cut in zip(of_values, cuts, strict=True)]
 
 
 def _batch_in_parts(chunks: Sequence[Columns], ragged: bool, strings: Strings) -> FullBatch:

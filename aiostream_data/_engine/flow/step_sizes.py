@@ -22,9 +22,6 @@ A record that exceeds its shard's share of this memory is read alone (see :meth:
 LEAST_RECORD_NBYTES: Final = 64 << 10
 """Size in bytes below which a record never counts as large."""
 
-INDEX_NBYTES: Final = 16
-"""Bytes per row in the index of a variable-length column: the offset and the length."""
-
 ROW_NBYTES: Final = 32
 """Bytes per row in the index and the row id together."""
 

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.flow.step_sizes import INDEX_NBYTES
 from aiostream_data._engine.resume.origins import Hint
 from aiostream_data.formats.base import Report
 from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.plan.base import Decoder, Describe
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.columns import INDEX_NBYTES, Column, VarColumn
 from aiostream_data.rows.records import Chunk, Columns, ShardRef, same_layout
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pytest
 
 from aiostream_data.errors import BatchShapeError, PlanError
-from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.columns import INDEX_NBYTES, VarColumn, VarKind
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
@@ -186,3 +187,36 @@ def test_batches_are_copied_out_of_a_chunk_of_their_own_that_is_too_large_to_be_
     chunk = numbers(0, rows)
     (batch,) = Batcher(BatchOrder(rows - 4), describe).push(chunk, own=True)
     assert not np.shares_memory(batch.element, chunk.leaves[0])
+
+
+def of_lengths(lengths: list[int], kind: VarKind = "bytes") -> Columns:
+    sizes = np.array(lengths, np.int64)
+    values = np.full(int(sizes.sum()), ord("a"), np.uint8)
+    return Columns(LEAF, (VarColumn(values, np.cumsum(sizes) - sizes, sizes, kind),), RowIds.run(0, 0, len(sizes)))
+
+
+def neighbours(batches: list[FullBatch]) -> list[int]:
+    """Return the number of consecutive batches that share a block, for each block in turn."""
+    blocks = [id(batch.element if batch.element.base is None else batch.element.base) for batch in batches]
+    return [len(list(same)) for _, same in groupby(blocks)]
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("is_dense", [True, False], ids=["numbers", "bytes"])
+def test_batches_of_a_large_chunk_share_blocks_of_limited_size(own: bool, is_dense: bool) -> None:
+    row_nbytes = 8 if is_dense else 84 + INDEX_NBYTES
+    rows = 3 * SHARED_NBYTES // row_nbytes
+    chunk = numbers(0, rows) if is_dense else of_lengths([84] * rows)
+    batches = Batcher(BatchOrder(1000), describe).push(chunk, own=own)
+    shared = neighbours(batches)
+    assert len(shared) in (3, 4)
+    assert max(shared) * 1000 * row_nbytes <= SHARED_NBYTES
+    assert [len(batch.element) for batch in batches] == [1000] * (rows // 1000)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "str"])
+def test_a_giant_among_small_rows_shares_its_block_with_no_other_batch(kind: VarKind) -> None:
+    batches = Batcher(BatchOrder(2), describe).push(of_lengths([1] * 10 + [2 * SHARED_NBYTES] + [1] * 9, kind))
+    assert neighbours(batches) == [5, 1, 4]
+    sizes = [len(row) for batch in batches for row in batch.element]
+    assert sizes == [1] * 10 + [2 * SHARED_NBYTES] + [1] * 9
