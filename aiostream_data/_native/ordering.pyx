@@ -40,6 +40,7 @@ def interleave_rows(
 ):
     """Return the longest possible order of loaded rows, whether it is one run, and the reason why it ended."""
     cdef int waiting
+    cdef int64_t waited_slot = -1
     cdef Py_ssize_t slots = status.shape[0], k, queued = ready.shape[0]
     if next_row.shape[0] != slots or stop_row.shape[0] != slots or source.shape[0] != slots:
         raise ValueError("the arrays of the slots differ in length")
@@ -63,6 +64,19 @@ def interleave_rows(
             room += min(stop_row[k] - next_row[k], max_rows - room)
     # Usually all rows come from the current chunk of one slot.
     at = next_row[slot]
+    if slots == 1 and max_rows > 0 and at < stop_row[0] <= SHARED_ROWS and source[0] < 0 and opened == queued:
+        run = min(stop_row[0] - at, max_rows)
+        if run == max_rows or status[0] == ENDED or deterministic:
+            next_row[0] = at + run
+            position[1] = (taken + run) % block_length
+            waiting, waited_slot = WAIT_NOTHING, -1
+            if run < max_rows and status[0] == OPEN:
+                waiting, waited_slot = WAIT_ROWS, 0
+            elif run < max_rows:
+                status[0] = EMPTY
+                position[1] = 0
+                waiting, waited_slot = (WAIT_STREAM, 0) if more_streams else (WAIT_FINISHED, -1)
+            return _FIRST_SLOT[:run], _ROWS[at : at + run], True, waiting, waited_slot
     if max_rows > 0 and at < stop_row[slot] <= SHARED_ROWS and source[slot] < 0 and taken < block_length:
         run = min(min(block_length - taken, stop_row[slot] - at), max_rows)
         if run == max_rows or (deterministic and status[slot] == OPEN and taken + run < block_length):
@@ -85,7 +99,6 @@ def interleave_rows(
     cdef int64_t[::1] rows = rows_out
     cdef int64_t given = 0, passed = 0
     waiting = WAIT_NOTHING
-    cdef int64_t waited_slot = -1
     # Keep the GIL: a call takes microseconds, but reacquiring the GIL can take milliseconds.
     while given < max_rows:
         at = next_row[slot]
