@@ -11,6 +11,9 @@ from libc.string cimport memchr
 
 import numpy as np
 
+cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
+
 cdef extern from "crc32c.h" nogil:
     int crc32c_use_hardware
     void crc32c_init()
@@ -31,6 +34,7 @@ cdef enum Verdict:
 cdef Py_ssize_t HEADER_NBYTES = 12
 cdef Py_ssize_t FOOTER_NBYTES = 4
 cdef Py_ssize_t FIRST_CAPACITY = 512
+cdef Py_ssize_t LIKELY_LINE_NBYTES = 32  # if lines are shorter, the index grows
 cdef Py_ssize_t NOGIL_NBYTES = 32768
 
 
@@ -127,12 +131,12 @@ def frame_tfrecords(
 
 cdef bint cut_lines(
     const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop,
-    int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count,
+    int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count, Py_ssize_t most_lines,
 ) noexcept nogil:
-    """Split lines, starting at ``at[0]``. Return False if the index arrays are full before the end of the buffer."""
+    """Split lines, starting at ``at[0]``. Return False if the index arrays are full before the last line."""
     cdef const unsigned char *found
     cdef Py_ssize_t end
-    while at[0] < stop:
+    while at[0] < stop and count[0] < most_lines:
         found = <const unsigned char *> memchr(data + at[0], 10, stop - at[0])
         if found == NULL:
             return True
@@ -146,23 +150,28 @@ cdef bint cut_lines(
     return True
 
 
-def find_lines(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop):
+def find_lines(
+    const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most_lines=PY_SSIZE_T_MAX
+):
     """Find the complete lines in ``buffer[start:stop]``. See ``framing_py.find_lines``."""
     _check(buffer.shape[0], start, stop)
     cdef Py_ssize_t at = start, count = 0
     cdef const unsigned char *data = &buffer[0] if buffer.shape[0] else NULL
     cdef bint done = False
-    starts = np.empty(FIRST_CAPACITY, np.int64)
-    lengths = np.empty(FIRST_CAPACITY, np.int64)
+    cdef Py_ssize_t capacity = min(most_lines, max(FIRST_CAPACITY, (stop - start) // LIKELY_LINE_NBYTES))
+    starts = np.empty(max(capacity, 1), np.int64)
+    lengths = np.empty(max(capacity, 1), np.int64)
     cdef int64_t[::1] starts_view = starts, lengths_view = lengths
     while True:
         with nogil:
-            done = cut_lines(data, &at, stop, starts_view, lengths_view, &count)
+            done = cut_lines(data, &at, stop, starts_view, lengths_view, &count, most_lines)
         if done:
             break
         starts = starts_view = _doubled(starts)
         lengths = lengths_view = _doubled(lengths)
-    return starts[:count].copy(), lengths[:count].copy(), at
+    if 4 * count < 3 * len(starts):  # do not keep the unused memory
+        return starts[:count].copy(), lengths[:count].copy(), at
+    return starts[:count], lengths[:count], at
 
 
 cdef _doubled(array):

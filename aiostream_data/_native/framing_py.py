@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,13 +94,15 @@ def _payload_problem(payload: memoryview, footer: memoryview) -> str | None:
     return None if masked_crc32c(payload) == _FOOTER.unpack(footer)[0] else "payload checksum mismatch"
 
 
-def find_lines(buffer: NDArray[np.uint8], start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    r"""Find the complete lines in ``buffer[start:stop]``.
+def find_lines(
+    buffer: NDArray[np.uint8], start: int, stop: int, most_lines: int = sys.maxsize
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    r"""Find the first ``most_lines`` complete lines in ``buffer[start:stop]``.
 
     A line ends with ``\n`` or ``\r\n``. The line end is not part of the line.
 
     Returns:
-        Starts and lengths (int64) of the lines in ``buffer``, and the index of the first byte after the last ``\n``.
+        Starts and lengths (int64) of the lines in ``buffer``, and the index of the first byte after the last line.
 
     Raises:
         IndexError: ``start`` or ``stop`` is outside the buffer.
@@ -109,7 +112,7 @@ def find_lines(buffer: NDArray[np.uint8], start: int, stop: int) -> tuple[NDArra
     starts: list[int] = []
     lengths: list[int] = []
     at = 0
-    while (end := data.find(b"\n", at)) >= 0:
+    while len(starts) < most_lines and (end := data.find(b"\n", at)) >= 0:
         starts.append(start + at)
         lengths.append(end - at - (data[at:end].endswith(b"\r")))
         at = end + 1

@@ -76,7 +76,7 @@ class LineRules:
         good, problem = len(starts), None
         if good and int(lengths.max()) > self.max_nbytes:
             good, problem = int(np.argmax(lengths > self.max_nbytes)), self.too_long()
-        if good and self.codec is not None:
+        if good and self.codec is not None and not self._is_valid_utf8(values, starts[:good], lengths[:good]):
             try:
                 text = str(_span(values, starts[:good], lengths[:good]), self.codec)
             except UnicodeDecodeError as error:
@@ -92,6 +92,13 @@ class LineRules:
             values = np.frombuffer((text + "\r\n").encode(), np.uint8)
             starts, lengths = self._split(values)
         return Cut(VarColumn(values, starts, lengths, self.kind), consumed, problem)
+
+    def _is_valid_utf8(self, values: Bytes, starts: Indices, lengths: Indices) -> bool:
+        """Return True if the lines are valid UTF-8. False for any other encoding."""
+        if not self.is_utf8:
+            return False
+        nbytes = starts[-1:] + lengths[-1:] - starts[:1]
+        return _native.first_invalid_utf8(values, starts[:1], nbytes) < 0
 
     def _split(self, values: Bytes) -> tuple[Indices, Indices]:
         """Return the starts and lengths of the lines in re-encoded text."""

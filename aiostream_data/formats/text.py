@@ -13,7 +13,7 @@ from aiostream_data.codecs.file_kinds import GZIP, TFRECORD, UTF16, UTF32, ZSTD,
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
-from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, lines_of_objects, newlines
+from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, lines_of_objects
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.text_recovery import LineRecovery
 from aiostream_data.rows.columns import VarColumn, VarKind
@@ -23,7 +23,6 @@ _ASCII = bytes(range(128))
 _WHITE_SPACE = b"\t\n\f\r"
 _READ_AS_BYTES = (TFRECORD, GZIP, ZSTD, UTF16, UTF32)
 _SHOWN_CHARACTERS = 40
-_FIRST_WINDOW_NBYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,7 @@ class LineFramer(CuttingFramer):
     def __init__(self, description: TextFormat, url: str) -> None:
         super().__init__(url)
         self._rules = LineRules(description.encoding, description.max_line_nbytes)
-        self._window_nbytes = _FIRST_WINDOW_NBYTES
+        self._lines: tuple[Indices, Indices, int]  # of the current window: starts, lengths, end of the last line
         self._ended = self._marked = False  # state of the long line: newline found, begins with a byte order mark
 
     def _kind(self) -> VarKind:
@@ -133,18 +132,9 @@ class LineFramer(CuttingFramer):
         return first_newline(fresh) is not None
 
     def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
-        end = min(stop, start + self._window_nbytes)
-        while end < stop and not newlines(values[start:end]):
-            end = min(stop, 2 * end - start)
-        without = start  # no newline lies before this index
-        while end - start > most_rows and newlines(values[start:end]) > most_rows:
-            half = (without + end) // 2
-            if newlines(values[start:half]):
-                end = half
-            else:
-                without = half
-        self._window_nbytes = max(most_rows, 2 * (end - start))
-        return end
+        self._lines = _native.find_lines(values, start, stop, most_rows)
+        starts, _, end = self._lines
+        return end if len(starts) == most_rows else stop
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
         if not self._rules.keeps_bytes:
@@ -182,7 +172,7 @@ class LineFramer(CuttingFramer):
         return self._long_column(long)
 
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
-        starts, lengths, consumed = _native.find_lines(values, start, stop)
+        starts, lengths, consumed = self._lines
         self._drop_mark(values, starts, lengths)
         cut = self._rules.checked(values, start, starts, lengths, consumed, self._offset)
         if cut.problem is None and self._rules.is_too_long(stop - consumed):
