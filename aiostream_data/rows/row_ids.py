@@ -123,8 +123,9 @@ class RowIds:
     @staticmethod
     def firsts(parts: Sequence[RowIds]) -> RowIds:
         """Return the id of the first row of each part."""
-        if len({part._columns for part in parts}) == 1:
-            return RowIds(np.array([part._numbers(0) for part in parts], np.int64))
+        numbers = [part._numbers(0) if part._run is None else part._run.first for part in parts if len(part)]
+        if len(numbers) == len(parts) and len(set(map(len, numbers))) == 1:
+            return RowIds(np.array(numbers, np.int64))
         return RowIds.concat([part.slice(0, 1) for part in parts])
 
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar, get_args, overload
 
 import numpy as np
@@ -89,8 +89,10 @@ class _Strings(SplitRows, Generic[S]):
     def trusted(cls, values: Any, row_splits: Any, valid: NDArray[np.bool_] | None = None) -> Self:
         """Create an array without validation; the caller guarantees valid arguments."""
         made = object.__new__(cls)
-        for name, value in (("values", values), ("row_splits", row_splits), ("valid", valid)):
-            object.__setattr__(made, name, value)
+        set_once = object.__setattr__  # the class is frozen
+        set_once(made, "values", values)
+        set_once(made, "row_splits", row_splits)
+        set_once(made, "valid", valid)
         return made
 
     @overload
@@ -217,6 +219,22 @@ class TextArray(_Strings[str]):
         # dataclasses with slots replace the class, so that super() without arguments would fail
         super(TextArray, self).__post_init__()
         _check_utf8(self._values_of_rows(), self.row_splits)
+
+
+A = TypeVar("A", BytesArray, TextArray)
+
+
+def cut(rows: A, bounds: Sequence[tuple[int, int]]) -> list[A]:
+    """Return the slice of ``rows`` from ``start`` to ``stop`` for each pair, which must lie within the array.
+
+    One call takes half the time of separate slices.
+    """
+    values, splits, valid, made = rows.values, rows.row_splits, rows.valid, rows.trusted
+    edges = splits[list(chain.from_iterable(bounds))].tolist()
+    return [
+        made(values[begin:end], splits[start : stop + 1] - begin, None if valid is None else valid[start:stop])
+        for (start, stop), begin, end in zip(bounds, edges[::2], edges[1::2], strict=True)
+    ]
 
 
 def with_missing(rows: Sequence[Any], valid: NDArray[np.bool_]) -> list[Any]:

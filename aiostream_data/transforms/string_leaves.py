@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.rows.columns import VarColumn, object_array
-from aiostream_data.rows.text_arrays import WITH_MISSING, BytesArray, Strings, TextArray, with_missing
+from aiostream_data.rows.text_arrays import WITH_MISSING, BytesArray, Strings, TextArray, cut, with_missing
 
 _TEXT: Final = (bytes, str)
 
@@ -59,7 +59,8 @@ def string_leaves(column: VarColumn, bounds: Sequence[tuple[int, int]], form: St
         objects = object_array(whole.elements())
         return [objects[start - first : stop - first] for start, stop in bounds]
     leaf = string_leaf(whole, "columns")
-    return [_in_form(leaf[start - first : stop - first], form) for start, stop in bounds]
+    leaves = cut(leaf, [(start - first, stop - first) for start, stop in bounds])
+    return leaves if form == "columns" else [_in_form(each, form) for each in leaves]
 
 
 def strings_of(rows: Sequence[Any], form: Strings) -> Any:
