@@ -94,8 +94,8 @@ def test_a_row_that_a_stage_does_not_hand_on_is_found_out(name: str, monkeypatch
     label, send = dataset.plan.label, Outlet.send
     losing = losing_once(send, 1)
 
-    def send_or_lose(outlet: Outlet, chunk: Any) -> Any:
-        return (losing if outlet.counters.name == label else send)(outlet, chunk)
+    def send_or_lose(outlet: Outlet, chunk: Any, *nbytes: int) -> Any:
+        return (losing if outlet.counters.name == label else send)(outlet, chunk, *nbytes)
 
     monkeypatch.setattr(Outlet, "send", send_or_lose)
     with pytest.raises(CardinalityError, match=f"stage {label} received"):
