@@ -144,28 +144,41 @@ def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices) -> SmallO
     if not rules.keeps_bytes and not _has_one_byte_per_character(rules.codec):
         return None
     first, stop = int(bounds[0]), int(bounds[-1])
-    ends = first + np.flatnonzero(values[first:stop] == NEWLINE)  # int64 on 64-bit systems
-    starts_after = ends + 1
     open_ends = _ends_without_newline(values, bounds)
+    if len(open_ends) and not rules.keeps_bytes and open_ends[0] < stop:
+        return None  # re-encoding would join two lines
+    if rules.is_utf8 and _continues(values, open_ends[open_ends < stop]):
+        return None  # decoding all objects at once would accept two halves of one character
     if len(open_ends):
-        if not rules.keeps_bytes and open_ends[0] < stop:
-            return None  # re-encoding would join two lines
-        if rules.is_utf8 and _continues(values, open_ends[open_ends < stop]):
-            return None  # decoding all objects at once would accept two halves of one character
-        place = np.searchsorted(ends, open_ends)
-        ends, starts_after = np.insert(ends, place, open_ends), np.insert(starts_after, place, open_ends)
-    starts = np.concatenate([bounds[:1], starts_after[:-1]]) if len(ends) else ends
-    lengths = ends - starts
-    has_return = (lengths > 0) & (starts_after > ends)
-    has_return[has_return] = values[ends[has_return] - 1] == RETURN
-    lengths -= has_return
-    rows_before = np.searchsorted(starts_after, bounds, side="right")
+        starts, lengths, is_open = _lines_up_to(values, first, stop, open_ends)
+    else:
+        starts, lengths, _ = _native.find_lines(values, first, stop)
+        is_open = np.zeros(len(starts), np.bool_)
+    rows_before = np.searchsorted(starts, bounds)
     if rules.is_utf8:
         marked = _remove_marks(values, starts, lengths, rows_before)
-        if ((lengths[marked] == 0) & (starts_after[marked] == ends[marked])).any():
+        if (is_open[marked] & (lengths[marked] == 0)).any():
             return None  # an object that consists of the mark has no line
     cut = rules.checked(values, first, starts, lengths, stop)
     return None if cut.problem is not None else SmallObjects(cut.column, np.diff(rows_before))
+
+
+def _lines_up_to(
+    values: Bytes, first: int, stop: int, open_ends: Indices
+) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """Find the lines that end with a newline or at one of ``open_ends``.
+
+    Return their starts and lengths, and a mask of the lines without a newline.
+    """
+    ends = first + np.flatnonzero(values[first:stop] == NEWLINE)  # int64 on 64-bit systems
+    place = np.searchsorted(ends, open_ends)
+    is_open = np.insert(np.zeros(len(ends), np.bool_), place, True)
+    ends = np.insert(ends, place, open_ends)
+    starts = np.concatenate([[first], ends[:-1] + ~is_open[:-1]])
+    lengths = ends - starts
+    has_return = (lengths > 0) & ~is_open
+    has_return[has_return] = values[ends[has_return] - 1] == RETURN
+    return starts, lengths - has_return, is_open
 
 
 @cache
