@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 
 from aiostream_data.rows.records import ByteRange
 
@@ -13,6 +14,9 @@ NEXT_NBYTES = 4 << 20
 """Usual size of later ranges. Large ranges reduce the share of time lost to latency.
 
 If the latency is known, :class:`~.part_size.PartSize` provides the size."""
+
+EARLY_RANGES = 8
+"""Number of ranges of an object that are not enlarged beyond `NEXT_NBYTES` at the start of a run."""
 
 NEAR_NBYTES = 16 << 20
 """Size of later ranges of local files and of objects in memory. A range costs a millisecond of Python in addition to
@@ -70,9 +74,14 @@ def range_sizes(
 def growing_sizes(first: int) -> Iterator[int]:
     """Yield range sizes in bytes, each twice its predecessor, without end. The first size is twice ``first``.
 
-    At the start of a run, the consumer waits for the first rows. Large ranges would delay these rows.
+    At the start of a run, the consumer waits for the first rows. Large ranges would delay these rows, also the ranges
+    ahead of them, which share the bandwidth. So `EARLY_RANGES` ranges have at most the size `NEXT_NBYTES`.
     """
     size = first
+    while size < NEXT_NBYTES:
+        size *= 2
+        yield size
+    yield from repeat(size, EARLY_RANGES)
     while True:
         size *= 2
         yield size
