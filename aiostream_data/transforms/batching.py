@@ -188,14 +188,17 @@ class Batcher:
         return batches
 
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[BatchCut], own: bool) -> Iterable[FullBatch]:
-        is_plain = isinstance(chunk, Columns) and chunk.made_of is None and not chunk.structure.has_nullable
-        if not isinstance(chunk, Columns) or not is_plain or not cuts or self._is_left(chunk) or self._asks_rows(chunk):
+        is_dense = isinstance(chunk, Columns) and not chunk.structure.has_nullable
+        if not isinstance(chunk, Columns) or not is_dense or not cuts or self._is_left(chunk) or self._asks_rows(chunk):
             return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
         leaves = [_cut_column(leaf, cuts, own, self._strings) for leaf in chunk.leaves]
         first = cuts[0].start
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
-        rows = self.runs[-1].cut([(start - first, stop - first) for start, stop, _ in cuts])
+        rows: Sequence[MadeOf] = self.runs[-1].cut([(start - first, stop - first) for start, stop, _ in cuts])
+        if chunk.made_of is not None:
+            entries = (chunk.made_of[start:stop] for start, stop, _ in cuts)
+            rows = [Lineage(own, made_of).as_made_of() for own, made_of in zip(rows, entries, strict=True)]
         return map(FullBatch, chunk.structure.rows(leaves), rows)
 
     def _asks_rows(self, chunk: Chunk) -> bool:

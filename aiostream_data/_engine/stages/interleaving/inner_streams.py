@@ -50,7 +50,7 @@ from aiostream_data.rows.records import Chunk, lineage_of
 CALLS_PER_HOP = 64
 """Maximum number of elements for which one worker-thread call runs the user function."""
 
-QUICK_CALLS_PER_HOP = 2048
+QUICK_CALLS_PER_HOP = 8192
 """The same maximum while the function is quick, and returns small datasets in memory."""
 
 QUICK_S = 0.005
