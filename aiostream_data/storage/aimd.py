@@ -195,7 +195,8 @@ class Aimd:
         self._throughputs.append((size, size * self._load.ease))
         is_full = in_flight >= FILLED * int(self.limit)
         self._unfilled = self._unfilled + 1 if size >= _FEWEST_USED and not is_full else 0
-        if not _still_grows(self._throughputs, is_full=is_full):
+        # Smaller rounds say nothing about the limit: few requests were sent, and others may have followed since then.
+        if size >= FILLED * FIRST and not _still_grows(self._throughputs, is_full=is_full):
             best = max(throughput for _, throughput in self._throughputs)
             limit = next(each for each, throughput in self._throughputs if throughput >= _ENOUGH * best)
             self._end_growth(float(limit), grows_next=limit > FIRST or self._throughputs[-1][1] > _COLLAPSED * best)

@@ -42,6 +42,19 @@ def test_a_store_with_nothing_but_latency_is_driven_to_the_highest_limit() -> No
 
 
 @pytest.mark.parametrize("request_", [CONSTANT, STEADY, NOISY], ids=["constant", "steady", "noisy"])
+@pytest.mark.parametrize("first", [(4, 1, 2, 2), (1, 2, 1, 1, 2), (8, 1, 3, 11, 2)])
+def test_few_requests_at_first_do_not_count_as_a_limit_of_the_store(first: tuple[int, ...], request_: Request) -> None:
+    def demand(now: float) -> int:
+        return first[int(now / 0.02)] if now < 0.02 * len(first) else 256
+
+    for seed in range(20):
+        store = SimulatedStore(latency_only, request_, demand, rng=random.Random(seed))
+        store.run(0.02 * len(first) + 0.5)
+        assert store.range_of_limits(0.0)[0] >= FIRST
+        assert store.run(1.0) > 0.9 * 256
+
+
+@pytest.mark.parametrize("request_", [CONSTANT, STEADY, NOISY], ids=["constant", "steady", "noisy"])
 @pytest.mark.parametrize("demand", [32, 256])
 @pytest.mark.parametrize(
     "speed",
