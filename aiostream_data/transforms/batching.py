@@ -195,11 +195,12 @@ class Batcher:
         first = cuts[0].start
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
-        rows: Sequence[MadeOf] = self.runs[-1].cut([(start - first, stop - first) for start, stop, _ in cuts])
-        if chunk.made_of is not None:
-            entries = (chunk.made_of[start:stop] for start, stop, _ in cuts)
-            rows = [Lineage(own, made_of).as_made_of() for own, made_of in zip(rows, entries, strict=True)]
-        return map(FullBatch, chunk.structure.rows(leaves), rows)
+        rows = self.runs[-1].cut([(start - first, stop - first) for start, stop, _ in cuts])
+        elements = chunk.structure.rows(leaves)
+        if chunk.made_of is None:
+            return map(FullBatch, elements, rows)
+        entries = (chunk.made_of[start:stop] for start, stop, _ in cuts)
+        return map(FullBatch, elements, [Lineage(*each).as_made_of() for each in zip(rows, entries, strict=True)])
 
     def _asks_rows(self, chunk: Chunk) -> bool:
         """Return True if the form of a leaf depends on the values of its rows, and not only on their column."""

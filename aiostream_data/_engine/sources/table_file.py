@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -19,6 +19,13 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data._engine.sources.row_groups_ahead import (
+    AHEAD_GROUPS,
+    AHEAD_NBYTES,
+    AHEAD_SHARE,
+    NEAR_GROUPS,
+    RowGroupsAhead,
+)
 from aiostream_data._engine.sources.table_losses import SkippedPart, TableLosses
 from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
@@ -39,6 +46,7 @@ from aiostream_data.rows.records import Chunk, Columns, ShardRef, concat
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.state_fields import MAX_COUNT
+from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import split_url
 
@@ -50,11 +58,11 @@ class _Decoded(NamedTuple):
     charge: Charge
 
 
-class _Started(NamedTuple):
-    """A row group, and the task that reads it."""
+class _Fetched(NamedTuple):
+    """Bytes of a group, and the charge for their memory and for the decoded rows."""
 
-    group: RowGroup
-    decoded: asyncio.Task[_Decoded | SkippedPart]
+    parts: list[memoryview]
+    charge: Charge
 
 
 class _SeenTypes(defaultdict[object, TypesOfFiles]):
@@ -64,9 +72,16 @@ class _SeenTypes(defaultdict[object, TypesOfFiles]):
         super().__init__(TypesOfFiles)
 
 
+class _Paces(defaultdict[object, ReadAhead]):
+    """Controllers of read-ahead, which the files of a data set share, by the object that stands for the data set."""
+
+    def __init__(self) -> None:
+        super().__init__(ReadAhead)
+
+
 @dataclass
 class TableFileSource(NumberedRows):
-    """Stage of a ``TableFile`` node. While it emits one row group, it reads and decodes the next.
+    """Stage of a ``TableFile`` node. While it emits one row group, it decodes the next, and reads others ahead.
 
     The ordinal of a row is its number in the file. The saved state is the number of the next row in the file.
     """
@@ -92,27 +107,35 @@ class TableFileSource(NumberedRows):
                 [f"the state names row {self._first} of {safe_url(node.url)}, which has {directory.rows} rows"],
                 "Restore the file.",
             )
-        groups = iter(directory.groups_from(self._first))
+        budget = self.context.services.budget
+
+        async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> _Fetched:
+            return await self._fetched(stores, shard, group, lambda: is_next() and outlet.is_awaited())
+
+        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | SkippedPart:
+            async def read() -> _Decoded:
+                return await self._decoded(directory, group, await fetched())
+
+            return await losses.attempted(read)
+
         async with asyncio.TaskGroup() as tasks:
-
-            def start() -> _Started | None:
-                group = next(groups, None)
-                if group is None:
-                    return None
-
-                def read() -> Awaitable[_Decoded]:
-                    return self._decoded(stores, shard, directory, group, outlet)
-
-                return _Started(group, tasks.create_task(losses.attempted(read)))
-
-            ahead, sent = start(), 0
-            while ahead is not None:
-                group, decoded, ahead = ahead.group, await ahead.decoded, start()
+            groups = RowGroupsAhead(
+                directory.groups_from(self._first),
+                tasks,
+                fetch,
+                decode,
+                pace=self.context.services.features.of(_Paces)[node.files],
+                most=NEAR_GROUPS if stores.part_nbytes(node.url) is None else AHEAD_GROUPS,
+                most_nbytes=min(AHEAD_NBYTES, budget.limit // AHEAD_SHARE) // self.context.crowd,
+            )
+            sent = 0
+            while (found := await groups.next()) is not None:
+                group, decoded = found
+                del found
                 if isinstance(decoded, SkippedPart):
                     if decoded.is_of_the_rest:
                         await losses.lose_file(decoded, sent, group.first_row)
-                        if ahead is not None:
-                            ahead.decoded.cancel()
+                        groups.stop()
                         break
                     await losses.lose_group(decoded, sent, group)
                     continue
@@ -129,14 +152,23 @@ class TableFileSource(NumberedRows):
                 await outlet.send(chunk)
         return sent
 
-    async def _decoded(
-        self, stores: StoreSet, shard: ShardRef, directory: Directory, group: RowGroup, outlet: Outlet
-    ) -> _Decoded:
-        self._check_group(group.stored_nbytes + group.nbytes)
-        charge = await outlet.admit(group.stored_nbytes + group.nbytes)
+    async def _fetched(
+        self, stores: StoreSet, shard: ShardRef, group: RowGroup, is_urgent: Callable[[], bool]
+    ) -> _Fetched:
+        nbytes = group.stored_nbytes + group.nbytes
+        self._check_group(nbytes)
+        charge = await self.context.services.budget.admit(nbytes, is_urgent)
         try:
-            parts, needed = await self._read_group(stores, shard, directory, group)
-            charge.resize(max(charge.nbytes, needed))
+            return _Fetched(await self._read(stores, shard, group.ranges), charge)
+        except BaseException:
+            charge.end()
+            raise
+
+    async def _decoded(self, directory: Directory, group: RowGroup, fetched: _Fetched) -> _Decoded:
+        parts, charge = fetched
+        del fetched
+        try:
+            charge.resize(max(charge.nbytes, await self._needed_nbytes(directory, group, parts)))
             found = await self.hop(directory.decode, group, parts)
         except BaseException:
             charge.end()
@@ -144,14 +176,11 @@ class TableFileSource(NumberedRows):
         charge.resize(sum(part.nbytes for part in found))
         return _Decoded(found, charge)
 
-    async def _read_group(
-        self, stores: StoreSet, shard: ShardRef, directory: Directory, group: RowGroup
-    ) -> tuple[list[memoryview], int]:
-        """Return the bytes of a group, and the memory that decoding needs together with these bytes."""
-        parts = await self._read(stores, shard, group.ranges)
-        needed = group.stored_nbytes + await self.hop(directory.decoded_nbytes, group, parts)
+    async def _needed_nbytes(self, directory: Directory, group: RowGroup, parts: Sequence[memoryview]) -> int:
+        """Return the memory that decoding a group needs together with its bytes."""
+        needed: int = group.stored_nbytes + await self.hop(directory.decoded_nbytes, group, parts)
         self._check_group(needed)
-        return parts, needed
+        return needed
 
     async def _read(self, stores: StoreSet, shard: ShardRef, ranges: Ranges) -> list[memoryview]:
         lend = self.context.services.blocks.lend
@@ -237,7 +266,8 @@ class TableFileSource(NumberedRows):
         for group in directory.groups_from(0):
             wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
             if len(wanted):
-                parts, _ = await self._read_group(stores, shard, directory, group)
+                parts = await self._read(stores, shard, group.ranges)
+                await self._needed_nbytes(directory, group, parts)
                 if isinstance(directory, DeletesRows):
                     await self.hop(directory.check_kept, group, parts, ordinals[wanted])
                 decoded = await self.hop(_all_rows, directory, group, parts, base)
