@@ -20,7 +20,7 @@ F = TypeVar("F")
 D = TypeVar("D")
 
 AHEAD_NBYTES: Final = 16 << 20
-"""Maximum size in bytes of the groups that are requested ahead, except for one group, which may be larger."""
+"""Maximum size in bytes of the groups that are requested ahead. A larger group is requested when it is decoded next."""
 
 AHEAD_SHARE: Final = 32
 """Minimum ratio of the memory limit to the size of the groups that are requested ahead."""
@@ -115,11 +115,12 @@ class RowGroupsAhead(Generic[F, D]):
             self._request()
 
     def _request(self) -> None:
-        """Request groups ahead: at least one, and others while they are small."""
+        """Request groups ahead while they are small, and at least one if no group is being decoded."""
         held = sum(map(_size_of, self._fetching))
         while self._waiting is not None and len(self._fetching) < min(self._most, self._pace.reads):
             group = self._waiting
-            if self._fetching and held + _nbytes(group) > self._most_nbytes:
+            is_needed = not self._fetching and self._decoding is None
+            if not is_needed and held + _nbytes(group) > self._most_nbytes:
                 return
             held += _nbytes(group)
             self._fetching.append(_Fetching(group, self._tasks.create_task(self._fetched(group))))
