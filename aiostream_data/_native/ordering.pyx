@@ -66,7 +66,7 @@ def interleave_rows(
     at = next_row[slot]
     if slots == 1 and max_rows > 0 and at < stop_row[0] <= SHARED_ROWS and source[0] < 0 and opened == queued:
         run = min(stop_row[0] - at, max_rows)
-        if run == max_rows or status[0] == ENDED or deterministic:
+        if taken < block_length and (run == max_rows or status[0] == ENDED or deterministic):
             next_row[0] = at + run
             position[1] = (taken + run) % block_length
             waiting, waited_slot = WAIT_NOTHING, -1

@@ -120,7 +120,7 @@ class LineFramer(CuttingFramer):
     def __init__(self, description: TextFormat, url: str) -> None:
         super().__init__(url)
         self._rules = LineRules(description.encoding, description.max_line_nbytes)
-        self._lines: tuple[Indices, Indices, int]  # of the current window: starts, lengths, end of the last line
+        self._lines: tuple[Indices, Indices, int] | None = None  # of a window: starts, lengths, end of the last line
         self._ended = self._marked = False  # state of the long line: newline found, begins with a byte order mark
 
     def _kind(self) -> VarKind:
@@ -132,8 +132,7 @@ class LineFramer(CuttingFramer):
         return first_newline(fresh) is not None
 
     def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
-        self._lines = _native.find_lines(values, start, stop, most_rows)
-        starts, _, end = self._lines
+        self._lines = starts, _, end = _native.find_lines(values, start, stop, most_rows)
         return end if len(starts) == most_rows else stop
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
@@ -172,7 +171,8 @@ class LineFramer(CuttingFramer):
         return self._long_column(long)
 
     def _cut(self, values: Bytes, start: int, stop: int) -> Cut:
-        starts, lengths, consumed = self._lines
+        assert self._lines is not None, "the lines of the window were found before"
+        (starts, lengths, consumed), self._lines = self._lines, None
         self._drop_mark(values, starts, lengths)
         cut = self._rules.checked(values, start, starts, lengths, consumed, self._offset)
         if cut.problem is None and self._rules.is_too_long(stop - consumed):

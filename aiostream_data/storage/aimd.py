@@ -65,6 +65,9 @@ _COLLAPSED: Final = 0.6
 """If the throughput of the last round is less than this fraction of the best throughput, the first limit may have been
 too high."""
 
+_ROUNDS_KEPT: Final = 64
+"""Maximum number of rounds of the first phase whose throughput is remembered."""
+
 _CALM_ROUNDS: Final = 8
 """Number of rounds without a refusal after which the next refusal shows the store's capacity."""
 
@@ -193,9 +196,10 @@ class Aimd:
             return
         size = self._load.round_size
         self._throughputs.append((size, size * self._load.ease))
+        del self._throughputs[:-_ROUNDS_KEPT]
         is_full = in_flight >= FILLED * int(self.limit)
         self._unfilled = self._unfilled + 1 if size >= _FEWEST_USED and not is_full else 0
-        # Smaller rounds say nothing about the limit: few requests were sent, and others may have followed since then.
+        # A smaller round ends no growth: few requests were sent, and others may have followed since then.
         if size >= FILLED * FIRST and not _still_grows(self._throughputs, is_full=is_full):
             best = max(throughput for _, throughput in self._throughputs)
             limit = next(each for each, throughput in self._throughputs if throughput >= _ENOUGH * best)

@@ -16,7 +16,7 @@ NEXT_NBYTES = 4 << 20
 If the latency is known, :class:`~.part_size.PartSize` provides the size."""
 
 EARLY_RANGES = 8
-"""Number of ranges of an object that are not enlarged beyond `NEXT_NBYTES` at the start of a run."""
+"""At the start of a run, number of ranges of an object that keep the size `NEXT_NBYTES` before ranges grow further."""
 
 NEAR_NBYTES = 16 << 20
 """Size of later ranges of local files and of objects in memory. A range costs a millisecond of Python in addition to
@@ -75,7 +75,7 @@ def growing_sizes(first: int) -> Iterator[int]:
     """Yield range sizes in bytes, each twice its predecessor, without end. The first size is twice ``first``.
 
     At the start of a run, the consumer waits for the first rows. Large ranges would delay these rows, also the ranges
-    ahead of them, which share the bandwidth. So `EARLY_RANGES` ranges have at most the size `NEXT_NBYTES`.
+    ahead of them, which share the bandwidth. So once a size reaches `NEXT_NBYTES`, `EARLY_RANGES` more ranges keep it.
     """
     size = first
     while size < NEXT_NBYTES:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import value_of
 from aiostream_data.executors.base import Outcome
 from aiostream_data.formats.row_groups import RowGroup
@@ -23,7 +24,7 @@ AHEAD_NBYTES: Final = 16 << 20
 """Maximum size in bytes of the groups that are requested ahead. A larger group is requested when it is decoded next."""
 
 AHEAD_SHARE: Final = 32
-"""Minimum ratio of the memory limit to the size of the groups that are requested ahead."""
+"""Minimum ratio of the memory limit to the size of the groups of one file that are requested ahead."""
 
 AHEAD_GROUPS: Final = 16
 """Maximum number of groups of a distant object that are requested ahead."""
@@ -52,9 +53,10 @@ class RowGroupsAhead(Generic[F, D]):
     Args:
         groups: The groups to read.
         tasks: Task group for all requests.
-        fetch: Function ``fetch(group, is_next)`` that fetches the bytes of a group. ``is_next()`` returns True if all
-            groups before it were emitted.
+        fetch: Function ``fetch(group, is_next)`` that fetches the bytes of a group. ``is_next()`` returns True while
+            the group is the next one to decode.
         decode: Function ``decode(group, fetched)`` that decodes a group. ``fetched`` awaits the bytes.
+        wake: Function that is called when another group has become the next one, which may now be urgent.
         pace: Controller of the number of groups that are requested ahead.
         most: Maximum number of groups that are requested ahead.
         most_nbytes: Maximum size in bytes of the groups that are requested ahead.
@@ -66,13 +68,14 @@ class RowGroupsAhead(Generic[F, D]):
         tasks: asyncio.TaskGroup,
         fetch: Callable[[RowGroup, Callable[[], bool]], Awaitable[F]],
         decode: Callable[[RowGroup, Callable[[], Awaitable[F]]], Awaitable[D]],
+        wake: Callable[[], None],
         pace: ReadAhead,
         most: int,
         most_nbytes: int,
     ) -> None:
         self._groups = iter(groups)
         self._tasks = tasks
-        self._fetch, self._decode = fetch, decode
+        self._fetch, self._decode, self._wake = fetch, decode, wake
         self._pace = pace
         self._most, self._most_nbytes = most, most_nbytes
         self._waiting = next(self._groups, None)  # the first group that is not requested
@@ -113,6 +116,7 @@ class RowGroupsAhead(Generic[F, D]):
             self._has_begun = True
             self._decoding = _Decoding(group, self._tasks.create_task(self._decoded(group, fetched)))
             self._request()
+            self._wake()
 
     def _request(self) -> None:
         """Request groups ahead while they are small, and at least one if no group is being decoded."""
@@ -130,10 +134,12 @@ class RowGroupsAhead(Generic[F, D]):
         try:
             return Outcome(await self._fetch(group, lambda: self._is_next(group)))
         except Exception as error:  # noqa: BLE001 - raised in the turn of the group
+            empty_frames(error)  # they refer to the bytes, which are no longer charged
             return Outcome(error=error)
 
     async def _decoded(self, group: RowGroup, fetching: asyncio.Task[Outcome]) -> Outcome:
         waiting = [fetching]
+        del fetching  # so that the bytes of a failed attempt are released
 
         async def fetched() -> F:
             if waiting:

@@ -124,6 +124,7 @@ class TableFileSource(NumberedRows):
                 tasks,
                 fetch,
                 decode,
+                wake=budget.poke,
                 pace=self.context.services.features.of(_Paces)[node.files],
                 most=NEAR_GROUPS if stores.part_nbytes(node.url) is None else AHEAD_GROUPS,
                 most_nbytes=min(AHEAD_NBYTES, budget.limit // AHEAD_SHARE) // self.context.crowd,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -83,7 +84,9 @@ def ahead_of(
     nbytes: int = NBYTES,
 ) -> RowGroupsAhead[int, int]:
     pace = ReadAhead(reads)
-    return RowGroupsAhead(groups(count, nbytes), tasks, store.fetch, decoder.decode, pace, most, most_nbytes)
+    return RowGroupsAhead(
+        groups(count, nbytes), tasks, store.fetch, decoder.decode, lambda: None, pace, most, most_nbytes
+    )
 
 
 async def settled() -> None:
@@ -179,9 +182,50 @@ def test_a_decoder_that_tries_again_fetches_again() -> None:
 
         store.failing[1] = OSError("once")
         store.is_open.set()
-        ahead = RowGroupsAhead(groups(3), tasks, store.fetch, decode, ReadAhead(), 1, 1 << 20)
+        ahead = RowGroupsAhead(groups(3), tasks, store.fetch, decode, lambda: None, ReadAhead(), 1, 1 << 20)
         assert await numbers(ahead) == [0, 1, 2]
         assert sorted(store.asked) == [0, 1, 1, 2]
+
+    run(case)
+
+
+def test_a_request_that_waits_for_memory_is_woken_when_its_group_is_next() -> None:
+    async def case(store: Store, decoder: Decoder, tasks: asyncio.TaskGroup) -> None:
+        waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
+
+        def wake() -> None:
+            for is_next, event in waiting:
+                if is_next():
+                    event.set()
+
+        async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> int:
+            if not is_next():  # as if the memory were full: the next group alone may exceed the limit
+                waiting.append((is_next, woken := asyncio.Event()))
+                await woken.wait()
+            return group.first_row // 10
+
+        ahead = RowGroupsAhead(groups(6), tasks, fetch, decoder.decode, wake, ReadAhead(3), 16, 1 << 20)
+        assert await numbers(ahead) == list(range(6))
+
+    run(case)
+
+
+def test_a_second_attempt_does_not_keep_the_bytes_of_the_first() -> None:
+    class Bytes:
+        pass
+
+    async def case(store: Store, decoder: Decoder, tasks: asyncio.TaskGroup) -> None:
+        async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> Bytes:
+            return Bytes()
+
+        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[Bytes]]) -> bool:
+            first = weakref.ref(await fetched())
+            await settled()
+            await fetched()
+            return first() is None
+
+        ahead = RowGroupsAhead(groups(2), tasks, fetch, decode, lambda: None, ReadAhead(), 1, 1 << 20)
+        assert [(await ahead.next() or ({}, None))[1] for _ in range(2)] == [True, True]
 
     run(case)
 
