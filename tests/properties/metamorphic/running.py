@@ -121,8 +121,12 @@ def told(origin: Origin) -> tuple[Any, ...]:
 
 
 def _run_elsewhere(task: Task, leg: Leg, state: str | None) -> Given:
-    here = str(Path(__file__).parent.parent)
-    paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    tests = Path(__file__).parents[2]
+    paths = [
+        str(tests / "properties"),
+        str(tests / "fakes"),
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     environment = {**os.environ, FOLDER: str(folder()), "PYTHONPATH": os.pathsep.join(paths)}
     sent = pickle.dumps((task, replace(leg, elsewhere=False), state))
     program = [sys.executable, "-m", "metamorphic.elsewhere"]
