@@ -22,7 +22,7 @@ from aiostream_data.formats.hdf5_heaps import check_lengths
 from aiostream_data.rows.records import ByteRange
 
 _PLAIN: Final = {(GZIP,), (SHUFFLE, GZIP)}
-"""Chains of filters, first applied first. This module decodes their chunks if the items are numbers."""
+"""Chains of filters, in the order in which they are applied, whose chunks of numbers this module decodes."""
 
 _CHECKED: Final = {*_PLAIN, (GZIP, FLETCHER32), (SHUFFLE, GZIP, FLETCHER32)}
 """Chains of filters whose chunks this module checks."""

@@ -66,7 +66,7 @@ _COLLAPSED: Final = 0.6
 too high."""
 
 _ROUNDS_KEPT: Final = 64
-"""Maximum number of rounds of the first phase whose throughput is remembered."""
+"""Number of the most recent rounds of the first phase whose throughput is stored."""
 
 _CALM_ROUNDS: Final = 8
 """Number of rounds without a refusal after which the next refusal shows the store's capacity."""

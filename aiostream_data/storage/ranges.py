@@ -74,8 +74,8 @@ def range_sizes(
 def growing_sizes(first: int) -> Iterator[int]:
     """Yield range sizes in bytes, each twice its predecessor, without end. The first size is twice ``first``.
 
-    At the start of a run, the consumer waits for the first rows. Large ranges would delay these rows, also the ranges
-    ahead of them, which share the bandwidth. So once a size reaches `NEXT_NBYTES`, `EARLY_RANGES` more ranges keep it.
+    At the start of a run, the consumer waits for the first rows. All ranges share the bandwidth, so large ranges would
+    delay these rows. So once a size reaches `NEXT_NBYTES`, `EARLY_RANGES` more ranges keep it.
     """
     size = first
     while size < NEXT_NBYTES:

@@ -47,7 +47,7 @@ def damaged(whole: Path) -> Path:
 
 
 def rows_of(dataset: Any) -> int:
-    # The shuffle buffer holds more than sources may use, so only the next group may still be read.
+    # The shuffle buffer fills the memory limit. Sources may then read only the group that comes next.
     with dataset.shuffle(12_000, seed=1).open(memory_limit="16MB", stage_timeout=20) as loader:
         return sum(1 for _ in loader)
 

@@ -19,7 +19,7 @@ GROUPS, ROWS = 12, 50
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> tuple[Path, int]:
-    """Return a file whose groups are damaged from one in the middle on, and the number of rows before."""
+    """Return a file with one damaged group, and the number of rows before this group."""
     path = tmp_path / "table.parquet"
     table = pa.table({"n": np.arange(GROUPS * ROWS)})
     parquet.write_table(table, path, row_group_size=ROWS, compression="none", use_dictionary=False)

@@ -24,27 +24,23 @@ AHEAD_NBYTES: Final = 16 << 20
 """Maximum size in bytes of the groups that are requested ahead. A larger group is requested when it is decoded next."""
 
 AHEAD_SHARE: Final = 32
-"""Minimum ratio of the memory limit to the size of the groups of one file that are requested ahead."""
+"""Groups of one file that are requested ahead use at most this fraction (1/32) of the memory limit."""
 
 AHEAD_GROUPS: Final = 16
 """Maximum number of groups of a distant object that are requested ahead."""
 
 NEAR_GROUPS: Final = 1
-"""The same for a near object, which has no latency: more groups would only delay the first one."""
+"""Maximum number of groups of a near object that are requested ahead.
+
+A near object has no latency, so more requests would only delay the first group.
+"""
 
 
-class _Fetching(NamedTuple):
-    """A row group, and the task that fetches its bytes. An error is part of the outcome, and is raised in its turn."""
-
-    group: RowGroup
-    fetched: asyncio.Task[Outcome]
-
-
-class _Decoding(NamedTuple):
-    """A row group, and the task that decodes it."""
+class _GroupTask(NamedTuple):
+    """A row group, and the task that fetches or decodes it. The outcome holds an error until the group's turn."""
 
     group: RowGroup
-    decoded: asyncio.Task[Outcome]
+    task: asyncio.Task[Outcome]
 
 
 class RowGroupsAhead(Generic[F, D]):
@@ -79,8 +75,8 @@ class RowGroupsAhead(Generic[F, D]):
         self._pace = pace
         self._most, self._most_nbytes = most, most_nbytes
         self._waiting = next(self._groups, None)  # the first group that is not requested
-        self._fetching: deque[_Fetching] = deque()
-        self._decoding: _Decoding | None = None
+        self._fetching: deque[_GroupTask] = deque()
+        self._decoding: _GroupTask | None = None
         self._has_begun = False
 
     async def next(self) -> tuple[RowGroup, D] | None:
@@ -101,8 +97,10 @@ class RowGroupsAhead(Generic[F, D]):
     def stop(self) -> None:
         """Cancel all requests."""
         self._waiting = None
-        for task in [*(each.fetched for each in self._fetching), *([self._decoding.decoded] if self._decoding else [])]:
-            task.cancel()
+        if self._decoding is not None:
+            self._decoding.task.cancel()
+        for each in self._fetching:
+            each.task.cancel()
         self._fetching.clear()
         self._decoding = None
 
@@ -114,20 +112,20 @@ class RowGroupsAhead(Generic[F, D]):
             if self._has_begun:  # the first group is always late
                 self._pace.took(self._most, was_there=fetched.done())
             self._has_begun = True
-            self._decoding = _Decoding(group, self._tasks.create_task(self._decoded(group, fetched)))
+            self._decoding = _GroupTask(group, self._tasks.create_task(self._decoded(group, fetched)))
             self._request()
             self._wake()
 
     def _request(self) -> None:
         """Request groups ahead while they are small, and at least one if no group is being decoded."""
-        held = sum(map(_size_of, self._fetching))
+        held = sum(_nbytes(each.group) for each in self._fetching)
         while self._waiting is not None and len(self._fetching) < min(self._most, self._pace.reads):
             group = self._waiting
             is_needed = not self._fetching and self._decoding is None
             if not is_needed and held + _nbytes(group) > self._most_nbytes:
                 return
             held += _nbytes(group)
-            self._fetching.append(_Fetching(group, self._tasks.create_task(self._fetched(group))))
+            self._fetching.append(_GroupTask(group, self._tasks.create_task(self._fetched(group))))
             self._waiting = next(self._groups, None)
 
     async def _fetched(self, group: RowGroup) -> Outcome:
@@ -158,7 +156,3 @@ class RowGroupsAhead(Generic[F, D]):
 
 def _nbytes(group: RowGroup) -> int:
     return group.stored_nbytes + group.nbytes
-
-
-def _size_of(fetching: _Fetching) -> int:
-    return _nbytes(fetching.group)
