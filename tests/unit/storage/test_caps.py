@@ -217,8 +217,8 @@ def test_caps_hold_for_stores_without_gates_of_their_own(memory_objects: None, s
 
     async def main() -> float:
         stores = StoreSet({"max_requests_per_second": 40.0}, asyncio.to_thread)
-        shard = await stores.info(f"{scheme}://capped/x")
         began, buffer = monotonic(), bytearray(3)
+        shard = await stores.info(f"{scheme}://capped/x")  # the first request, from which the rate counts
         for _ in range(20):
             await stores.read_into(shard, 0, memoryview(buffer))
         assert buffer == b"abc"
