@@ -11,7 +11,9 @@ from aiostream_data._native.csv_rows_py import FIELD_START, QUOTED
 from aiostream_data.arguments import integer
 from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import CsvSchemaError
+from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.csv_header import NamedIn, order_of
+from aiostream_data.formats.csv_objects import records_of_objects
 from aiostream_data.formats.csv_recovery import CsvRecovery
 from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvRules, CsvSyntax, Records, reordered
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
@@ -65,6 +67,20 @@ class CsvFormat:
 
     def framer(self, url: str) -> CsvFramer:
         return CsvFramer(self, url)
+
+    @property
+    def split_proves_format(self) -> bool:
+        """False: any text can be records of this format."""
+        return False
+
+    def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
+        """Split all files into records without their headers. See :func:`.records_of_objects`."""
+        order_of_header = (lambda header: self.order_of_header(header, "")) if self.header else None
+        return records_of_objects(self.rules(), order_of_header, values, bounds)
+
+    def order_of_header(self, header: bytes, url: str) -> Indices | None:
+        """Return the order of the columns of a file with this header. See :func:`.order_of`."""
+        return order_of(header, self.syntax, self.encoding, self.names, self.named_in, url)
 
     def recovery(self) -> CsvRecovery:
         return CsvRecovery(self.rules())
@@ -166,10 +182,7 @@ class CsvFramer(CuttingFramer):
 
     def _read_header(self, record: bytes) -> None:
         self._header_follows = False
-        description = self._description
-        self.order = order_of(
-            record, self._syntax, description.encoding, description.names, description.named_in, self._url
-        )
+        self.order = self._description.order_of_header(record, self._url)
 
     def _end(self, tail: Bytes) -> Cut:
         start = self._behind_mark(tail, 0, len(tail))

@@ -23,6 +23,7 @@ from aiostream_data._native.csv_rows_py import (
 )
 from aiostream_data.arguments import numpy_dtype, shown
 from aiostream_data.errors import ArgumentTypeError, CsvParseError, PlanError
+from aiostream_data.formats.csv_objects import CsvObjectRecords
 from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvSyntax
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Columns
@@ -149,7 +150,7 @@ class CsvParser:
 
     def _error(self, fault: CsvFault, records: VarColumn, describe: Describe) -> CsvParseError:
         url, record = describe(fault.row)
-        line = records.line_of(fault.row) if isinstance(records, CsvRecords) else None
+        line = records.line_of(fault.row) if isinstance(records, (CsvRecords, CsvObjectRecords)) else None
         column, reason = self._explained(fault, records.element(fault.row))
         return CsvParseError(url, record, line, column, reason)
 

@@ -80,8 +80,10 @@ def split_objects(format: SplitsObjects, values: Bytes, bounds: Indices, is_plai
     columns = list(_split_runs(format, values, bounds, is_plain, rows))
     if not columns:
         return None
+    if len(columns) == 1:
+        return SmallObjects(columns[0], rows)
     if any(column.values is not values for column in columns):
-        return SmallObjects(cast(VarColumn, concat_column(columns)) if len(columns) > 1 else columns[0], rows)
+        return SmallObjects(cast(VarColumn, concat_column(columns)), rows)
     starts = np.concatenate([column.starts for column in columns])
     lengths = np.concatenate([column.lengths for column in columns])
     return SmallObjects(VarColumn(values, starts, lengths, columns[0].kind), rows)

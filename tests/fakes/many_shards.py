@@ -37,6 +37,7 @@ CONTENT: dict[str, Callable[[int], bytes]] = {
     "from_tfrecord": lambda number: b"".join(frame(record(number, row)) for row in _rows(number)),
     "from_text": lambda number: b"".join(record(number, row) + b"\n" for row in _rows(number)),
     "from_fixed_length": lambda number: b"".join(record(number, row) + b"." for row in _rows(number)),
+    "from_csv": lambda number: b"".join(record(number, row) + b"\n" for row in _rows(number)),
     "from_files": lambda number: b"".join(record(number, row) for row in _rows(number)),
 }
 """Content of a shard by the name of its source."""
@@ -50,6 +51,8 @@ def source(name: str, files: Any, compression: str, **options: Any) -> Dataset[A
         options.pop("block_length", None)
         options.pop("cycle_length", None)
         return Dataset.from_files(files, compression=compression, **options)
+    if name == "from_csv":
+        return Dataset.from_csv(files, {"record": str}, header=False, **options)
     return getattr(Dataset, name)(files, **options)  # type: ignore[no-any-return]
 
 

@@ -20,6 +20,7 @@ from aiostream_data import _native
 from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import DataError
 from aiostream_data.formats.base import LEFT, SmallObjects, SplitsObjects
+from aiostream_data.formats.csv import CsvFormat
 from aiostream_data.formats.fixed_length import FixedLengthFormat
 from aiostream_data.formats.small_objects import accepted, kinds_of_objects, split_objects
 from aiostream_data.formats.small_streams import UnpackLimits, unpack
@@ -44,6 +45,8 @@ FORMATS: list[SplitsObjects] = [
     TextFormat(encoding="cp1252"),
     TextFormat(encoding="shift_jis"),
     TextFormat(encoding="latin-1", max_line_nbytes=5),
+    CsvFormat(),
+    CsvFormat(header=False, encoding="latin-1"),
 ]
 
 
