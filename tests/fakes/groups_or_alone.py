@@ -14,6 +14,7 @@ import pytest
 from aiostream_data import Dataset
 from aiostream_data._engine.sources import small_shards
 from aiostream_data._engine.sources.small_shards import SmallShards
+from aiostream_data._engine.sources.small_tables import SmallTables
 from aiostream_data.failing.dead_letter_log import read_entries
 
 _DRAWN = re.compile(r"127\.0\.0\.1:\d+|request id \w+|[0-9.]+ s\b")
@@ -69,14 +70,18 @@ def alone() -> Iterator[None]:
 @contextmanager
 def grouped(nbytes: int = small_shards.GROUP_NBYTES) -> Iterator[list[int]]:
     """Read groups of at most ``nbytes`` bytes in this block. Return the number of shards of each group."""
-    read, sizes = SmallShards.read, []
+    sizes: list[int] = []
 
-    async def noted(self: SmallShards, group: Any, is_wanted: Callable[[], bool]) -> Any:
-        sizes.append(len(group))
-        return await read(self, group, is_wanted)
+    def noting(read: Callable[..., Any]) -> Callable[..., Any]:
+        async def noted(self: Any, group: Any, *args: Any) -> Any:
+            sizes.append(len(group))
+            return await read(self, group, *args)
+
+        return noted
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SmallShards, "read", noted)
+        for reader in (SmallShards, SmallTables):
+            patch.setattr(reader, "read", noting(reader.read))
         patch.setattr(small_shards, "GROUP_NBYTES", nbytes)
         yield sizes
 

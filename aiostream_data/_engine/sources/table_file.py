@@ -65,7 +65,7 @@ class _Fetched(NamedTuple):
     charge: Charge
 
 
-class _SeenTypes(defaultdict[object, TypesOfFiles]):
+class SeenTypes(defaultdict[object, TypesOfFiles]):
     """Types of the columns of the opened files, by the object that stands for their data set. A feature."""
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class TableFileSource(NumberedRows):
         while True:
             ranges, found = await self.hop(advance, steps, parts)
             if found is not None:
-                seen = self.context.services.features.of(_SeenTypes)
+                seen = self.context.services.features.of(SeenTypes)
                 seen[self.node.files].add(shard.url, found.types)
                 return shard, found
             self._check_room(sum(part.nbytes for part in ranges))
@@ -235,7 +235,12 @@ class TableFileSource(NumberedRows):
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._emitted.find(rows - 1) if rows else None
         place = self._first if found is None else int(found[1][rows - 1 - found[0]]) + 1
-        return {"op": self.kind, "next": place}
+        return self.state_before(place)
+
+    @classmethod
+    def state_before(cls, row: int) -> State:
+        """Return the state from which a run continues with row number ``row`` of the file."""
+        return {"op": cls.kind, "next": row}
 
     def forget(self, rows: int) -> None:
         self._emitted.forget(rows - 1)
@@ -280,15 +285,24 @@ class TableFileSource(NumberedRows):
 
 def _chunks(part: TableRows, base: int, first: int, charge: Charge) -> Iterator[Columns]:
     """Cut the rows of a group from row ``first`` of the file into chunks."""
-    rows = part.rows  # ascending, with gaps where a filter excluded rows
-    is_run = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
-    ids = RowIds.run(base, int(rows[0]), len(rows)) if is_run else RowIds.of_source(base, rows)
-    whole = Columns(part.structure, part.leaves, ids, charge)
+    whole = chunk_of(part, base, charge)
     start = int(np.searchsorted(part.rows, first))
     most_nbytes = LARGE_ROWS_NBYTES if part.nbytes >= LARGE_ROW_NBYTES * len(part.rows) else MAX_CHUNK_NBYTES
     step = max(1, min(HOP_ROWS, int(most_nbytes * len(part.rows) / max(1, part.nbytes))))
     for begin in range(start, len(part.rows), step):
         yield whole.slice(begin, min(begin + step, len(part.rows)))
+
+
+def chunk_of(part: TableRows, base: int, lease: Charge | None) -> Columns:
+    """Return decoded rows of a file as one chunk.
+
+    Args:
+        base: Split number of the row ids.
+    """
+    rows = part.rows  # ascending, with gaps where a filter excluded rows
+    is_run = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
+    ids = RowIds.run(base, int(rows[0]), len(rows)) if is_run else RowIds.of_source(base, rows)
+    return Columns(part.structure, part.leaves, ids, lease)
 
 
 def _all_rows(directory: Directory, group: RowGroup, parts: Sequence[memoryview], base: int) -> Chunk:

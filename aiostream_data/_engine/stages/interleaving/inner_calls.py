@@ -13,7 +13,7 @@ from aiostream_data._engine.calls.user_code import CallResults, UserFunction, ca
 from aiostream_data._engine.calls.work_place import OnThreads, OnWorkers, WorkPlace
 from aiostream_data._engine.flow.context import settle
 from aiostream_data._engine.flow.stage import Stage
-from aiostream_data._engine.flow.stage_io import Inlet
+from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
 from aiostream_data.executors.base import Executor
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.operators import Interleave
@@ -91,15 +91,13 @@ class CallsAhead:
     """Keeps up to ``at_once`` calls running, and returns their results in the order of the elements.
 
     Args:
+        rows: Elements of the input.
         group: Task group of the stage. It cancels calls whose results are not needed any more.
     """
 
-    def __init__(self, stage: MakesResults, inlet: Inlet, group: asyncio.TaskGroup, at_once: int) -> None:
-        self._stage, self._inlet, self._group, self._at_once = stage, inlet, group, at_once
+    def __init__(self, stage: MakesResults, rows: OuterRows, group: asyncio.TaskGroup, at_once: int) -> None:
+        self._stage, self._rows, self._group, self._at_once = stage, rows, group, at_once
         self._running: deque[tuple[Chunk, asyncio.Task[CallResults]]] = deque()
-        self._chunk: Chunk | None = None
-        self._row = 0
-        self._at_end = False
 
     @property
     def is_next_done(self) -> bool:
@@ -108,22 +106,12 @@ class CallsAhead:
 
     async def next(self) -> tuple[Chunk, CallResults] | None:
         """Return the next element, as a chunk of one row, and its results; None at the end of the input."""
-        while len(self._running) < self._at_once and await self._has_row():
-            assert self._chunk is not None
-            row = self._chunk.slice(self._row, self._row + 1)
-            self._row += 1
+        while len(self._running) < self._at_once:
+            row = await self._rows.take(1, may_wait=not self._running)
+            if row is None:
+                break
             self._running.append((row, self._group.create_task(self._stage.results_of(row), name="inner call")))
         if not self._running:
             return None
         row, call = self._running.popleft()
         return row, await call
-
-    async def _has_row(self) -> bool:
-        """Return True if another element is there. Wait for an element only if no call runs."""
-        if self._chunk is not None and self._row < len(self._chunk):
-            return True
-        if self._at_end or (self._running and not self._inlet.ready):
-            return False
-        self._chunk, self._row = await self._inlet.receive(), 0
-        self._at_end = self._chunk is None
-        return await self._has_row()

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aiostream_data._engine.calls.user_code import CallResults
 from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone, as_raisable
 from aiostream_data._engine.flow.channel import ReceiverClosed, Sender, open_channel
@@ -25,17 +22,17 @@ from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.memory.budget import READ_AHEAD, Budget
 from aiostream_data._engine.resume.emission_log import NO_ROWS
-from aiostream_data._engine.resume.lineage_reader import Book
-from aiostream_data._engine.resume.lineage_writer import BookWriter, Encoded, Spaces
-from aiostream_data._engine.resume.merge_log import StreamPlace
 from aiostream_data._engine.resume.origins import Namespace
-from aiostream_data._engine.resume.position import Position, State
+from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data._engine.stages.interleaving.inner_calls import CallsAhead, InnerCalls
-from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one
-from aiostream_data._engine.stages.interleaving.made_datasets import MadeDatasets
+from aiostream_data._engine.stages.interleaving.inner_places import InnerPlace, JoinedPlaces
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one, with_outer
+from aiostream_data._engine.stages.interleaving.made_datasets import MadeDatasets, SmallDatasets
+from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
 from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound
+from aiostream_data._engine.stages.interleaving.table_groups import TableGroups
 from aiostream_data.errors import ShardGoneError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
@@ -110,18 +107,20 @@ class InnerStreams:
     group: asyncio.TaskGroup
     _made: MadeDatasets = field(default_factory=lambda: MadeDatasets([], NO_ROWS))
     _opened: deque[Stream | ReadyStreams] = field(default_factory=deque)
-    _chunk: Chunk | None = None
-    _row: int = 0
     _calls: int = 1  # number of elements of the next call on a worker thread
     _given: int = 0
-    _at_end: bool = False
     _failure: Exception | None = None  # raised after the inner datasets made so far
     _ahead: CallsAhead | None = None  # if each hop calls the function for a single element
+    _tables: TableGroups | None = None  # if the datasets are files with a directory of row groups
 
     def __post_init__(self) -> None:
-        calls = self.stage.calls
+        stage, calls = self.stage, self.stage.calls
+        self._rows = OuterRows(self.inlet)
         if calls.is_apart:
-            self._ahead = CallsAhead(self.stage, self.inlet, self.group, calls.at_once)
+            self._ahead = CallsAhead(stage, self._rows, self.group, calls.at_once)
+        elif reads_files(stage.node.function) and not stage.context.services.workers.one_at_a_time:
+            tables = TableGroups(stage, self.outlet, self._rows, self.group)
+            self._tables = tables if tables.are_possible else None
 
     @property
     def is_ready(self) -> bool:
@@ -168,29 +167,46 @@ class InnerStreams:
                 would_wait = self._ahead is not None and self._opened and not self._ahead.is_next_done
                 if would_wait or not await self._has_made_more():
                     return
-            small, rows, outer = self._made.take_small()
-            if small:
-                await self._open_small(small, rows, outer)
+            small = self._made.take_small()
+            if self._tables is not None and small.files:
+                await self._open_files(self._tables, small)
+            elif small.inners:
+                await self._open_small(small)
             else:
                 inner, outer = self._made.take()
                 self._opened.append(self._open(self.stage.plan_of(inner), outer))
 
-    async def _open_small(self, inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage) -> None:
+    async def _open_small(self, small: SmallDatasets) -> None:
         """Open small datasets together, or leave datasets whose batches cannot be built to runs of their own."""
         try:
-            self._opened.append(await self._join(inners, rows, outer))
+            self._opened.append(await self._join(small))
         except Exception:
-            if not any(isinstance(inner, Batch) for inner in inners):
+            if not any(isinstance(inner, Batch) for inner in small.inners):
                 raise
-            self._made.put_back(len(inners))
+            self._made.put_back(len(small.inners))
 
-    async def _join(self, inners: Sequence[Inner], rows: NDArray[np.int64], outer: Lineage) -> ReadyStreams:
+    async def _join(self, small: SmallDatasets) -> ReadyStreams:
         stage = self.stage
+        inners, rows, outer, _ = small
         describe = stage.context.services.origins.describe
         chunk = await stage.hop(joined, inners, rows, outer, stage.namespace_of_small, describe)
         if chunk is not None:
             chunk = chunk.with_lease(stage.context.services.budget.charge(chunk_nbytes(chunk), READ_AHEAD))
-        return ReadyStreams(chunk, rows, _SmallPlaces(outer, stage.context.services.book))
+        return ReadyStreams(chunk, rows, JoinedPlaces(outer, stage.context.services.book))
+
+    async def _open_files(self, tables: TableGroups, small: SmallDatasets) -> None:
+        """Open small files whose rows have been read. Leave a file with other columns to a run of its own."""
+        count = tables.accepted(small)
+        if count < len(small.files):
+            self._made.put_back(len(small.files) - count)
+        if not count:
+            return
+        files, outer, rows = small.files[:count], small.outer.slice(0, count), small.rows[:count]
+        chunk = self._made.rows_of(files)
+        if chunk is not None:
+            chunk = await self.stage.hop(with_outer, chunk, outer, rows)
+        places = JoinedPlaces(outer, self.stage.context.services.book, lambda number: files[number].position)
+        self._opened.append(ReadyStreams(chunk, rows, places))
 
     async def _has_made_more(self) -> bool:
         """Call the user's function for the next elements. Return True if inner datasets are ready to open."""
@@ -205,16 +221,13 @@ class InnerStreams:
         if self._ahead is not None:
             await self._make_next(self._ahead)
             return
-        if self._chunk is None or self._row == len(self._chunk):
-            self._chunk = None if self._at_end else await self.inlet.receive()
-            self._row = 0
-            if self._chunk is None:
-                self._at_end = True
-                return
+        if self._tables is not None:
+            await self._make_files(self._tables)
+            return
         least = min(CALLS_PER_HOP, self.stage.node.cycle_length + 1)
-        stop = min(self._row + max(least, self._calls), len(self._chunk))
-        part = self._chunk.slice(self._row, stop)
-        self._row = stop
+        part = await self._rows.take(max(least, self._calls))
+        if part is None:
+            return
         began = perf_counter()
         try:
             self._made = MadeDatasets(await self.stage.inners_of(part), lineage_of(part))
@@ -236,6 +249,12 @@ class InnerStreams:
             self._made = MadeDatasets(partly.done, lineage_of(row))
             self._failure = as_raisable(partly.error)
 
+    async def _make_files(self, tables: TableGroups) -> None:
+        """Make the datasets of the next files, whose rows may have been read already."""
+        found = await tables.next()
+        if found is not None:
+            self._made, self._failure = MadeDatasets(found.inners, found.outer, found.read), found.failure
+
     def _next_calls(self, took_s: float) -> int:
         """Return the number of elements of the next call on a worker thread, after a call that took ``took_s``."""
         rows = self._made.rows
@@ -252,7 +271,7 @@ class InnerStreams:
         receiver.counters = self.stage.counters
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.on_wait = budget.look_soon
-        place = _InnerPlace(outer, given, state, services.book)
+        place = InnerPlace(outer, given, state, services.book)
         chunks = self._rows_in_memory(inner, given) if is_small(inner) else None
         if chunks is not None:
             _fill(sender, chunks, outer, budget)
@@ -288,56 +307,6 @@ class InnerStreams:
         error.add_note(f"function: {name}")
 
 
-@dataclass
-class _InnerPlace:
-    """Position of one inner dataset.
-
-    Attributes:
-        outer: Outer row (input element) that produced the inner dataset.
-        first: Number of rows emitted before this run opened the inner dataset.
-        state: Saved state from which the inner dataset was resumed, or None.
-        book: Table of the rows that ``state`` refers to.
-        position: Position of the inner dataset's run. None for small in-memory datasets, which need only a row number.
-    """
-
-    outer: Lineage
-    first: int
-    state: State
-    book: Book
-    position: Position | None = None
-    _encoded: tuple[Spaces, Encoded] | None = None
-
-    def at(self, given: int, book: BookWriter) -> State:
-        if self.position is None:
-            inner = self.book.carried_over(self.state, book)
-        else:
-            inner = self.position.at(given - self.first, book)
-        if self._encoded is None or self._encoded[0] is not book.spaces:
-            self._encoded = book.spaces, book.spaces.encode(self.outer)
-        return {"outer": book.add(self._encoded[1]), "inner": inner}
-
-    def forget(self, given: int) -> None:
-        if self.position is not None:
-            self.position.forget(given - self.first)
-
-
-class _SmallPlaces(Sequence[StreamPlace]):
-    """Positions of joined small datasets.
-
-    Args:
-        outer: Outer rows that produced the datasets.
-    """
-
-    def __init__(self, outer: Lineage, book: Book) -> None:
-        self._outer, self._book = outer, book
-
-    def __len__(self) -> int:
-        return len(self._outer)
-
-    def __getitem__(self, number: Any) -> Any:
-        return _InnerPlace(self._outer.slice(number, number + 1), 0, None, self._book)
-
-
 def _how_to_skip(node: Interleave, name: str) -> str:
     if reads_files(node.function):
         return "to skip this: pass on_error= to the constructor of the dataset that reads the files"
@@ -367,7 +336,7 @@ async def _forward(
     context: RunContext,
     node: Node,
     sender: Sender[Chunk],
-    place: _InnerPlace,
+    place: InnerPlace,
     name: Callable[[BaseException, Node, Lineage], None],
 ) -> None:
     with sender, carrying(sender), _named(lambda error: name(error, node, place.outer)):

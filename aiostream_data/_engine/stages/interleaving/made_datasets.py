@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.sources.small_tables import FileRows, TablesRead
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, rows_of_each
 from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk
+
+
+class SmallDatasets(NamedTuple):
+    """Consecutive small datasets.
+
+    Attributes:
+        inners: The datasets.
+        rows: Number of rows of each dataset, int64.
+        outer: Lineage of the elements from which they were made.
+        files: Rows of each dataset if they are files that were read, else empty.
+    """
+
+    inners: Sequence[Inner]
+    rows: NDArray[np.int64]
+    outer: Lineage
+    files: Sequence[FileRows]
 
 
 class MadeDatasets:
@@ -18,15 +37,21 @@ class MadeDatasets:
     Args:
         inners: The datasets.
         outer: Lineage of the elements from which they were made. It can have more rows, at the end.
+        read: Rows of the datasets that are small files; None if they are no files.
 
     Attributes:
         rows: Number of rows of each dataset, int64; -1 unless the dataset is small.
     """
 
-    def __init__(self, inners: Sequence[Inner], outer: Lineage) -> None:
-        self._inners, self._outer = inners, outer
+    def __init__(self, inners: Sequence[Inner], outer: Lineage, read: TablesRead | None = None) -> None:
+        self._inners, self._outer, self._read = inners, outer, read
         self._next = 0
-        self.rows = rows_of_each(inners)
+        if read is None:
+            self.rows = rows_of_each(inners)
+        else:
+            self.rows = np.full(len(inners), -1, np.int64)
+            for place, file in read.files.items():
+                self.rows[place] = file.rows
 
     @property
     def left(self) -> int:
@@ -35,21 +60,29 @@ class MadeDatasets:
 
     def take(self) -> tuple[Inner, Lineage]:
         """Take the next dataset. Return it and the lineage of its outer row."""
-        inners, _, outer = self._take(self._next + 1)
-        return inners[0], outer
+        place, self._next = self._next, self._next + 1
+        return self._inners[place], self._outer.slice(place, self._next)
 
-    def take_small(self) -> tuple[Sequence[Inner], NDArray[np.int64], Lineage]:
-        """Take all small datasets before the next other one. Return them, their numbers of rows, and their lineage."""
+    def take_small(self) -> SmallDatasets:
+        """Take all small datasets before the next other one."""
         large = np.flatnonzero(self.rows[self._next :] < 0)
         return self._take(self._next + int(large[0]) if len(large) else len(self._inners))
 
+    def rows_of(self, files: Sequence[FileRows]) -> Chunk | None:
+        """Return the rows of consecutive files that were read."""
+        if self._read is None or self._read.chunk is None or not files:
+            return None
+        rows = self._read.chunk.slice(files[0].first, files[-1].first + files[-1].rows)
+        return rows if len(rows) else None
+
     def put_back(self, count: int) -> None:
-        """Put back the last ``count`` datasets that were taken. Those with batches are no longer small."""
+        """Put back the last ``count`` datasets that were taken. Those with batches, and files, are no longer small."""
         self._next -= count
         for place in range(self._next, self._next + count):
-            if isinstance(self._inners[place], Batch):
+            if self._read is not None or isinstance(self._inners[place], Batch):
                 self.rows[place] = -1
 
-    def _take(self, stop: int) -> tuple[Sequence[Inner], NDArray[np.int64], Lineage]:
+    def _take(self, stop: int) -> SmallDatasets:
         start, self._next = self._next, stop
-        return self._inners[start:stop], self.rows[start:stop], self._outer.slice(start, stop)
+        files = () if self._read is None else [self._read.files[place] for place in range(start, stop)]
+        return SmallDatasets(self._inners[start:stop], self.rows[start:stop], self._outer.slice(start, stop), files)

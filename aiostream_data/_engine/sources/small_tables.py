@@ -1,0 +1,236 @@
+"""Read many small files with a directory of row groups at once, such as Parquet and NumPy files.
+
+The run of one file costs tasks, channels and many hops, which take longer than reading a small file. So consecutive
+small files are read whole, and decoded in one hop. Only files without any problem pass this way. Every other file gets
+a run of its own, which applies the error policy and names the failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data._engine.flow.context import RunContext, hop
+from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources.table_file import SeenTypes, TableFileSource, chunk_of
+from aiostream_data._engine.sources.table_losses import TableLosses
+from aiostream_data.errors import TableSchemaError
+from aiostream_data.formats.row_groups import Directory, Ranges, TableFormat, TableRows, advance
+from aiostream_data.plan.tables import TableFile
+from aiostream_data.rows.records import Chunk, ShardRef, concat, same_layout, with_equal_marks
+from aiostream_data.storage.stores import StoreSet
+
+SMALL_NBYTES: Final = 1 << 20
+"""Maximum size in bytes of a small file."""
+
+SMALL_SHARE: Final = 4
+"""A file is small if at least this number of files of its size fit into a group."""
+
+ContextOf: TypeAlias = Callable[[int], RunContext]
+"""Function that returns the run context of a file, by its place among the files."""
+
+
+class TablePosition(NamedTuple):
+    """Position of the run of one file of which all rows are known.
+
+    Attributes:
+        numbers: Numbers of the rows in the file, ascending int64.
+    """
+
+    numbers: NDArray[np.int64]
+
+    def at(self, rows: int, book: BookWriter) -> State:
+        """Return the state of a :class:`.TableFileSource` after the first ``rows`` rows."""
+        return TableFileSource.state_before(int(self.numbers[rows - 1]) + 1 if rows else 0)
+
+    def forget(self, rows: int) -> None:
+        """Do nothing: the numbers are one array."""
+
+
+class FileRows(NamedTuple):
+    """Rows of one file.
+
+    Attributes:
+        first: Index of the first row in the chunk of the group.
+        position: Position of the run of the file.
+        types: Types of the columns; see :class:`.Directory`.
+    """
+
+    first: int
+    position: TablePosition
+    types: Mapping[str, str | None]
+
+    @property
+    def rows(self) -> int:
+        return len(self.position.numbers)
+
+
+class TablesRead(NamedTuple):
+    """Rows of the small files of a group.
+
+    Attributes:
+        chunk: Rows of all files that were read, one file after another; None if there are none.
+        files: Rows of each file that was read, by its place. All other files must be read alone.
+        mean_nbytes: Mean size of the files in bytes; None if no size is known.
+    """
+
+    chunk: Chunk | None
+    files: dict[int, FileRows]
+    mean_nbytes: float | None
+
+
+@dataclass(frozen=True)
+class SmallTables:
+    """Reader of the small files that one stage opens.
+
+    Attributes:
+        context: Run context of the stage.
+    """
+
+    context: RunContext
+
+    @property
+    def most_nbytes(self) -> int:
+        """Maximum size in bytes of the files that are read at once, and of their decoded rows; 0 for no groups."""
+        share = self.context.services.budget.limit // (small_shards.GROUP_SHARE * self.context.crowd)
+        return min(small_shards.GROUP_NBYTES, share)
+
+    async def read(
+        self, files: Sequence[TableFile], context_of: ContextOf, is_wanted: Callable[[], bool]
+    ) -> TablesRead:
+        """Read and decode consecutive files. They have one store and the same options.
+
+        Args:
+            is_wanted: Returns True if the consumer waits for these files. They may then exceed a full memory limit.
+        """
+        services = self.context.services
+        stores, counters = services.stores(files[0].storage_options), context_of(0).counters(files[0])
+        counters.work = "parse"
+        infos = await stores.infos([file.url for file in files])
+        sizes = [info.nbytes or 0 for info in infos if isinstance(info, ShardRef)]
+        chosen = self._chosen(infos)
+        mean_nbytes = sum(sizes) / len(sizes) if sizes else None
+        if not chosen:
+            return TablesRead(None, {}, mean_nbytes)
+        charge = await services.budget.admit(sum(shard.nbytes or 0 for shard in chosen.values()), is_wanted)
+        try:
+            contents = await self._contents(stores, chosen)
+            room = await services.budget.room_for_step(2 * self.most_nbytes, is_wanted)
+            decoded = services.pool.submit(_decoded, files, contents, self.most_nbytes, context_of)
+            del contents
+            chunk, found, is_copy = await hop(counters, decoded)
+            room.end()
+            if chunk is None:
+                charge.end()
+            else:
+                charge.resize(chunk_nbytes(chunk) + (0 if is_copy else charge.nbytes))
+        except BaseException:
+            charge.end()
+            raise
+        return TablesRead(None if chunk is None else chunk.with_lease(charge), found, mean_nbytes)
+
+    def accepted(self, files: Sequence[TableFile], read: Sequence[FileRows], context_of: ContextOf) -> int:
+        """Compare the columns of files that were read with those of earlier files, and count their rows.
+
+        Call it in the turn of the files. Return the number of first files whose columns do not differ.
+        """
+        seen = self.context.services.features.of(SeenTypes)
+        for place, (file, rows) in enumerate(zip(files, read, strict=True)):
+            try:
+                seen[file.files].add(file.url, rows.types)
+            except TableSchemaError:  # the run of this file raises it
+                return place
+            context = context_of(place)
+            counters = context.counters(file)
+            counters.rows += rows.rows
+            counters.chunks += 1
+            TableLosses(context, file, 0, counters).count(rows.rows)
+        return len(files)
+
+    def _chosen(self, infos: Sequence[ShardRef | Exception | None]) -> dict[int, ShardRef]:
+        """Return the small files, by place, as many as may be read at once."""
+        chosen: dict[int, ShardRef] = {}
+        left = self.most_nbytes
+        for place, info in enumerate(infos):
+            nbytes = info.nbytes or 0 if isinstance(info, ShardRef) else 0
+            if isinstance(info, ShardRef) and 0 < nbytes <= min(left, SMALL_NBYTES, self.most_nbytes // SMALL_SHARE):
+                chosen[place] = info
+                left -= nbytes
+        return chosen
+
+    async def _contents(self, stores: StoreSet, shards: Mapping[int, ShardRef]) -> dict[int, memoryview]:
+        """Return the bytes of the files that can be read, by place."""
+        sizes = [shard.nbytes or 0 for shard in shards.values()]
+        block = self.context.services.blocks.lend(sum(sizes)).data
+        parts = [block[stop - nbytes : stop] for stop, nbytes in zip(accumulate(sizes), sizes, strict=True)]
+        failures = await stores.read_objects(list(shards.values()), parts)
+        outcomes = zip(shards, parts, failures, strict=True)
+        return {place: part for place, part, failure in outcomes if failure is None}
+
+
+def _decoded(
+    files: Sequence[TableFile], contents: Mapping[int, memoryview], most_nbytes: int, context_of: ContextOf
+) -> tuple[Chunk | None, dict[int, FileRows], bool]:
+    """Decode files of which the bytes are known. Leave out files with problems, and of another layout than the first.
+
+    Return the rows of all files as one chunk, the rows of each file, and True if the chunk refers to none of the bytes.
+    """
+    chunks: list[Chunk] = []
+    found: dict[int, FileRows] = {}
+    first = 0
+    for place, data in contents.items():
+        file = files[place]
+        try:
+            opened = _opened(file, data, most_nbytes)
+        except Exception:  # noqa: BLE001 - the run of this file raises it
+            continue
+        if opened is None:
+            continue
+        directory, parts, nbytes = opened
+        base = context_of(place).namespace(file, lambda _, url=file.url: str(url)).base  # type: ignore[misc]
+        rows = [chunk_of(part, base, None) for part in parts if len(part.rows)]
+        if rows and not all(_has_layout_of((chunks or rows)[0], each) for each in rows):
+            continue
+        chunks += rows
+        numbers = np.concatenate([part.rows for part in parts]) if parts else np.empty(0, np.int64)
+        found[place] = FileRows(first, TablePosition(numbers), directory.types)
+        first += len(numbers)
+        most_nbytes -= nbytes
+    return concat(chunks) if chunks else None, found, len(chunks) != 1
+
+
+def _opened(file: TableFile, data: memoryview, most_nbytes: int) -> tuple[Directory, list[TableRows], int] | None:
+    """Return the directory of a file, its rows, and their size in bytes; None if they are too large."""
+    format: TableFormat = file.format  # type: ignore[assignment]
+    steps = format.directory(file.url, len(data))
+    ranges, directory = advance(steps, None)
+    while directory is None:
+        ranges, directory = advance(steps, _cut(data, ranges))
+    parts: list[TableRows] = []
+    nbytes = 0
+    for group in directory.groups_from(0):
+        stored = _cut(data, group.ranges)
+        nbytes += max(group.nbytes, directory.decoded_nbytes(group, stored)) + ROW_NBYTES * group.rows
+        if nbytes > most_nbytes:
+            return None
+        parts += directory.decode(group, stored)
+    return directory, parts, nbytes
+
+
+def _cut(data: memoryview, ranges: Ranges) -> list[memoryview]:
+    if any(not 0 <= part.start <= part.stop <= len(data) for part in ranges):
+        raise ValueError("a range ends after the file")  # as in a damaged file, which its own run explains
+    return [data[part.start : part.stop] for part in ranges]
+
+
+def _has_layout_of(first: Chunk, other: Chunk) -> bool:
+    return other is first or same_layout(with_equal_marks([first, other]))

@@ -1,0 +1,261 @@
+"""One bad file among small files with row groups: files read in groups have the outcome that each would have alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from groups_or_alone import alone, check_both_ways, grouped, outcome
+from leaks import leaves_nothing
+
+from aiostream_data import Dataset, ErrorBudgetError, Retry, Skip, TableSchemaError
+from aiostream_data.testing.fault_server import fault_server
+from aiostream_data.testing.faults import Fault, Rule
+from aiostream_data.testing.resume import resumes_everywhere
+
+FILES = 40
+BAD = 13
+"""Number of the bad file, in the middle of a group."""
+
+
+@pytest.fixture(autouse=True)
+def small_shards_in_groups_or_alone() -> None:
+    """Replace the fixture of all tests: these choose themselves."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_is_left() -> Iterator[None]:
+    with leaves_nothing():
+        yield
+
+
+def table(number: int) -> pa.Table:
+    rows = range(1 + number % 4)
+    names = [None if (number + row) % 5 == 0 else f"name {number} {row}" for row in rows]
+    return pa.table({"id": [100 * number + row for row in rows], "name": pa.array(names, pa.string())})
+
+
+def write_npy(path: Path, number: int) -> None:
+    np.save(path, 100 * number + np.arange(1 + number % 4))
+
+
+def write_parquet(path: Path, number: int) -> None:
+    pyarrow.parquet.write_table(table(number), path, row_group_size=2)
+
+
+def write_arrow(path: Path, number: int) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table(number).schema) as writer:
+        writer.write_table(table(number), max_chunksize=2)
+
+
+WRITE: dict[str, Callable[[Path, int], None]] = {"npy": write_npy, "parquet": write_parquet, "arrow": write_arrow}
+
+
+def source(name: str, files: Any, **options: Any) -> Dataset[Any]:
+    return getattr(Dataset, f"from_{name}")(files, **options)  # type: ignore[no-any-return]
+
+
+def write_files(folder: Path, name: str, count: int = FILES) -> list[Path]:
+    paths = [folder / f"{number:04}.{name}" for number in range(count)]
+    for number, path in enumerate(paths):
+        WRITE[name](path, number)
+    return paths
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def corrupt(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    data[-5] ^= 0x40
+    path.write_bytes(data)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def enlarge(path: Path) -> None:
+    """Write a file that is not small."""
+    WRITE[path.suffix[1:]](path, 3)
+    rows = pa.table({"id": np.arange(100_000), "name": pa.array(["x" * 30] * 100_000)})
+    if path.suffix == ".npy":
+        np.save(path, np.arange(1_000_000))
+    elif path.suffix == ".parquet":
+        pyarrow.parquet.write_table(rows, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows)
+
+
+def change_type(path: Path) -> None:
+    """Write a file with another type of a column."""
+    rows = pa.table({"id": [0.5, 1.5], "name": ["a", "b"]})
+    if path.suffix == ".npy":
+        np.save(path, np.array([0.5, 1.5]))
+    elif path.suffix == ".parquet":
+        pyarrow.parquet.write_table(rows, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows)
+
+
+DAMAGE = [cut_short, empty, corrupt, remove, replace_by_pipe, replace_by_folder, enlarge]
+POLICIES: list[Any] = [None, Retry(1, backoff_s=0.0), "skip"]
+READING: list[dict[str, Any]] = [
+    {"cycle_length": 1},
+    {"cycle_length": 3, "block_length": 2},
+    {"cycle_length": 30},
+    {"cycle_length": 2, "shuffle_shards": True, "seed": 3},
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", WRITE)
+def test_a_bad_file_has_the_same_outcome_as_alone(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    paths = write_files(folder, name)
+    damage(paths[BAD])
+    files = Dataset.from_tensor_slices([str(path) for path in paths])
+    start = DAMAGE.index(damage)
+    for number in range(start, start + len(POLICIES)):
+        policy, reading = POLICIES[number % len(POLICIES)], READING[number % len(READING)]
+        check_both_ways(source(name, files, on_error=policy, **reading), tmp_path / "log.jsonl")
+
+
+def test_a_file_of_a_group_counts_against_the_error_budget(tmp_path: Path) -> None:
+    """The number of rows in the error depends on what was read ahead."""
+    paths = write_files(tmp_path, "npy")
+    cut_short(paths[BAD])
+    dataset = source("npy", f"{tmp_path}/*.npy", on_error=Skip(max_count=0))
+    with grouped():
+        found = outcome(dataset, tmp_path / "log.jsonl")
+    with alone():
+        expected = outcome(dataset, tmp_path / "log.jsonl")
+    assert found.rows == expected.rows
+    assert found.error is not None
+    assert expected.error is not None
+    assert found.error[0] is expected.error[0] is ErrorBudgetError
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_a_file_with_other_columns_is_named_in_its_turn(tmp_path: Path, name: str) -> None:
+    paths = write_files(tmp_path, name)
+    change_type(paths[BAD])
+    dataset = source(name, f"{tmp_path}/*")
+    with grouped() as sizes:
+        found = outcome(dataset, tmp_path / "log.jsonl")
+    with alone():
+        expected = outcome(dataset, tmp_path / "log.jsonl")
+    assert max(sizes) > 1
+    assert found.error is not None
+    assert found.error[0] is TableSchemaError
+    assert paths[BAD].name in found.error[1]
+    assert found.rows == expected.rows
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_several_bad_files_are_skipped_alone(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    paths = write_files(folder, name)
+    for number, damage in enumerate(DAMAGE):
+        damage(paths[1 + 5 * number])
+    files = Dataset.from_tensor_slices([str(path) for path in paths])
+    dataset = source(name, files, on_error=Retry(1, backoff_s=0.0, then="skip"))
+    assert check_both_ways(dataset, tmp_path / "log.jsonl").error is None
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_a_run_resumes_after_every_row_of_a_group(tmp_path: Path, name: str) -> None:
+    write_files(tmp_path, name, 9)
+    for reading in READING[:3]:
+        with grouped() as sizes:
+            resumes_everywhere(source(name, f"{tmp_path}/*", **reading))
+        assert max(sizes) > 1
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_a_state_of_a_group_resumes_files_that_are_read_alone(tmp_path: Path, name: str) -> None:
+    write_files(tmp_path, name, 9)
+    dataset = source(name, f"{tmp_path}/*", cycle_length=2, block_length=2)
+    rows = list(dataset)
+    for given in range(len(rows)):
+        with grouped(), dataset.open() as loader:
+            for _, _ in zip(range(given), loader, strict=False):
+                pass
+            state = loader.state_dict()
+        with alone(), dataset.open(state=state) as loader:
+            assert list(loader) == rows[given:]
+            state = loader.state_dict()
+        with alone(), dataset.open() as loader:
+            for _, _ in zip(range(given), loader, strict=False):
+                pass
+            state = loader.state_dict()
+        with grouped(), dataset.open(state=state) as loader:
+            assert list(loader) == rows[given:]
+
+
+def test_rows_have_the_origins_of_files_that_are_read_alone(tmp_path: Path) -> None:
+    write_files(tmp_path, "parquet", 9)
+    dataset = source("parquet", f"{tmp_path}/*").batch(4)
+    found = []
+    for way in (grouped, alone):
+        with way(), dataset.open(seed=1) as loader:
+            found.append([[origin.as_dict() for origin in loader.origins(batch)] for batch in loader])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("status", [404, 403, 500])
+def test_a_bad_object_of_a_store_has_the_same_outcome_as_alone(tmp_path: Path, status: int) -> None:
+    paths = write_files(tmp_path, "npy", 12)
+    with fault_server("s3") as server:
+        urls = [server.put(f"bucket/{path.name}", path.read_bytes()) for path in paths]
+        server.set_rules(Rule(Fault(status=status), key="*0007.npy"))
+        files = Dataset.from_tensor_slices(urls)
+        options = {**server.storage_options, "retry_attempts": 2, "hedge": False}
+        for policy in (None, "skip"):
+            dataset = source("npy", files, storage_options=options, on_error=policy)
+            check_both_ways(dataset, tmp_path / "log.jsonl")
+
+
+@pytest.mark.parametrize("limit", [1 << 20, 8 << 20])
+def test_the_memory_limit_bounds_groups(tmp_path: Path, limit: int) -> None:
+    for number in range(50):
+        np.save(tmp_path / f"{number:04}.npy", np.full((30, 100), number, np.float64))
+    dataset = Dataset.from_npy(f"{tmp_path}/*", cycle_length=3).batch(10)
+    with grouped():
+        found = outcome(dataset, tmp_path / "log.jsonl", memory_limit=limit)
+    assert found.error is None
+    assert sum(len(batch) for batch in found.rows) == 1500
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_leaving_inside_a_group_leaves_nothing_behind(tmp_path: Path, rows: int) -> None:
+    write_files(tmp_path, "parquet")
+    with grouped(), leaves_nothing(), source("parquet", f"{tmp_path}/*").open() as loader:
+        for _, _ in zip(range(rows), loader, strict=False):
+            pass
