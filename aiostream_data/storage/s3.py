@@ -36,6 +36,7 @@ from aiostream_data.storage.s3_errors import (
     translate_s3_answer,
     translate_s3_error,
 )
+from aiostream_data.storage.s3_head import ask_for_object
 from aiostream_data.storage.s3_listing import check_listings_of, page_of
 from aiostream_data.storage.s3_page import parse_page
 from aiostream_data.storage.s3_page_requests import fetch_page
@@ -134,6 +135,19 @@ class S3Store:
         bucket, key = split_bucket(split_url(url).path)
         if not key:
             raise bucket_alone(url)
+        hear = None if self.checksums is None else self._hear
+        with translating(url, translate_s3_error):
+            plain = await self._plain_requests()
+            found = None if plain is None else await ask_for_object(self._route, plain, url, bucket, key, hear)
+        return found or await self._info_by_library(url, bucket, key)
+
+    async def _plain_requests(self) -> S3Plain | None:
+        """Return the builder of plain requests, or None if the library must send all requests."""
+        if self._client is None and self._plain is None:
+            await self._open()
+        return self._plain
+
+    async def _info_by_library(self, url: str, bucket: str, key: str) -> ShardRef:
         with translating(url, translate_s3_error):
             client = await self._open()
         asks = {} if self.checksums is None else {"ChecksumMode": "ENABLED"}
@@ -216,9 +230,7 @@ class S3Store:
         """Read a range with the built-in HTTP client. Return False if aiobotocore has to send the request."""
         name, key = split_bucket(split_url(shard.url).path)
         with translating(shard.url, translate_s3_error):
-            if self._client is None and self._plain is None:
-                await self._open()
-            plain = self._plain
+            plain = await self._plain_requests()
             if plain is None or not is_plain_bucket(name):
                 return False
             bucket = plain.known(name) or await plain.bucket(name)
@@ -286,7 +298,11 @@ class S3Store:
                 self._added = {name: file_system._get_s3_method_kwargs(getattr(client, name)) for name in _OPERATIONS}
                 self._client, sent = client, self._added["get_object"]
                 if self._route.reader == "plain" or is_plain(self._options, sent):
-                    found = Remembered(sent, lists_plain=sends_plain(self._added["list_objects_v2"]))
+                    found = Remembered(
+                        sent,
+                        lists_plain=sends_plain(self._added["list_objects_v2"]),
+                        describes_plain=sends_plain(self._added["head_object"]),
+                    )
                     if is_plain(self._options, sent):
                         found = remember(self._options, found)
                     self._plain = S3Plain(ClientAddresses(client, found), found, self._regions)

@@ -59,11 +59,13 @@ class Remembered:
     Attributes:
         sent: Optional arguments of every request for an object.
         lists_plain: True if plain GET requests support the arguments of listings.
+        describes_plain: True if plain HEAD requests support the arguments of requests for the size of an object.
         buckets: Addresses of buckets.
     """
 
     sent: Mapping[str, Any]
     lists_plain: bool
+    describes_plain: bool
     buckets: dict[str, FoundAddress] = field(default_factory=dict)
 
 

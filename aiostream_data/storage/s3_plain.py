@@ -76,6 +76,7 @@ class S3Plain:
 
     Attributes:
         lists: True if plain GET requests support the arguments of listings.
+        describes: True if plain HEAD requests support the arguments of requests for the size of an object.
 
     Raises:
         PlanError: A plain GET does not support one of the arguments.
@@ -83,7 +84,7 @@ class S3Plain:
 
     def __init__(self, addresses: Addresses, found: Remembered, regions: dict[str, str]) -> None:
         sent = found.sent
-        self.lists = found.lists_plain
+        self.lists, self.describes = found.lists_plain, found.describes_plain
         self._addresses = addresses
         self._regions = regions
         if others := sorted(set(sent) - set(_SENT)):
@@ -128,6 +129,17 @@ class S3Plain:
             headers["if-match"] = shard.version
         return {**headers, **await self._signature(bucket, target.path, "", sent)}
 
+    async def head_headers(
+        self, bucket: BucketAddress, target: RequestTarget, *, asks_checksums: bool
+    ) -> dict[str, str]:
+        """Return the signed headers of a HEAD request.
+
+        Args:
+            asks_checksums: True to request the checksums of the object.
+        """
+        sent = {**self._sent, **ASK_S3} if asks_checksums else self._sent
+        return {**WHOLE, **sent, **await self._signature(bucket, target.path, "", sent, method="HEAD")}
+
     async def listing_headers(self, bucket: BucketAddress, path: str, query: str) -> dict[str, str]:
         """Return the signed headers of a request for a page of a listing.
 
@@ -154,12 +166,12 @@ class S3Plain:
         return await self._addresses.key()
 
     async def _signature(
-        self, bucket: BucketAddress, path: str, query: str, sent: Mapping[str, str]
+        self, bucket: BucketAddress, path: str, query: str, sent: Mapping[str, str], *, method: str = "GET"
     ) -> Mapping[str, str]:
         key = await self.key()
         if bucket.signer is None or key is None:
             return {}
-        return bucket.signer.headers(key, bucket.target.host_header, path, query, extra=sent)
+        return bucket.signer.headers(key, bucket.target.host_header, path, query, extra=sent, method=method)
 
     async def _find(self, name: str) -> BucketAddress:
         found = await self._addresses.find(name)

@@ -23,7 +23,7 @@ from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.sources import small_shards
 from aiostream_data._engine.sources.table_file import SeenTypes, TableFileSource, chunk_of
 from aiostream_data._engine.sources.table_losses import TableLosses
-from aiostream_data.errors import TableSchemaError
+from aiostream_data.errors import CorruptRecordError, TableSchemaError
 from aiostream_data.formats.row_groups import Directory, Ranges, TableFormat, TableRows, advance
 from aiostream_data.plan.tables import TableFile
 from aiostream_data.rows.records import Chunk, ShardRef, concat, same_layout, with_equal_marks
@@ -214,11 +214,11 @@ def _opened(file: TableFile, data: memoryview, most_nbytes: int) -> tuple[Direct
     steps = format.directory(file.url, len(data))
     ranges, directory = advance(steps, None)
     while directory is None:
-        ranges, directory = advance(steps, _cut(data, ranges))
+        ranges, directory = advance(steps, _cut(file.url, data, ranges))
     parts: list[TableRows] = []
     nbytes = 0
     for group in directory.groups_from(0):
-        stored = _cut(data, group.ranges)
+        stored = _cut(file.url, data, group.ranges)
         nbytes += max(group.nbytes, directory.decoded_nbytes(group, stored)) + ROW_NBYTES * group.rows
         if nbytes > most_nbytes:
             return None
@@ -226,9 +226,10 @@ def _opened(file: TableFile, data: memoryview, most_nbytes: int) -> tuple[Direct
     return directory, parts, nbytes
 
 
-def _cut(data: memoryview, ranges: Ranges) -> list[memoryview]:
-    if any(not 0 <= part.start <= part.stop <= len(data) for part in ranges):
-        raise ValueError("a range ends after the file")  # as in a damaged file, which its own run explains
+def _cut(url: str, data: memoryview, ranges: Ranges) -> list[memoryview]:
+    for part in ranges:
+        if not 0 <= part.start <= part.stop <= len(data):
+            raise CorruptRecordError(url, part.start, "the file ends before this part of it")
     return [data[part.start : part.stop] for part in ranges]
 
 

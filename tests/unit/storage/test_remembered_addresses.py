@@ -148,7 +148,7 @@ def test_a_changed_configuration_file_needs_a_new_client(
     ids=["none", "no secret", "empty key", "anonymous", "profile", "odd token", "object"],
 )
 def test_nothing_is_remembered_without_credentials_in_the_options(options: dict[str, Any]) -> None:
-    s3_addresses.remember(options, s3_addresses.Remembered({}, lists_plain=True))
+    s3_addresses.remember(options, s3_addresses.Remembered({}, lists_plain=True, describes_plain=True))
     assert s3_addresses.recall(options) is None
 
 
@@ -162,7 +162,7 @@ def test_no_secret_is_remembered(server: FaultServer) -> None:
 
 def test_old_settings_are_forgotten() -> None:
     for number in range(s3_addresses.MOST_SETTINGS + 1):
-        found = s3_addresses.Remembered({}, lists_plain=True)
+        found = s3_addresses.Remembered({}, lists_plain=True, describes_plain=True)
         s3_addresses.remember({"key": "k", "secret": str(number)}, found)
     assert s3_addresses.recall({"key": "k", "secret": "0"}) is None
     assert s3_addresses.recall({"key": "k", "secret": "1"}) is not None
