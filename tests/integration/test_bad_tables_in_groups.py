@@ -122,7 +122,7 @@ def change_type(path: Path) -> None:
             writer.write_table(rows)
 
 
-DAMAGE = [cut_short, empty, corrupt, remove, replace_by_pipe, replace_by_folder, enlarge]
+DAMAGE: list[Callable[[Path], None]] = [cut_short, empty, corrupt, remove, replace_by_pipe, replace_by_folder, enlarge]
 POLICIES: list[Any] = [None, Retry(1, backoff_s=0.0), "skip"]
 READING: list[dict[str, Any]] = [
     {"cycle_length": 1},
