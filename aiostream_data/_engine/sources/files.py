@@ -30,7 +30,7 @@ from aiostream_data._engine.sources.ranges_ahead import RangesAhead, most_open
 from aiostream_data._engine.sources.shard_rows import ShardRows, recalled_nbytes
 from aiostream_data._engine.sources.shard_search import check_listed, find_shards, listed_digest
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data._engine.sources.shard_streams import ShardStreams, SourceRun
+from aiostream_data._engine.sources.shard_streams import ShardStreams
 from aiostream_data._engine.sources.shard_turns import (
     LEFT,
     check_left,
@@ -40,6 +40,7 @@ from aiostream_data._engine.sources.shard_turns import (
     packed_turns,
     turns_left,
 )
+from aiostream_data._engine.sources.source_run import SourceRun
 from aiostream_data._engine.sources.turns import Turns
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.failing.policies import handling_of

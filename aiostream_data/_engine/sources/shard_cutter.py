@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,18 @@ from aiostream_data.rows.row_ids import RowIds
 
 SMALL_CHUNK_NBYTES = 64 << 10
 """Skipped records can split a chunk into small chunks. The reader merges chunks below this size in bytes."""
+
+
+class RecordsLease(NamedTuple):
+    """Memory lease of a chunk that refers to the bytes of a shard.
+
+    Attributes:
+        buffer: Lease on these bytes.
+        own: Charge for the index, the ids and the other arrays of the chunk.
+    """
+
+    buffer: object
+    own: Charge
 
 
 @dataclass
@@ -171,7 +184,9 @@ class ShardCutter:
             self._made += ROW_NBYTES * len(chunk)  # decoded arrays are charged but do not end the hop
             return chunk.with_lease(self._charged(chunk))
         self._made += own
-        return chunk.with_lease((self._buffer_lease(column.values, block), self.budget.charge(own, DECODED)))
+        return chunk.with_lease(
+            RecordsLease(self._buffer_lease(column.values, block), self.budget.charge(own, DECODED))
+        )
 
     def _buffer_lease(self, values: NDArray[np.uint8], block: RangeBlock | None) -> object:
         """Return the memory lease of the range, decompressed block or joined record that contains ``values``."""

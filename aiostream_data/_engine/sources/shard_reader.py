@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE, ShardLosses
-from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.flow.step_sizes import (
     block_nbytes,
     headroom_nbytes,
@@ -43,10 +42,20 @@ from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.columns import VarColumn
-from aiostream_data.rows.records import ShardRef, records_chunk
+from aiostream_data.rows.records import Chunk, ShardRef, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.storage.stores import StoreSet
+
+
+class RecordSink(Protocol):
+    """Receiver of the rows of a shard, such as an :class:`.Outlet`."""
+
+    async def send(self, chunk: Chunk) -> None:
+        """Send a chunk of rows."""
+
+    async def send_mark(self, chunk: Chunk) -> None:
+        """Send a chunk without rows, which signals lost records."""
 
 
 @dataclass
@@ -112,7 +121,7 @@ class ShardReader:
         """Note that the merge waits for the next rows of the shard."""
         self.ahead.is_awaited(self.ranges)
 
-    async def run(self, outlet: Outlet) -> None:
+    async def run(self, outlet: RecordSink) -> None:
         """Send the rows of the shard, in order, starting with row number ``first``.
 
         Raises:
@@ -150,7 +159,7 @@ class ShardReader:
             first=self.first,
         )
 
-    async def _has_sent_all(self, outlet: Outlet) -> bool:
+    async def _has_sent_all(self, outlet: RecordSink) -> bool:
         """Read the shard from row ``first``. Return False if the shard must be read again."""
         try:
             failure, self.failure = self.failure, None
@@ -194,7 +203,7 @@ class ShardReader:
         self.losses.add(self._cutter.row, damage)
         return True
 
-    async def _read(self, outlet: Outlet) -> None:
+    async def _read(self, outlet: RecordSink) -> None:
         self._is_checking, self._cutter.row = True, 0
         if self.node.checks_first:
             await self.ranges.may_cut.wait()
@@ -240,7 +249,7 @@ class ShardReader:
         check = ShardCheck(self.node, self.stores, self.offsets, self.hop, room, self._memory, self.ranges.part_nbytes)
         await check.run(self.number, self.shard)
 
-    async def _read_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
+    async def _read_ranges(self, stream: RecordStream, outlet: RecordSink) -> None:
         is_taken = False
         async with self.ranges.reading(self.shard, self._offset, self.content):
             try:
@@ -250,7 +259,7 @@ class ShardReader:
         if is_taken:
             raise DecompressorTaken
 
-    async def _send_ranges(self, stream: RecordStream, outlet: Outlet) -> None:
+    async def _send_ranges(self, stream: RecordStream, outlet: RecordSink) -> None:
         await self.ranges.may_cut.wait()
         while (block := await self.ranges.next()) is not None:
             await self._send_all(stream, self._fed(stream, block), block, outlet)
@@ -259,7 +268,7 @@ class ShardReader:
                 return
 
     async def _send_all(
-        self, stream: RecordStream, pieces: Iterator[VarColumn], block: RangeBlock | None, outlet: Outlet
+        self, stream: RecordStream, pieces: Iterator[VarColumn], block: RangeBlock | None, outlet: RecordSink
     ) -> None:
         more = True
         while more:
