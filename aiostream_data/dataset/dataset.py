@@ -2676,7 +2676,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             ArgumentTypeError: Elements of two datasets differ in structure or dtype (a ``TypeError``, as in tf.data).
             PlanError: An argument is not a dataset.
         """
-        nodes = tuple(_plan_in("concatenate", dataset) for dataset in datasets)
+        plans = [_plan_in("concatenate", dataset) for dataset in datasets]
+        nodes = tuple(node for plan in plans for node in (plan.nodes if type(plan) is op.Concatenate else (plan,)))
         check_concatenated(nodes)
         return Dataset(op.Concatenate(nodes=nodes), merged_options(datasets))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -106,6 +107,11 @@ class Node:
     def inputs(self) -> tuple[Node, ...]:
         """Input nodes, in order."""
         return ()
+
+    @cached_property
+    def depth(self) -> int:
+        """Number of nodes of the longest path from this node to a source."""
+        return 1 + max((node.depth for node in self.inputs), default=0)
 
     @property
     def label(self) -> str:
