@@ -1,8 +1,9 @@
 """Split many complete small objects into records at once.
 
-The objects lie one after another in one array. One pass over the array costs less than a framer for each object. Only
-clean objects are split here. All others are left to a :class:`.RecordStream`, which recovers and explains damage. So
-this module never raises an error about data. Compressed objects are first decompressed by :mod:`.small_streams`.
+The objects lie one after another in one array. One pass over the array costs less than a framer for each object.
+Formats without such a pass get a framer for each object, but no task. Only clean objects are split here. All others are
+left to a :class:`.RecordStream`, which recovers and explains damage. So this module never raises an error about data.
+Compressed objects are first decompressed by :mod:`.small_streams`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aiostream_data.codecs.compression_by_suffix import FIRST_PAIRS as COMPRESSI
 from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any, suffix_of
 from aiostream_data.codecs.file_kinds import FIRST_PAIRS as KIND_PAIRS
 from aiostream_data.codecs.file_kinds import START_NBYTES, TFRECORD_NBYTES, kind_of, starts_tfrecord
-from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects
+from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects, splits_objects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
 from aiostream_data.rows.columns import VarColumn, concat_column
 
@@ -40,7 +41,7 @@ class ObjectKinds(NamedTuple):
 
 
 def kinds_of_objects(
-    format: SplitsObjects,
+    format: Format,
     compression: str,
     urls: Sequence[str],
     values: Bytes,
@@ -67,7 +68,7 @@ def kinds_of_objects(
     return ObjectKinds(was_read & accepted(format, values, bounds), {})
 
 
-def split_objects(format: SplitsObjects, values: Bytes, bounds: Indices, is_plain: Mask) -> SmallObjects | None:
+def split_objects(format: Format, values: Bytes, bounds: Indices, is_plain: Mask) -> SmallObjects | None:
     """Split the uncompressed objects ``values[bounds[i]:bounds[i + 1]]`` for which ``is_plain`` is True into records.
 
     Args:
@@ -89,11 +90,11 @@ def split_objects(format: SplitsObjects, values: Bytes, bounds: Indices, is_plai
     return SmallObjects(VarColumn(values, starts, lengths, columns[0].kind), rows)
 
 
-def accepted(format: SplitsObjects, values: Bytes, bounds: Indices) -> Mask:
+def accepted(format: Format, values: Bytes, bounds: Indices) -> Mask:
     """Return a mask of the uncompressed objects that are of no file kind that the format refuses."""
     starts, lengths = bounds[:-1], np.diff(bounds)
     is_accepted = np.ones(len(starts), np.bool_)
-    if format.whole or format.split_proves_format:
+    if format.whole or _proves_format(format):
         return is_accepted
     may_be_refused = _may_be_known(values, starts, lengths) | _may_be_tar(values, starts, lengths)
     for number in np.flatnonzero(may_be_refused).tolist():
@@ -101,13 +102,19 @@ def accepted(format: SplitsObjects, values: Bytes, bounds: Indices) -> Mask:
     return is_accepted
 
 
-def _split_runs(
-    format: SplitsObjects, values: Bytes, bounds: Indices, chosen: Mask, rows: Indices
-) -> Iterator[VarColumn]:
+def _proves_format(format: Format) -> bool:
+    """Return True if only objects of this format can be split."""
+    return splits_objects(format) and format.split_proves_format
+
+
+def _split_runs(format: Format, values: Bytes, bounds: Indices, chosen: Mask, rows: Indices) -> Iterator[VarColumn]:
     """Split the chosen objects, in runs of adjacent ones. Yield their records, and set their numbers of rows."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
     for first, stop in edges.reshape(-1, 2).tolist():
-        yield from _split_run(format, values, bounds, rows, first, stop)
+        if splits_objects(format):
+            yield from _split_run(format, values, bounds, rows, first, stop)
+        else:
+            yield from _split_each(format, values, bounds, rows, first, stop)
 
 
 def _split_run(
@@ -124,14 +131,37 @@ def _split_run(
         yield from _split_run(format, values, bounds, rows, middle, stop)
 
 
+def _split_each(
+    format: Format, values: Bytes, bounds: Indices, rows: Indices, first: int, stop: int
+) -> Iterator[VarColumn]:
+    """Split the objects from ``first`` to ``stop`` with a framer for each of them. Leave out objects with a problem."""
+    for number in range(first, stop):
+        start, end = bounds[number : number + 2].tolist()
+        data = values[start:end]
+        framer = format.framer("")
+        try:
+            columns = list(framer.feed(data, 0))
+            columns += framer.finish()
+        except Exception:  # noqa: BLE001 - the reader of this object raises it
+            continue
+        columns = [_placed(column, values, data, start) for column in columns if len(column)]
+        rows[number] = sum(map(len, columns))
+        yield from columns
+
+
+def _placed(column: VarColumn, values: Bytes, data: Bytes, start: int) -> VarColumn:
+    """Let a column refer to the array of all objects instead of ``data``, which begins at index ``start`` of it."""
+    return VarColumn(values, column.starts + start, column.lengths, column.kind) if column.values is data else column
+
+
 # -- detection: objects that may be compressed, or of another file kind
 
 
 def _detected(
-    format: SplitsObjects, urls: Sequence[str], values: Bytes, bounds: Indices, suffixes: Container[str], was_read: Mask
+    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, suffixes: Container[str], was_read: Mask
 ) -> ObjectKinds:
     starts, lengths = bounds[:-1], np.diff(bounds)
-    if format.split_proves_format:
+    if _proves_format(format):
         is_plain = was_read & (lengths > 0) & ~_may_be_compressed(values, starts, lengths)
     else:
         is_plain = was_read & (lengths >= _LEAST_MARK_NBYTES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import tarfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -33,11 +35,22 @@ def _rows(number: int) -> range:
     return range(1 + number % 4)
 
 
+def _archive(members: dict[str, bytes]) -> bytes:
+    with io.BytesIO() as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for name, data in members.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+        return file.getvalue()
+
+
 CONTENT: dict[str, Callable[[int], bytes]] = {
     "from_tfrecord": lambda number: b"".join(frame(record(number, row)) for row in _rows(number)),
     "from_text": lambda number: b"".join(record(number, row) + b"\n" for row in _rows(number)),
     "from_fixed_length": lambda number: b"".join(record(number, row) + b"." for row in _rows(number)),
     "from_csv": lambda number: b"".join(record(number, row) + b"\n" for row in _rows(number)),
+    "from_webdataset": lambda number: _archive({f"{row}.txt": record(number, row) for row in _rows(number)}),
     "from_files": lambda number: b"".join(record(number, row) for row in _rows(number)),
 }
 """Content of a shard by the name of its source."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from aiostream_data import _native
 from aiostream_data.codecs.compressors import compressor
 from aiostream_data.errors import DataError
-from aiostream_data.formats.base import LEFT, SmallObjects, SplitsObjects
+from aiostream_data.formats.base import LEFT, Format, SmallObjects
 from aiostream_data.formats.csv import CsvFormat
 from aiostream_data.formats.fixed_length import FixedLengthFormat
 from aiostream_data.formats.small_objects import accepted, kinds_of_objects, split_objects
@@ -27,10 +27,11 @@ from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
+from aiostream_data.formats.webdataset import WebDatasetFormat
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.rows.columns import VarColumn
 
-FORMATS: list[SplitsObjects] = [
+FORMATS: list[Format] = [
     WholeFileFormat(),
     WholeFileFormat(max_record_nbytes=9),
     FixedLengthFormat(record_nbytes=3),
@@ -47,6 +48,8 @@ FORMATS: list[SplitsObjects] = [
     TextFormat(encoding="latin-1", max_line_nbytes=5),
     CsvFormat(),
     CsvFormat(header=False, encoding="latin-1"),
+    WebDatasetFormat(),
+    WebDatasetFormat(verify=False),
 ]
 
 
@@ -61,6 +64,16 @@ def tar_archive() -> bytes:
     with io.BytesIO() as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             archive.addfile(tarfile.TarInfo("a"), io.BytesIO())
+        return file.getvalue()
+
+
+def samples(names: list[str]) -> bytes:
+    with io.BytesIO() as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for name in names:
+                info = tarfile.TarInfo(name)
+                info.size = len(name)
+                archive.addfile(info, io.BytesIO(name.encode()))
         return file.getvalue()
 
 
@@ -98,8 +111,11 @@ LINES = st.lists(
     max_size=8,
 ).map(b"".join)
 RECORDS = st.lists(st.binary(max_size=20), max_size=4).map(lambda records: b"".join(map(framed, records)))
+ARCHIVES = st.lists(st.sampled_from(["a.jpg", "a.cls", "b.jpg", "c.json"]), max_size=4).map(samples)
 OBJECTS = st.one_of(
     LINES,
+    ARCHIVES,
+    ARCHIVES.map(lambda data: data[:-1024]),
     RECORDS,
     RECORDS.map(lambda data: data[:-1]),
     st.binary(max_size=24),
@@ -123,7 +139,7 @@ OBJECTS = st.one_of(
 NAMES = st.sampled_from(["a", "a.gz", "a.txt", "a.zst"])
 
 
-def streamed(format: SplitsObjects, url: str, compression: str, data: bytes) -> list[bytes | str] | None:
+def streamed(format: Format, url: str, compression: str, data: bytes) -> list[bytes | str] | None:
     """Return the records of one object, or None if it is damaged."""
     stream = RecordStream(format, url, compression)
     columns: list[VarColumn] = []
@@ -142,7 +158,7 @@ def together(objects: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split(
-    format: SplitsObjects, compression: str, objects: list[tuple[str, bytes]], suffixes: set[str], limits: UnpackLimits
+    format: Format, compression: str, objects: list[tuple[str, bytes]], suffixes: set[str], limits: UnpackLimits
 ) -> Iterator[tuple[list[tuple[str, bytes]], SmallObjects | None]]:
     """Split objects in as many steps as the limits need. Yield the objects of each step, and their records."""
     values, bounds = together([data for _, data in objects])
@@ -172,7 +188,7 @@ def split(
     ),
 )
 def test_the_records_are_those_of_a_stream_for_each_object(
-    format: SplitsObjects,
+    format: Format,
     compression: str,
     objects: list[tuple[str, bytes]],
     plain_suffixes: set[str],
@@ -194,7 +210,7 @@ def test_the_records_are_those_of_a_stream_for_each_object(
 
 @pytest.mark.parametrize("compress", [gzip.compress, members, zlib.compress, zstd, zstandard.compress, frames])
 @pytest.mark.parametrize("format", [WholeFileFormat(), TextFormat(), FixedLengthFormat(record_nbytes=5)])
-def test_sound_compressed_objects_are_split_at_once(format: SplitsObjects, compress: Callable[[bytes], bytes]) -> None:
+def test_sound_compressed_objects_are_split_at_once(format: Format, compress: Callable[[bytes], bytes]) -> None:
     objects = [("a", compress(b"line\n" * rows)) for rows in range(2000)]
     limits = UnpackLimits(nbytes=1 << 20, object_nbytes=1 << 20, window_nbytes=1 << 22)
     parts = list(split(format, "auto", objects, set(), limits))
@@ -216,6 +232,19 @@ def test_an_object_that_grows_without_end_takes_no_more_memory_than_any_other(
     assert found is not None
     assert found.rows.tolist() == [1, LEFT, 1]
     assert peak < len(bomb) * 2 + (6 << 20)
+
+
+@given(st.lists(ARCHIVES.filter(lambda data: len(data) > 1), min_size=1))
+def test_each_archive_gets_a_framer(archives: list[bytes]) -> None:
+    values, bounds = together(archives)
+    found = split_objects(WebDatasetFormat(), values, bounds, np.ones(len(archives), np.bool_))
+    expected = [streamed(WebDatasetFormat(), "a", "", data) for data in archives]
+    if found is None:
+        assert not any(expected)
+        return
+    assert found.column.elements() == [record for records in expected for record in records or ()]
+    assert found.rows.tolist() == [LEFT if records is None else len(records) for records in expected]
+    assert found.column.values is values
 
 
 @given(st.lists(st.lists(st.sampled_from([b"plain", b"more words", b""]), min_size=1).map(b"\n".join)))

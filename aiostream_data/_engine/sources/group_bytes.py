@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.sources.shard_chunks import refers_to
 from aiostream_data._native import BytesMemory
 from aiostream_data.codecs.file_kinds import START_NBYTES
-from aiostream_data.formats.base import LEFT, SmallObjects, SplitsObjects
+from aiostream_data.formats.base import LEFT, Format, SmallObjects
 from aiostream_data.formats.small_objects import split_objects
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.rows.columns import Column, SeparateBytes
@@ -50,7 +50,7 @@ class GroupBytes(Protocol):
     def of(self, place: int) -> NDArray[np.uint8]:
         """Return the bytes of the shard at ``place``."""
 
-    def records(self, format: SplitsObjects, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
+    def records(self, format: Format, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
         """Split the shards for which ``is_plain`` is True into records. Return None if no shard could be split."""
 
     def are_in(self, leaf: Column) -> bool:
@@ -88,7 +88,7 @@ class OneBlock:
         start, stop = self._bounds[place : place + 2].tolist()
         return self._values[start:stop]
 
-    def records(self, format: SplitsObjects, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
+    def records(self, format: Format, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
         return split_objects(format, self._values, self._bounds, is_plain)
 
     def are_in(self, leaf: Column) -> bool:
@@ -127,7 +127,7 @@ class SeparateObjects:
     def of(self, place: int) -> NDArray[np.uint8]:
         return np.frombuffer(self._objects[place], np.uint8)
 
-    def records(self, format: SplitsObjects, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
+    def records(self, format: Format, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
         assert isinstance(format, WholeFileFormat), "other formats split one block"
         is_record = is_plain & (self.sizes <= format.largest_nbytes)
         if not is_record.any():

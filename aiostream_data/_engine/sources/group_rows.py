@@ -16,7 +16,7 @@ from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.group_bytes import GroupBytes, OneBlock
 from aiostream_data._engine.sources.shard_chunks import decode, own_nbytes
 from aiostream_data._engine.sources.shard_ranges import Content
-from aiostream_data.formats.base import LEFT, SplitsObjects
+from aiostream_data.formats.base import LEFT, Format
 from aiostream_data.formats.small_objects import ObjectKinds, accepted, kinds_of_objects
 from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.plan.sources import ReadFiles
@@ -114,7 +114,7 @@ class GroupSplitter:
     """
 
     node: ReadFiles
-    format: SplitsObjects
+    format: Format
     budget: Budget
     blocks: BlockPool
     first_split: int

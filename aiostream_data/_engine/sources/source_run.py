@@ -26,7 +26,6 @@ from aiostream_data._engine.sources.shard_reader import ShardReader
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data._engine.sources.small_shards import SmallShards
 from aiostream_data.failing.policies import Handling
-from aiostream_data.formats.base import splits_objects
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ShardRef
@@ -71,10 +70,8 @@ class SourceRun:
         return most_open(self.node)
 
     def small_shards(self) -> SmallShards | None:
-        """Return the reader of groups of small shards, or None if shards of this source are not read in groups."""
+        """Return the reader of groups of small shards, or None if the memory limit allows no groups."""
         format, services = self.node.format, self.context.services
-        if not splits_objects(format):
-            return None
         splitter = GroupSplitter(self.node, format, services.budget, services.blocks, self.namespace.base, self.offsets)
         small = SmallShards(
             node=self.node,
