@@ -68,17 +68,20 @@ def kinds_of_objects(
     return ObjectKinds(was_read & accepted(format, values, bounds), {})
 
 
-def split_objects(format: Format, values: Bytes, bounds: Indices, is_plain: Mask) -> SmallObjects | None:
+def split_objects(
+    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, is_plain: Mask
+) -> SmallObjects | None:
     """Split the uncompressed objects ``values[bounds[i]:bounds[i + 1]]`` for which ``is_plain`` is True into records.
 
     Args:
+        urls: URL of each object, or of more objects, for the framers.
         values: Bytes of all objects; the records keep the array alive.
 
     Returns:
         The records; None if no object could be split.
     """
     rows = np.full(len(is_plain), LEFT, np.int64)
-    columns = list(_split_runs(format, values, bounds, is_plain, rows))
+    columns = list(_split_runs(format, urls, values, bounds, is_plain, rows))
     if not columns:
         return None
     if len(columns) == 1:
@@ -107,14 +110,16 @@ def _proves_format(format: Format) -> bool:
     return splits_objects(format) and format.split_proves_format
 
 
-def _split_runs(format: Format, values: Bytes, bounds: Indices, chosen: Mask, rows: Indices) -> Iterator[VarColumn]:
+def _split_runs(
+    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, chosen: Mask, rows: Indices
+) -> Iterator[VarColumn]:
     """Split the chosen objects, in runs of adjacent ones. Yield their records, and set their numbers of rows."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
     for first, stop in edges.reshape(-1, 2).tolist():
         if splits_objects(format):
             yield from _split_run(format, values, bounds, rows, first, stop)
         else:
-            yield from _split_each(format, values, bounds, rows, first, stop)
+            yield from _split_each(format, urls, values, bounds, rows, first, stop)
 
 
 def _split_run(
@@ -132,13 +137,13 @@ def _split_run(
 
 
 def _split_each(
-    format: Format, values: Bytes, bounds: Indices, rows: Indices, first: int, stop: int
+    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, rows: Indices, first: int, stop: int
 ) -> Iterator[VarColumn]:
     """Split the objects from ``first`` to ``stop`` with a framer for each of them. Leave out objects with a problem."""
     for number in range(first, stop):
         start, end = bounds[number : number + 2].tolist()
         data = values[start:end]
-        framer = format.framer("")
+        framer = format.framer(urls[number])
         try:
             columns = list(framer.feed(data, 0))
             columns += framer.finish()

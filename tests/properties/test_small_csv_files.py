@@ -53,7 +53,8 @@ def streamed(format: CsvFormat, data: bytes) -> list[tuple[bytes, int | None]] |
 @given(st.sampled_from(FORMATS), st.lists(FILES, min_size=1, max_size=4))
 def test_the_records_and_lines_are_those_of_a_stream_for_each_file(format: CsvFormat, files: Sequence[bytes]) -> None:
     bounds = np.cumsum([2, *map(len, files)])
-    found = split_objects(format, np.frombuffer(b'"\n' + b"".join(files), np.uint8), bounds, np.ones(len(files), bool))
+    values, is_plain = np.frombuffer(b'"\n' + b"".join(files), np.uint8), np.ones(len(files), np.bool_)
+    found = split_objects(format, ["memory://x"] * len(files), values, bounds, is_plain)
     expected = [streamed(format, data) for data in files]
     if found is None:
         assert expected == [None] * len(files)

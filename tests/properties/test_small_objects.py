@@ -27,7 +27,7 @@ from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.formats.tfrecord import TFRecordFormat
-from aiostream_data.formats.webdataset import WebDatasetFormat
+from aiostream_data.formats.webdataset import WebDatasetFormat, WebDatasetFramer
 from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.rows.columns import VarColumn
 
@@ -164,14 +164,17 @@ def split(
     values, bounds = together([data for _, data in objects])
     kinds = kinds_of_objects(format, compression, [name for name, _ in objects], values, bounds, suffixes)
     if not kinds.compressed:
-        yield objects, split_objects(format, values, bounds, kinds.is_plain)
+        yield objects, split_objects(format, [name for name, _ in objects], values, bounds, kinds.is_plain)
         return
     while objects:
         kinds = kinds_of_objects(format, compression, [name for name, _ in objects], values, bounds, suffixes)
         found = unpack(values, bounds, kinds, limits, lambda nbytes: np.empty(nbytes, np.uint8))
         count = len(found.is_ready)
         is_plain = found.is_ready & accepted(format, found.values, found.bounds)
-        yield objects[:count], split_objects(format, found.values, found.bounds, is_plain)
+        yield (
+            objects[:count],
+            split_objects(format, [name for name, _ in objects], found.values, found.bounds, is_plain),
+        )
         objects, bounds = objects[count:], bounds[count:]
 
 
@@ -237,7 +240,7 @@ def test_an_object_that_grows_without_end_takes_no_more_memory_than_any_other(
 @given(st.lists(ARCHIVES.filter(lambda data: len(data) > 1), min_size=1))
 def test_each_archive_gets_a_framer(archives: list[bytes]) -> None:
     values, bounds = together(archives)
-    found = split_objects(WebDatasetFormat(), values, bounds, np.ones(len(archives), np.bool_))
+    found = split_objects(WebDatasetFormat(), ["a"] * len(archives), values, bounds, np.ones(len(archives), np.bool_))
     expected = [streamed(WebDatasetFormat(), "a", "", data) for data in archives]
     if found is None:
         assert not any(expected)
@@ -247,12 +250,27 @@ def test_each_archive_gets_a_framer(archives: list[bytes]) -> None:
     assert found.column.values is values
 
 
+def test_a_framer_gets_the_url_of_its_object() -> None:
+    asked: list[str] = []
+
+    class NamedFormat(WebDatasetFormat):
+        def framer(self, url: str) -> WebDatasetFramer:
+            asked.append(url)
+            return super().framer(url)
+
+    values, bounds = together([samples(["a.cls"])] * 3)
+    found = split_objects(NamedFormat(), ["0", "1", "2"], values, bounds, np.array([True, False, True]))
+    assert found is not None
+    assert found.rows.tolist() == [1, LEFT, 1]
+    assert asked == ["0", "2"]
+
+
 @given(st.lists(st.lists(st.sampled_from([b"plain", b"more words", b""]), min_size=1).map(b"\n".join)))
 def test_plain_text_is_split_at_once(objects: list[bytes]) -> None:
     objects = [b"text " + data for data in objects]
     values, bounds = together(objects)
     kinds = kinds_of_objects(TextFormat(), "auto", ["a"] * len(objects), values, bounds)
-    found = split_objects(TextFormat(), values, bounds, kinds.is_plain)
+    found = split_objects(TextFormat(), ["a"] * len(objects), values, bounds, kinds.is_plain)
     assert found is not None or not objects
     assert found is None or LEFT not in found.rows
 
@@ -265,7 +283,7 @@ def test_one_damaged_object_leaves_its_neighbours_split(contents: list[list[byte
     objects[bad] = objects[bad][:at] + bytes([objects[bad][at] ^ 0xFF]) + objects[bad][at + 1 :]
     values, bounds = together(objects)
     kinds = kinds_of_objects(TFRecordFormat(), "auto", ["a"] * len(objects), values, bounds)
-    found = split_objects(TFRecordFormat(), values, bounds, kinds.is_plain)
+    found = split_objects(TFRecordFormat(), ["a"] * len(objects), values, bounds, kinds.is_plain)
     rows = [len(records) for records in contents]
     rows[bad] = LEFT
     assert (found is None and len(objects) == 1) or (found is not None and found.rows.tolist() == rows)

@@ -50,7 +50,7 @@ class GroupBytes(Protocol):
     def of(self, place: int) -> NDArray[np.uint8]:
         """Return the bytes of the shard at ``place``."""
 
-    def records(self, format: Format, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
+    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_]) -> SmallObjects | None:
         """Split the shards for which ``is_plain`` is True into records. Return None if no shard could be split."""
 
     def are_in(self, leaf: Column) -> bool:
@@ -88,8 +88,8 @@ class OneBlock:
         start, stop = self._bounds[place : place + 2].tolist()
         return self._values[start:stop]
 
-    def records(self, format: Format, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
-        return split_objects(format, self._values, self._bounds, is_plain)
+    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_]) -> SmallObjects | None:
+        return split_objects(format, urls, self._values, self._bounds, is_plain)
 
     def are_in(self, leaf: Column) -> bool:
         return refers_to(self._values, leaf)
@@ -127,7 +127,7 @@ class SeparateObjects:
     def of(self, place: int) -> NDArray[np.uint8]:
         return np.frombuffer(self._objects[place], np.uint8)
 
-    def records(self, format: Format, is_plain: NDArray[np.bool_]) -> SmallObjects | None:
+    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_]) -> SmallObjects | None:
         assert isinstance(format, WholeFileFormat), "other formats split one block"
         is_record = is_plain & (self.sizes <= format.largest_nbytes)
         if not is_record.any():

@@ -146,7 +146,7 @@ class GroupSplitter:
         charge: object,
     ) -> SplitShards:
         """Split the uncompressed bytes of the first shards of a group."""
-        found = content.records(self.format, is_plain)
+        found = content.records(self.format, [shard.url for _, shard in group.shards], is_plain)
         if found is None:
             return SplitShards(None, np.full(len(is_plain), LEFT, np.int64))
         parts = list(self._decoded(found.column, found.rows, group, kinds))
