@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -187,6 +188,46 @@ def test_several_bad_files_are_skipped_alone(tmp_path: Path, name: str) -> None:
     files = Dataset.from_tensor_slices([str(path) for path in paths])
     dataset = source(name, files, on_error=Retry(1, backoff_s=0.0, then="skip"))
     assert check_both_ways(dataset, tmp_path / "log.jsonl").error is None
+
+
+@pytest.mark.parametrize("given", [0, 1, 3, 4, 8, 13, 39])
+def test_all_files_before_a_failing_input_are_delivered(tmp_path: Path, given: int) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    paths = [str(path) for path in write_files(folder, "npy")]
+
+    def named(number: int) -> str:
+        if number == given:
+            raise ValueError("no more names")
+        return paths[number]
+
+    dataset = source("npy", Dataset.range(FILES).map(named), cycle_length=2)
+    with grouped():
+        found = outcome(dataset, tmp_path / "log.jsonl")
+    with alone():
+        expected = outcome(dataset, tmp_path / "log.jsonl")
+    assert found.rows == expected.rows
+    assert found.error == expected.error
+    assert found.error is not None
+
+
+def test_large_files_are_not_asked_for_their_sizes_again_and_again(tmp_path: Path) -> None:
+    with fault_server("s3") as server:
+        data = io.BytesIO()
+        np.save(data, np.zeros((300, 1024)))
+        urls = [server.put(f"bucket/{number:02}.npy", data.getvalue()) for number in range(40)]
+        server.clear_log()
+        dataset = source("npy", urls, storage_options={**server.storage_options, "hedge": False})
+        assert len(list(dataset.batch(300))) == 40
+        assert sum(seen.method == "HEAD" for seen in server.log()) <= 40 + 40 + 12  # the list, the runs, some groups
+
+
+def test_many_open_files_do_not_need_more_groups(tmp_path: Path) -> None:
+    write_files(tmp_path, "npy", 600)
+    with grouped() as sizes, source("npy", f"{tmp_path}/*", cycle_length=50).open() as loader:
+        next(iter(loader))
+        assert sum(sizes) < 400
+        assert len(list(loader)) == 1500 - 1
 
 
 @pytest.mark.parametrize("name", WRITE)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, NamedTuple, cast
 
 from aiostream_data._engine.flow.channel import ReceiverClosed
 from aiostream_data._engine.flow.context import settle
@@ -43,14 +42,12 @@ class _Rows(NamedTuple):
 class DecodesAhead:
     """Sink for chunks of records of one shard. It decodes them concurrently, and sends the rows in order.
 
-    Use it as an asynchronous context manager, whose end waits until all rows were sent.
-
     Attributes:
         url: URL of the shard, for error messages.
         outlet: Outlet for the rows.
         submit: Function that runs another function on a worker thread, and returns a future of its outcome.
         counters: Counters of the source.
-        most: Maximum number of chunks that are being decoded or wait for their turn.
+        most: Maximum number of chunks that are being decoded or wait for their turn while memory is free.
     """
 
     url: str
@@ -61,56 +58,70 @@ class DecodesAhead:
     counters: StageCounters
     most: int = LEAST_AHEAD
     _sending: deque[asyncio.Task[None]] = field(default_factory=deque)
+    _failure: asyncio.Future[Exception] | None = None
 
-    async def send(self, chunk: Chunk) -> None:
-        """Begin to decode a chunk of records. Wait while too many chunks are being decoded.
+    async def run(self, read: Callable[[DecodesAhead], Coroutine[Any, Any, None]]) -> None:
+        """Run ``read(self)``, which sends chunks of records to this sink, until all rows were sent.
+
+        If a record cannot be decoded, or the receiver was closed, ``read`` is cancelled at once.
 
         Raises:
-            DataError: A record of this chunk or of an earlier one cannot be decoded. All rows before it were sent.
+            DataError: A record cannot be decoded. All rows before it were sent.
             ReceiverClosed: The receiver was closed.
+            Exception: The error of ``read``. All rows before it were sent.
         """
+        self._failure = asyncio.get_running_loop().create_future()
+        reading = asyncio.create_task(read(self), name="split records")
+        try:
+            first: list[asyncio.Future[Any]] = [reading, self._failure]
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if not self._failure.done() and not isinstance(reading.exception(), ReceiverClosed):
+                await self._until_sent(0)
+            if self._failure.done():
+                raise self._failure.result()
+            await reading
+        finally:
+            tasks = [reading, *self._sending]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def send(self, chunk: Chunk) -> None:
+        """Begin to decode a chunk of records. Wait while too many chunks are being decoded."""
         decoded = self.submit(self._decoded, chunk)
         before = self._sending[-1] if self._sending else None
         self._sending.append(asyncio.create_task(self._send(decoded, before), name="send decoded rows"))
         del chunk
-        while len(self._sending) > self.most:
-            await self._sending.popleft()
+        await self._until_sent(0 if self.budget.is_full else self.most)
 
     async def send_mark(self, chunk: Chunk) -> None:
         """Send a chunk without rows after all rows before it."""
-        await self._finish()
+        await self._until_sent(0)
         await self.outlet.send_mark(chunk)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if error is None or (isinstance(error, Exception) and not isinstance(error, ReceiverClosed)):
-                await self._finish()
-        finally:
-            for task in self._sending:
-                task.cancel()
-            await asyncio.gather(*self._sending, return_exceptions=True)
-
-    async def _finish(self) -> None:
-        """Wait until the rows of all chunks were sent. An error of these rows precedes any later error of the shard."""
-        try:
-            while self._sending:
-                await self._sending.popleft()
-        except Exception as earlier:
-            raise earlier from earlier.__cause__  # without the later error as its context
+    async def _until_sent(self, most: int) -> None:
+        """Wait until the rows of at most ``most`` chunks have not been sent."""
+        while len(self._sending) > most:
+            await asyncio.wait([self._sending[0]])
+            self._sending.popleft()
 
     async def _send(self, decoded: asyncio.Future[Outcome], before: asyncio.Task[None] | None) -> None:
-        rows: _Rows = settle(self.counters, await decoded)
-        if before is not None:
-            await before
-        for chunk in rows.chunks:
-            await self.outlet.send(chunk)
-        if rows.error is not None:
-            raise rows.error
+        """Send the rows of a chunk after the chunk before it. Send nothing after an error."""
+        assert self._failure is not None, "run() was called"
+        try:
+            outcome = await decoded
+            if before is not None:
+                await asyncio.wait([before])
+            if self._failure.done():
+                return
+            rows: _Rows = settle(self.counters, outcome)
+            for chunk in rows.chunks:
+                await self.outlet.send(chunk)
+            if rows.error is not None:
+                raise rows.error
+        except Exception as error:  # noqa: BLE001 - raised by run()
+            if not self._failure.done():
+                self._failure.set_result(error)
 
     def _decoded(self, chunk: Columns) -> _Rows:
         """Decode a chunk of records up to the first one that cannot be decoded. Runs on a worker thread."""

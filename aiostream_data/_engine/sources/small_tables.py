@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -81,11 +82,13 @@ class TablesRead(NamedTuple):
         chunk: Rows of all files that were read, one file after another; None if there are none.
         files: Rows of each file that was read, by its place. All other files must be read alone.
         mean_nbytes: Mean size of the files in bytes; None if no size is known.
+        took_s: Time that decoding took, in seconds; None if no file was decoded.
     """
 
     chunk: Chunk | None
     files: dict[int, FileRows]
     mean_nbytes: float | None
+    took_s: float | None
 
 
 @dataclass(frozen=True)
@@ -120,15 +123,17 @@ class SmallTables:
         chosen = self._chosen(infos)
         mean_nbytes = sum(sizes) / len(sizes) if sizes else None
         if not chosen:
-            return TablesRead(None, {}, mean_nbytes)
+            return TablesRead(None, {}, mean_nbytes, None)
         charge = await services.budget.admit(sum(shard.nbytes or 0 for shard in chosen.values()), is_wanted)
         try:
             contents = await self._contents(stores, chosen)
             room = await services.budget.room_for_step(2 * self.most_nbytes, is_wanted)
-            decoded = services.pool.submit(_decoded, files, contents, self.most_nbytes, context_of)
-            del contents
-            chunk, found, is_copy = await hop(counters, decoded)
-            room.end()
+            try:
+                decoded = services.pool.submit(_decoded, files, contents, self.most_nbytes, context_of)
+                del contents
+                chunk, found, is_copy, took_s = await hop(counters, decoded)
+            finally:
+                room.end()
             if chunk is None:
                 charge.end()
             else:
@@ -136,7 +141,7 @@ class SmallTables:
         except BaseException:
             charge.end()
             raise
-        return TablesRead(None if chunk is None else chunk.with_lease(charge), found, mean_nbytes)
+        return TablesRead(None if chunk is None else chunk.with_lease(charge), found, mean_nbytes, took_s)
 
     def accepted(self, files: Sequence[TableFile], read: Sequence[FileRows], context_of: ContextOf) -> int:
         """Compare the columns of files that were read with those of earlier files, and count their rows.
@@ -179,11 +184,13 @@ class SmallTables:
 
 def _decoded(
     files: Sequence[TableFile], contents: Mapping[int, memoryview], most_nbytes: int, context_of: ContextOf
-) -> tuple[Chunk | None, dict[int, FileRows], bool]:
+) -> tuple[Chunk | None, dict[int, FileRows], bool, float]:
     """Decode files of which the bytes are known. Leave out files with problems, and of another layout than the first.
 
-    Return the rows of all files as one chunk, the rows of each file, and True if the chunk refers to none of the bytes.
+    Return the rows of all files as one chunk, the rows of each file, True if the chunk refers to none of the bytes, and
+    the time that this took in seconds.
     """
+    began = perf_counter()
     chunks: list[Chunk] = []
     found: dict[int, FileRows] = {}
     first = 0
@@ -205,7 +212,8 @@ def _decoded(
         found[place] = FileRows(first, TablePosition(numbers), directory.types)
         first += len(numbers)
         most_nbytes -= nbytes
-    return concat(chunks) if chunks else None, found, len(chunks) != 1
+    chunk = concat(chunks) if chunks else None
+    return chunk, found, len(chunks) != 1, perf_counter() - began
 
 
 def _opened(file: TableFile, data: memoryview, most_nbytes: int) -> tuple[Directory, list[TableRows], int] | None:

@@ -161,7 +161,7 @@ class SourceRun:
                 submit=services.pool.submit,
                 budget=budget,
                 counters=self.counters,
-                most=most_ahead(services.cpus, open_at_once * self.context.crowd),
+                most=0 if self.context.is_crowded else most_ahead(services.cpus, open_at_once * self.context.crowd),
             )
             reading = _read_and_decode(reader, outlet, ahead)
         else:
@@ -178,5 +178,4 @@ async def _read(reader: ShardReader, outlet: Outlet) -> None:
 
 async def _read_and_decode(reader: ShardReader, outlet: Outlet, ahead: DecodesAhead) -> None:
     with outlet, carrying(outlet):
-        async with ahead:
-            await reader.run(ahead)
+        await ahead.run(reader.run)

@@ -163,10 +163,9 @@ class InnerStreams:
     async def _open_ahead(self) -> None:
         node: Interleave = self.stage.node
         while self._given + len(self._opened) <= node.cycle_length:
-            if not self._made.left:
-                would_wait = self._ahead is not None and self._opened and not self._ahead.is_next_done
-                if would_wait or not await self._has_made_more():
-                    return
+            would_wait = not self._made.left and self._opened and not self._may_make_more
+            if would_wait or not (self._made.left or await self._has_made_more()):
+                return
             small = self._made.take_small()
             if self._tables is not None and small.files:
                 await self._open_files(self._tables, small)
@@ -175,6 +174,14 @@ class InnerStreams:
             else:
                 inner, outer = self._made.take()
                 self._opened.append(self._open(self.stage.plan_of(inner), outer))
+
+    @property
+    def _may_make_more(self) -> bool:
+        """True if more datasets can be made without a wait, while others are open."""
+        if self._tables is not None:
+            files = sum(len(each.rows) for each in self._opened if isinstance(each, ReadyStreams))
+            return files <= self.stage.node.cycle_length and self._tables.is_next_read
+        return self._ahead is None or self._ahead.is_next_done
 
     async def _open_small(self, small: SmallDatasets) -> None:
         """Open small datasets together, or leave datasets whose batches cannot be built to runs of their own."""

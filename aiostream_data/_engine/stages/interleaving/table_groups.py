@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final, NamedTuple, Protocol, cast
 
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
+from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext, value_of
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.sources.small_shards import LOCAL, scheme_of
@@ -28,6 +29,14 @@ FIRST_FILES: Final = 4
 
 MOST_FILES: Final = 64
 """Maximum number of files of a group. Objects of a store are requested at once."""
+
+UNASKED_FILES: Final = 64
+"""Number of files that are not asked for their sizes in a group after a group without small files.
+
+The run of a large file asks for its size again, so each question would cost a request."""
+
+QUICK_S: Final = 0.02
+"""Groups grow while decoding one takes less than this time, in seconds, because other work waits for the thread."""
 
 LOCAL_GROUPS: Final = 2
 REMOTE_GROUPS: Final = 8
@@ -79,6 +88,7 @@ class TableGroups:
         self._ahead: deque[asyncio.Task[Outcome]] = deque()
         self._pace = ReadAhead()
         self._files = FIRST_FILES
+        self._unasked = 0  # number of next files that are probably large
         self._most_groups = LOCAL_GROUPS
         self._awaited: asyncio.Task[Outcome] | None = None
 
@@ -87,13 +97,18 @@ class TableGroups:
         """True if the memory limit allows groups."""
         return self._tables.most_nbytes > 0
 
+    @property
+    def is_next_read(self) -> bool:
+        """True if the next group has been read."""
+        return bool(self._ahead) and self._ahead[0].done()
+
     async def next(self) -> MadeGroup | None:
         """Return the next group, and begin to read groups after it. Return None at the end.
 
         Raises:
-            Exception: The function failed for the first element of the group.
+            Exception: The input failed after all groups before it, or the function failed for the first element.
         """
-        await self._begin_more()
+        await self._begin_more(may_wait=not self._ahead)
         if not self._ahead:
             return None
         first = self._awaited = self._ahead.popleft()
@@ -101,37 +116,47 @@ class TableGroups:
         if not first.done():
             self._stage.context.services.budget.poke()
         made: MadeGroup = value_of(await first)
-        if made.read.mean_nbytes is not None:
-            self._files = max(
-                1, min(2 * self._files, MOST_FILES, int(self._tables.most_nbytes / made.read.mean_nbytes))
-            )
-        await self._begin_more()
+        self._files = self._next_files(made)
+        if made.read.mean_nbytes and not made.read.files:
+            self._unasked = UNASKED_FILES
+        await self._begin_more(may_wait=False)
         return made
 
-    async def _begin_more(self) -> None:
-        """Begin to read groups ahead. Wait for an element only if no group is being read."""
-        is_first = self._awaited is None or self._awaited.done()
+    def _next_files(self, made: MadeGroup) -> int:
+        """Return the number of files of the next group, after a group."""
+        mean_nbytes, took_s = made.read.mean_nbytes, made.read.took_s
+        fitting = MOST_FILES if mean_nbytes is None else int(self._tables.most_nbytes / max(1.0, mean_nbytes))
+        quick = int(len(made.inners) * QUICK_S / took_s) if took_s else MOST_FILES
+        return max(1, min(2 * self._files, MOST_FILES, fitting, quick))
+
+    async def _begin_more(self, *, may_wait: bool) -> None:
+        """Begin to read groups ahead. Wait for an element only if ``may_wait`` is True and no group is being read."""
         while len(self._ahead) < self._pace.reads:
-            part = await self._rows.take(self._files, may_wait=is_first and not self._ahead)
+            asks = not self._unasked
+            most = self._files if asks else min(self._files, self._unasked)
+            part = await self._rows.take(most, may_wait=may_wait and not self._ahead)
             if part is None:
                 return
-            self._ahead.append(self._tasks.create_task(self._outcome(part), name="read small files"))
+            self._unasked -= 0 if asks else len(part)
+            self._ahead.append(self._tasks.create_task(self._outcome(part, asks=asks), name="read small files"))
 
-    async def _outcome(self, part: Chunk) -> Outcome:
+    async def _outcome(self, part: Chunk, *, asks: bool) -> Outcome:
         try:
-            return Outcome(await self._made(part))
+            return Outcome(await self._made(part, asks=asks))
         except Exception as error:  # noqa: BLE001 - raised in the turn of the group
+            empty_frames(error)  # they refer to the memory of the group
             return Outcome(error=error)
 
-    async def _made(self, part: Chunk) -> MadeGroup:
+    async def _made(self, part: Chunk, *, asks: bool) -> MadeGroup:
+        """Make the datasets of some elements. Read small files among them, unless ``asks`` is False."""
         this, outer = asyncio.current_task(), lineage_of(part)
         failure: Exception | None = None
         try:
             inners = await self._stage.inners_of(part)
         except PartlyDone as partly:
             inners, failure = partly.done, as_raisable(partly.error)
-        if not _can_be_read_together(inners):
-            return MadeGroup(inners, outer, TablesRead(None, {}, None), failure)
+        if not asks or not _can_be_read_together(inners):
+            return MadeGroup(inners, outer, TablesRead(None, {}, None, None), failure)
         files = cast(Sequence[TableFile], inners)
         if scheme_of(ShardRef(files[0].url)) != LOCAL:
             self._most_groups = REMOTE_GROUPS

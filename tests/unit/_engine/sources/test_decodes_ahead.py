@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import numpy as np
@@ -78,134 +78,158 @@ def chunk_of(first: int, *records: bytes) -> Chunk:
     return records_chunk(column, ids).with_lease(RecordsLease("block", cast(Charge, None)))
 
 
-def ahead(outlet: Outlet, threads: Threads, most: int = 2) -> DecodesAhead:
+def ahead(outlet: Outlet, threads: Threads, most: int = 2, budget: Budget | None = None) -> DecodesAhead:
     return DecodesAhead(
         url="memory://x",
         decoders=cast(Any, (Decoder(),)),
         outlet=cast(Any, outlet),
         submit=threads.submit,
-        budget=Budget(1 << 20),
+        budget=budget or Budget(1 << 20),
         counters=StageCounters("read"),
         most=most,
     )
 
 
-def test_rows_are_sent_in_order_whatever_call_finishes_first() -> None:
-    async def main() -> None:
-        outlet, threads = Outlet(), Threads()
-        async with ahead(outlet, threads) as sink:
-            await sink.send(chunk_of(0, b"a", b"b"))
-            await sink.send(chunk_of(2, b"c"))
-            threads.finish(1)
-            await asyncio.sleep(0)
-            assert outlet.rows == []
-            threads.finish(0)
-        assert outlet.rows == [b"a", b"b", b"c"]
+Read = Callable[[DecodesAhead, Threads], Coroutine[Any, Any, None]]
 
-    asyncio.run(main())
+
+def rows_of(read: Read, most: int = 2, outlet: Outlet | None = None, budget: Budget | None = None) -> list[Any]:
+    """Return the rows that arrive until the end, or until the error of a subclass of Exception."""
+    outlet, threads = outlet or Outlet(), Threads()
+
+    async def main() -> None:
+        sink = ahead(outlet, threads, most, budget)
+        try:
+            await sink.run(lambda sink: read(sink, threads))
+        finally:
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    try:
+        asyncio.run(main())
+    except Exception as error:
+        outlet.rows.append(error)
+    return outlet.rows
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_rows_are_sent_in_order_whatever_call_finishes_first() -> None:
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        await sink.send(chunk_of(0, b"a", b"b"))
+        await sink.send(chunk_of(2, b"c"))
+        threads.finish(1)
+        await turns()
+        threads.finish(0)
+
+    assert rows_of(read) == [b"a", b"b", b"c"]
 
 
 def test_no_more_chunks_than_allowed_are_decoded_ahead() -> None:
-    async def main() -> None:
-        outlet, threads = Outlet(), Threads()
-        async with ahead(outlet, threads, most=2) as sink:
-            await sink.send(chunk_of(0, b"a"))
-            await sink.send(chunk_of(1, b"b"))
-            third = asyncio.create_task(sink.send(chunk_of(2, b"c")))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert not third.done()
-            threads.finish()
-            await third
-            assert outlet.rows == [b"a"]
-            threads.finish()
-            threads.finish()
-        assert outlet.rows == [b"a", b"b", b"c"]
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        await sink.send(chunk_of(0, b"a"))
+        await sink.send(chunk_of(1, b"b"))
+        third = asyncio.create_task(sink.send(chunk_of(2, b"c")))
+        await turns()
+        assert not third.done()
+        threads.finish()
+        await third
+        threads.finish()
+        threads.finish()
 
-    asyncio.run(main())
+    assert rows_of(read, most=2) == [b"a", b"b", b"c"]
+
+
+def test_a_full_budget_allows_one_chunk_at_a_time() -> None:
+    budget = Budget(1 << 20)
+    charges = [budget.charge(600 << 10) for _ in range(2)]
+
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        first = asyncio.create_task(sink.send(chunk_of(0, b"a")))
+        await turns()
+        assert not first.done()
+        threads.finish()
+        await first
+
+    assert rows_of(read, budget=budget) == [b"a"]
+    for charge in charges:
+        charge.end()
 
 
 def test_the_rows_before_a_bad_record_are_sent_and_none_after_it() -> None:
-    async def main() -> None:
-        outlet, threads = Outlet(), Threads()
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        await sink.send(chunk_of(0, b"a"))
+        await sink.send(chunk_of(1, b"b", b"c", b"bad", b"d"))
+        threads.finish(1)
+        threads.finish(0)
+        await sink.send(chunk_of(5, b"e"))
 
-        async def read() -> None:
-            async with ahead(outlet, threads) as sink:
-                await sink.send(chunk_of(0, b"a"))
-                await sink.send(chunk_of(1, b"b", b"c", b"bad", b"d"))
-                threads.finish(1)
-                threads.finish(0)
-
-        with pytest.raises(CorruptRecordError, match="at byte 3"):
-            await read()
-        assert outlet.rows == [b"a", b"b", b"c"]
-
-    asyncio.run(main())
+    *rows, error = rows_of(read)
+    assert rows == [b"a", b"b", b"c"]
+    assert str(error).startswith("memory://x at byte 3")
 
 
-def test_rows_are_sent_before_a_later_error_of_the_shard() -> None:
-    async def main(record: bytes, error: str) -> list[Any]:
-        outlet, threads = Outlet(), Threads()
+def test_a_bad_record_ends_a_reader_that_waits_for_bytes() -> None:
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        await sink.send(chunk_of(0, b"a", b"bad"))
+        threads.finish()
+        await asyncio.Event().wait()
 
-        async def read() -> None:
-            async with ahead(outlet, threads) as sink:
-                await sink.send(chunk_of(0, b"a", record))
-                threads.finish()
-                raise CorruptRecordError("memory://x", 99, "the shard is damaged")
+    rows, error = rows_of(read)
+    assert rows == b"a"
+    assert isinstance(error, CorruptRecordError)
 
-        with pytest.raises(CorruptRecordError, match=error) as raised:
-            await read()
-        assert raised.value.__context__ is None or raised.value.__suppress_context__
-        return outlet.rows
 
-    assert asyncio.run(main(b"b", "the shard is damaged")) == [b"a", b"b"]
-    assert asyncio.run(main(b"bad", "bad record")) == [b"a"]
+@pytest.mark.parametrize(("record", "reason"), [(b"b", "the shard is damaged"), (b"bad", "bad record")])
+def test_rows_are_sent_before_a_later_error_of_the_shard(record: bytes, reason: str) -> None:
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        await sink.send(chunk_of(0, b"a", record))
+        threads.finish()
+        raise CorruptRecordError("memory://x", 99, "the shard is damaged")
+
+    *rows, error = rows_of(read)
+    assert rows == ([b"a", b"b"] if record == b"b" else [b"a"])
+    assert reason in str(error)
+    assert error.__context__ is None
 
 
 def test_a_mark_follows_the_rows_before_it() -> None:
-    async def main() -> None:
-        outlet, threads = Outlet(), Threads()
-        async with ahead(outlet, threads) as sink:
-            await sink.send(chunk_of(0, b"a"))
-            threads.finish()
-            await sink.send_mark(chunk_of(1))
-        assert outlet.rows == [b"a", "mark"]
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        await sink.send(chunk_of(0, b"a"))
+        threads.finish()
+        await sink.send_mark(chunk_of(1))
 
-    asyncio.run(main())
+    assert rows_of(read) == [b"a", "mark"]
 
 
 @pytest.mark.parametrize("finished", [0, 1, 2])
 def test_a_closed_receiver_ends_all_tasks(finished: int) -> None:
-    async def main() -> None:
-        outlet, threads = Outlet(most=1), Threads()
+    async def read(sink: DecodesAhead, threads: Threads) -> None:
+        for number in range(2):
+            await sink.send(chunk_of(number, b"a"))
+        for _ in range(finished):
+            threads.finish()
+        if finished < 2:
+            raise ReceiverClosed
+        await asyncio.Event().wait()
 
-        async def read() -> None:
-            async with ahead(outlet, threads) as sink:
-                for number in range(2):
-                    await sink.send(chunk_of(number, b"a"))
-                for _ in range(finished):
-                    threads.finish()
-                raise ReceiverClosed
-
-        with pytest.raises(ReceiverClosed):
-            await read()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+    *rows, error = rows_of(read, outlet=Outlet(most=1))
+    assert rows == [b"a"] * min(1, len(rows))
+    assert isinstance(error, ReceiverClosed)
 
 
 def test_a_cancelled_reader_does_not_wait_for_calls() -> None:
     async def main() -> None:
         outlet, threads = Outlet(), Threads()
 
-        async def read() -> None:
-            async with ahead(outlet, threads) as sink:
-                await sink.send(chunk_of(0, b"a"))
-                await asyncio.Event().wait()
+        async def read(sink: DecodesAhead) -> None:
+            await sink.send(chunk_of(0, b"a"))
+            await asyncio.Event().wait()
 
-        reading = asyncio.create_task(read())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        reading = asyncio.create_task(ahead(outlet, threads).run(read))
+        await turns()
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
