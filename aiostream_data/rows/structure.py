@@ -132,7 +132,7 @@ class Structure:
         """
         if self.is_leaf:
             return [list(elements)]
-        if (found := self._flat_columns(elements)) is not None:
+        if (found := self.plain_columns(elements)) is not None:
             return found
         flat = [self.flatten(element) for element in elements]
         return [list(column) for column in zip(*flat, strict=True)] if flat else [[] for _ in range(self.leaf_count)]
@@ -156,14 +156,27 @@ class Structure:
         maker = self._maker()
         return [maker(row) for row in zip(*columns, strict=True)]
 
-    def _flat_columns(self, elements: Sequence[Any]) -> list[list[Any]] | None:
-        """Split plain dicts or tuples that contain only leaves. Return None for all other elements."""
-        if not all(child.is_leaf for child in self.children):
-            return None
+    def plain_columns(self, elements: Sequence[Any]) -> list[list[Any]] | None:
+        """Split elements that consist of dicts and tuples, but not of their subclasses, as :meth:`columns` does.
+
+        Return None for all other elements, and for elements of another structure.
+        """
+        if self.is_leaf:
+            return [list(elements)]
         given = elements if isinstance(elements, list) else list(elements)
         if self.kind == "dict":
-            return _native.dict_columns(given, self.names)
-        return _native.tuple_columns(given, len(self.children)) if self.kind == "tuple" else None
+            parts = _native.dict_columns(given, self.names)
+        else:
+            parts = _native.tuple_columns(given, len(self.children)) if self.kind == "tuple" else None
+        if parts is None or all(child.is_leaf for child in self.children):
+            return parts
+        found: list[list[Any]] = []
+        for child, values in zip(self.children, parts, strict=True):
+            columns = child.plain_columns(values)
+            if columns is None:
+                return None
+            found += columns
+        return found
 
     def map(self, function: Callable[[Any], Any], element: Any) -> Any:
         """Return ``element`` with every leaf replaced by ``function(leaf)``."""
