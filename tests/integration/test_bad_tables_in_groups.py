@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from groups_or_alone import alone, check_both_ways, grouped, outcome
 from leaks import leaves_nothing
+from many_shards import empty, remove, replace_by_folder, replace_by_pipe, truncate
 
 from aiostream_data import Dataset, ErrorBudgetError, Retry, Skip, TableSchemaError
 from aiostream_data.testing.fault_server import fault_server
@@ -42,20 +44,26 @@ def table(number: int) -> pa.Table:
     return pa.table({"id": [100 * number + row for row in rows], "name": pa.array(names, pa.string())})
 
 
-def write_npy(path: Path, number: int) -> None:
-    np.save(path, 100 * number + np.arange(1 + number % 4))
+def write_npy(path: Path, rows: pa.Table) -> None:
+    np.save(path, rows["id"].to_numpy())
 
 
-def write_parquet(path: Path, number: int) -> None:
-    pyarrow.parquet.write_table(table(number), path, row_group_size=2)
+def write_parquet(path: Path, rows: pa.Table) -> None:
+    pyarrow.parquet.write_table(rows, path, row_group_size=max(2, len(rows) // 4))
 
 
-def write_arrow(path: Path, number: int) -> None:
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table(number).schema) as writer:
-        writer.write_table(table(number), max_chunksize=2)
+def write_arrow(path: Path, rows: pa.Table) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=max(2, len(rows) // 4))
 
 
-WRITE: dict[str, Callable[[Path, int], None]] = {"npy": write_npy, "parquet": write_parquet, "arrow": write_arrow}
+Way = Callable[[], AbstractContextManager[Any]]
+WAYS: list[tuple[Way, Way]] = [(grouped, alone), (alone, grouped)]
+WRITE: dict[str, Callable[[Path, pa.Table], None]] = {
+    "npy": write_npy,
+    "parquet": write_parquet,
+    "arrow": write_arrow,
+}
 
 
 def source(name: str, files: Any, **options: Any) -> Dataset[Any]:
@@ -65,16 +73,8 @@ def source(name: str, files: Any, **options: Any) -> Dataset[Any]:
 def write_files(folder: Path, name: str, count: int = FILES) -> list[Path]:
     paths = [folder / f"{number:04}.{name}" for number in range(count)]
     for number, path in enumerate(paths):
-        WRITE[name](path, number)
+        WRITE[name](path, table(number))
     return paths
-
-
-def cut_short(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-3])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
 
 
 def corrupt(path: Path) -> None:
@@ -84,46 +84,18 @@ def corrupt(path: Path) -> None:
     path.write_bytes(data)
 
 
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-def replace_by_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def replace_by_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def enlarge(path: Path) -> None:
     """Write a file that is not small."""
-    WRITE[path.suffix[1:]](path, 3)
-    rows = pa.table({"id": np.arange(100_000), "name": pa.array(["x" * 30] * 100_000)})
-    if path.suffix == ".npy":
-        np.save(path, np.arange(1_000_000))
-    elif path.suffix == ".parquet":
-        pyarrow.parquet.write_table(rows, path)
-    else:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
-            writer.write_table(rows)
+    count = 300_000
+    WRITE[path.suffix[1:]](path, pa.table({"id": np.arange(count), "name": pa.array(["x" * 30] * count)}))
 
 
 def change_type(path: Path) -> None:
     """Write a file with another type of a column."""
-    rows = pa.table({"id": [0.5, 1.5], "name": ["a", "b"]})
-    if path.suffix == ".npy":
-        np.save(path, np.array([0.5, 1.5]))
-    elif path.suffix == ".parquet":
-        pyarrow.parquet.write_table(rows, path)
-    else:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
-            writer.write_table(rows)
+    WRITE[path.suffix[1:]](path, pa.table({"id": [0.5, 1.5], "name": ["a", "b"]}))
 
 
-DAMAGE: list[Callable[[Path], None]] = [cut_short, empty, corrupt, remove, replace_by_pipe, replace_by_folder, enlarge]
+DAMAGE: list[Callable[[Path], None]] = [truncate, empty, corrupt, remove, replace_by_pipe, replace_by_folder, enlarge]
 POLICIES: list[Any] = [None, Retry(1, backoff_s=0.0), "skip"]
 READING: list[dict[str, Any]] = [
     {"cycle_length": 1},
@@ -150,7 +122,7 @@ def test_a_bad_file_has_the_same_outcome_as_alone(tmp_path: Path, name: str, dam
 def test_a_file_of_a_group_counts_against_the_error_budget(tmp_path: Path) -> None:
     """The number of rows in the error depends on what was read ahead."""
     paths = write_files(tmp_path, "npy")
-    cut_short(paths[BAD])
+    truncate(paths[BAD])
     dataset = source("npy", f"{tmp_path}/*.npy", on_error=Skip(max_count=0))
     with grouped():
         found = outcome(dataset, tmp_path / "log.jsonl")
@@ -244,19 +216,12 @@ def test_a_state_of_a_group_resumes_files_that_are_read_alone(tmp_path: Path, na
     write_files(tmp_path, name, 9)
     dataset = source(name, f"{tmp_path}/*", cycle_length=2, block_length=2)
     rows = list(dataset)
-    for given in range(len(rows)):
-        with grouped(), dataset.open() as loader:
+    for given, (before, after) in product(range(len(rows)), WAYS):
+        with before(), dataset.open() as loader:
             for _, _ in zip(range(given), loader, strict=False):
                 pass
             state = loader.state_dict()
-        with alone(), dataset.open(state=state) as loader:
-            assert list(loader) == rows[given:]
-            state = loader.state_dict()
-        with alone(), dataset.open() as loader:
-            for _, _ in zip(range(given), loader, strict=False):
-                pass
-            state = loader.state_dict()
-        with grouped(), dataset.open(state=state) as loader:
+        with after(), dataset.open(state=state) as loader:
             assert list(loader) == rows[given:]
 
 

@@ -100,7 +100,7 @@ class DecodesAhead:
         await self.outlet.send_mark(chunk)
 
     async def _until_sent(self, most: int) -> None:
-        """Wait until the rows of at most ``most`` chunks have not been sent."""
+        """Wait until at most ``most`` chunks are being decoded or wait for their turn."""
         while len(self._sending) > most:
             await asyncio.wait([self._sending[0]])
             self._sending.popleft()

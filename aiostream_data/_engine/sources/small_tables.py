@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -22,6 +21,7 @@ from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources.group_bytes import BlockPlaces
 from aiostream_data._engine.sources.table_file import SeenTypes, TableFileSource, chunk_of
 from aiostream_data._engine.sources.table_losses import TableLosses
 from aiostream_data.errors import CorruptRecordError, TableSchemaError
@@ -175,8 +175,7 @@ class SmallTables:
     async def _contents(self, stores: StoreSet, shards: Mapping[int, ShardRef]) -> dict[int, memoryview]:
         """Return the bytes of the files that can be read, by place."""
         sizes = [shard.nbytes or 0 for shard in shards.values()]
-        block = self.context.services.blocks.lend(sum(sizes)).data
-        parts = [block[stop - nbytes : stop] for stop, nbytes in zip(accumulate(sizes), sizes, strict=True)]
+        parts = BlockPlaces(self.context.services.blocks.lend(sum(sizes)), sizes).places
         failures = await stores.read_objects(list(shards.values()), parts)
         outcomes = zip(shards, parts, failures, strict=True)
         return {place: part for place, part, failure in outcomes if failure is None}

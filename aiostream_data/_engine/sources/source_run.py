@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from aiostream_data._engine.failures.shard_losses import ShardLosses
@@ -152,6 +152,7 @@ class SourceRun:
         receiver.on_wait = note_wait
         # Rows are counted when they leave the stage, so the reader's counters are discarded.
         outlet = Outlet(sender, StageCounters("shard"), budget)
+        read: Callable[[], Awaitable[None]] = partial(reader.run, outlet)
         if decoders:
             services = self.context.services
             ahead = DecodesAhead(
@@ -163,19 +164,12 @@ class SourceRun:
                 counters=self.counters,
                 most=0 if self.context.is_crowded else most_ahead(services.cpus, open_at_once * self.context.crowd),
             )
-            reading = _read_and_decode(reader, outlet, ahead)
-        else:
-            reading = _read(reader, outlet)
-        self.group.create_task(reading, name=f"read {safe_url(shard.url)}")
+            read = partial(ahead.run, reader.run)
+        self.group.create_task(_read(read, outlet), name=f"read {safe_url(shard.url)}")
         place = ShardPlace(number, self.offsets, losses)
         return Stream(receiver, place, losses if self.handling.kind == "skip" else None)
 
 
-async def _read(reader: ShardReader, outlet: Outlet) -> None:
+async def _read(read: Callable[[], Awaitable[None]], outlet: Outlet) -> None:
     with outlet, carrying(outlet):
-        await reader.run(outlet)
-
-
-async def _read_and_decode(reader: ShardReader, outlet: Outlet, ahead: DecodesAhead) -> None:
-    with outlet, carrying(outlet):
-        await ahead.run(reader.run)
+        await read()

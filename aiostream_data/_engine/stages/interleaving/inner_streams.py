@@ -163,8 +163,7 @@ class InnerStreams:
     async def _open_ahead(self) -> None:
         node: Interleave = self.stage.node
         while self._given + len(self._opened) <= node.cycle_length:
-            would_wait = not self._made.left and self._opened and not self._may_make_more
-            if would_wait or not (self._made.left or await self._has_made_more()):
+            if not self._made.left and not (self._may_make_more and await self._has_made_more()):
                 return
             small = self._made.take_small()
             if self._tables is not None and small.files:
@@ -177,7 +176,9 @@ class InnerStreams:
 
     @property
     def _may_make_more(self) -> bool:
-        """True if more datasets can be made without a wait, while others are open."""
+        """True if no dataset is open, or if more datasets can be made without a wait."""
+        if not self._opened:
+            return True
         if self._tables is not None:
             files = sum(len(each.rows) for each in self._opened if isinstance(each, ReadyStreams))
             return files <= self.stage.node.cycle_length and self._tables.is_next_read
