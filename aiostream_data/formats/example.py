@@ -87,6 +87,13 @@ class ExampleParser:
         self.structure = Structure("dict", tuple(self.features), (LEAF,) * len(self.features))
         self._wanted = [wanted(name, feature) for name, feature in self.features.items()]
 
+    def __eq__(self, other: object) -> bool:
+        """Return True for a parser of the same features in the same order."""
+        return isinstance(other, ExampleParser) and [*self.features.items()] == [*other.features.items()]
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.features.items()))
+
     @property
     def element_specs(self) -> tuple[FeatureSpec, ...]:
         """Shape, dtype and ``ragged`` flag of each leaf of an element, in the order of the leaves."""

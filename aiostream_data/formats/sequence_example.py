@@ -86,6 +86,15 @@ class SequenceExampleParser:
             ),
         )
 
+    def __eq__(self, other: object) -> bool:
+        """Return True for a parser of the same features in the same order."""
+        if not isinstance(other, SequenceExampleParser):
+            return False
+        return self._context == other._context and self._sequences == other._sequences
+
+    def __hash__(self) -> int:
+        return hash((self._context, tuple(self._sequences)))
+
     @property
     def element_specs(self) -> tuple[FeatureSpec, ...]:
         """Shape, dtype and ``ragged`` flag of each leaf of an element, in leaf order."""

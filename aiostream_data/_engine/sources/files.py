@@ -105,7 +105,7 @@ class ReadFilesSource(Stage):
         self.counters.extra[SHARDS] = len(present)
         is_local = bool(present) and split_url(present[0].url).scheme == "file"
         self.counters.waits_for = "disk" if is_local else "network"
-        self.counters.work = self.counters.work or _work_of(node)
+        self.counters.work = self.counters.work or work_of(node)
         namespace = self._namespace(shards)
         stores = self.context.services.stores(node.storage_options)
         handling = handling_of(node.on_error)
@@ -183,6 +183,18 @@ class ReadFilesSource(Stage):
         if needs_turns_left(self.node, run.era):
             state[LEFT] = packed_turns(run.turns.left(opened))
         return state
+
+    @classmethod
+    def state_in_first_shard(cls, node: ReadFiles, total: int, rows: int) -> State:
+        """Return the state of a source with one shard of ``total`` rows after its first ``rows`` rows.
+
+        A run continues by reading the shard again from its start.
+        """
+        order = InterleaveOrder(cycle_of(node, 1), node.block_length, node.ordered)
+        order.add_ready(0, np.array([total], np.int64))
+        reached = order.after(order.mark(), rows).state()
+        streams = [[0, 0, 0] for given in reached["given"] if given is not None]
+        return {"op": cls.kind, "order": reached, "streams": streams, "next": 1}
 
     def forget(self, rows: int) -> None:
         found = self._runs.find(rows)
@@ -281,7 +293,7 @@ class ReadFilesSource(Stage):
         return found.table()
 
 
-def _work_of(node: ReadFiles) -> str:
+def work_of(node: ReadFiles) -> str:
     """Return the kind of CPU work of a source, for reports. The shard reader reports decompression separately."""
     return "parse" if node.decoders and not node.format.whole else "cut records"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.position import State
-from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead, group_nbytes
 from aiostream_data._engine.sources.group_bytes import BlockPlaces
 from aiostream_data._engine.sources.table_file import SeenTypes, TableFileSource, chunk_of
 from aiostream_data._engine.sources.table_losses import TableLosses
@@ -33,11 +33,11 @@ from aiostream_data.storage.stores import StoreSet
 SMALL_NBYTES: Final = 1 << 20
 """Maximum size in bytes of a small file."""
 
+MOST_FILES: Final = 64
+"""Maximum number of files of a group. Objects of a store are requested at once."""
+
 SMALL_SHARE: Final = 4
 """A file is small if at least this number of files of its size fit into a group."""
-
-ContextOf: TypeAlias = Callable[[int], RunContext]
-"""Function that returns the run context of a file, by its place among the files."""
 
 
 class TablePosition(NamedTuple):
@@ -57,40 +57,6 @@ class TablePosition(NamedTuple):
         """Do nothing: the numbers are one array."""
 
 
-class FileRows(NamedTuple):
-    """Rows of one file.
-
-    Attributes:
-        first: Index of the first row in the chunk of the group.
-        position: Position of the run of the file.
-        types: Types of the columns; see :class:`.Directory`.
-    """
-
-    first: int
-    position: TablePosition
-    types: Mapping[str, str | None]
-
-    @property
-    def rows(self) -> int:
-        return len(self.position.numbers)
-
-
-class TablesRead(NamedTuple):
-    """Rows of the small files of a group.
-
-    Attributes:
-        chunk: Rows of all files that were read, one file after another; None if there are none.
-        files: Rows of each file that was read, by its place. All other files must be read alone.
-        mean_nbytes: Mean size of the files in bytes; None if no size is known.
-        took_s: Time that decoding took, in seconds; None if no file was decoded.
-    """
-
-    chunk: Chunk | None
-    files: dict[int, FileRows]
-    mean_nbytes: float | None
-    took_s: float | None
-
-
 @dataclass(frozen=True)
 class SmallTables:
     """Reader of the small files that one stage opens.
@@ -101,20 +67,15 @@ class SmallTables:
 
     context: RunContext
 
+    def most_files(self, *, is_local: bool) -> int:
+        return MOST_FILES
+
     @property
     def most_nbytes(self) -> int:
-        """Maximum size in bytes of the files that are read at once, and of their decoded rows; 0 for no groups."""
-        share = self.context.services.budget.limit // (small_shards.GROUP_SHARE * self.context.crowd)
-        return min(small_shards.GROUP_NBYTES, share)
+        return group_nbytes(self.context)
 
-    async def read(
-        self, files: Sequence[TableFile], context_of: ContextOf, is_wanted: Callable[[], bool]
-    ) -> TablesRead:
-        """Read and decode consecutive files. They have one store and the same options.
-
-        Args:
-            is_wanted: Returns True if the consumer waits for these files. They may then exceed a full memory limit.
-        """
+    async def read(self, files: Sequence[TableFile], context_of: ContextOf, is_wanted: Callable[[], bool]) -> FilesRead:
+        """Read and decode consecutive files. See :class:`.ReadsFiles`."""
         services = self.context.services
         stores, counters = services.stores(files[0].storage_options), context_of(0).counters(files[0])
         counters.work = "parse"
@@ -123,7 +84,7 @@ class SmallTables:
         chosen = self._chosen(infos)
         mean_nbytes = sum(sizes) / len(sizes) if sizes else None
         if not chosen:
-            return TablesRead(None, {}, mean_nbytes, None)
+            return FilesRead(None, {}, mean_nbytes, None)
         charge = await services.budget.admit(sum(shard.nbytes or 0 for shard in chosen.values()), is_wanted)
         try:
             contents = await self._contents(stores, chosen)
@@ -141,12 +102,12 @@ class SmallTables:
         except BaseException:
             charge.end()
             raise
-        return TablesRead(None if chunk is None else chunk.with_lease(charge), found, mean_nbytes, took_s)
+        return FilesRead(None if chunk is None else chunk.with_lease(charge), found, mean_nbytes, took_s)
 
     def accepted(self, files: Sequence[TableFile], read: Sequence[FileRows], context_of: ContextOf) -> int:
         """Compare the columns of files that were read with those of earlier files, and count their rows.
 
-        Call it in the turn of the files. Return the number of first files whose columns do not differ.
+        See :class:`.ReadsFiles`.
         """
         seen = self.context.services.features.of(SeenTypes)
         for place, (file, rows) in enumerate(zip(files, read, strict=True)):
@@ -208,7 +169,7 @@ def _decoded(
             continue
         chunks += rows
         numbers = np.concatenate([part.rows for part in parts]) if parts else np.empty(0, np.int64)
-        found[place] = FileRows(first, TablePosition(numbers), directory.types)
+        found[place] = FileRows(first, len(numbers), TablePosition(numbers), directory.types)
         first += len(numbers)
         most_nbytes -= nbytes
     chunk = concat(chunks) if chunks else None

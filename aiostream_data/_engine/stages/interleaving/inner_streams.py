@@ -26,13 +26,14 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
+from aiostream_data._engine.sources.small_sources import read_alike
+from aiostream_data._engine.stages.interleaving.file_groups import FileGroups
 from aiostream_data._engine.stages.interleaving.inner_calls import CallsAhead, InnerCalls
 from aiostream_data._engine.stages.interleaving.inner_places import InnerPlace, JoinedPlaces
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one, with_outer
 from aiostream_data._engine.stages.interleaving.made_datasets import MadeDatasets, SmallDatasets
 from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
 from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound
-from aiostream_data._engine.stages.interleaving.table_groups import TableGroups
 from aiostream_data.errors import ShardGoneError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
@@ -111,16 +112,22 @@ class InnerStreams:
     _given: int = 0
     _failure: Exception | None = None  # raised after the inner datasets made so far
     _ahead: CallsAhead | None = None  # if each hop calls the function for a single element
-    _tables: TableGroups | None = None  # if the datasets are files with a directory of row groups
+    _files: FileGroups | None = None  # if each dataset reads one file
 
     def __post_init__(self) -> None:
         stage, calls = self.stage, self.stage.calls
         self._rows = OuterRows(self.inlet)
         if calls.is_apart:
             self._ahead = CallsAhead(stage, self._rows, self.group, calls.at_once)
-        elif reads_files(stage.node.function) and not stage.context.services.workers.one_at_a_time:
-            tables = TableGroups(stage, self.outlet, self._rows, self.group)
-            self._tables = tables if tables.are_possible else None
+        elif reads_files(stage.node.function):
+            self._files = self._file_groups()
+
+    def _file_groups(self) -> FileGroups | None:
+        """Return groups of datasets of files; None if the options of the run allow no groups."""
+        if self.stage.context.services.workers.one_at_a_time:
+            return None
+        groups = FileGroups(self.stage, self.outlet, self._rows, self.group)
+        return groups if groups.are_possible else None
 
     @property
     def is_ready(self) -> bool:
@@ -166,8 +173,8 @@ class InnerStreams:
             if not self._made.left and not (self._may_make_more and await self._has_made_more()):
                 return
             small = self._made.take_small()
-            if self._tables is not None and small.files:
-                await self._open_files(self._tables, small)
+            if self._files is not None and small.files:
+                await self._open_files(self._files, small)
             elif small.inners:
                 await self._open_small(small)
             else:
@@ -179,9 +186,9 @@ class InnerStreams:
         """True if no dataset is open, or if more datasets can be made without a wait."""
         if not self._opened:
             return True
-        if self._tables is not None:
+        if self._files is not None:
             files = sum(len(each.rows) for each in self._opened if isinstance(each, ReadyStreams))
-            return files <= self.stage.node.cycle_length and self._tables.is_next_read
+            return files <= self.stage.node.cycle_length and self._files.is_next_read
         return self._ahead is None or self._ahead.is_next_done
 
     async def _open_small(self, small: SmallDatasets) -> None:
@@ -202,9 +209,9 @@ class InnerStreams:
             chunk = chunk.with_lease(stage.context.services.budget.charge(chunk_nbytes(chunk), READ_AHEAD))
         return ReadyStreams(chunk, rows, JoinedPlaces(outer, stage.context.services.book))
 
-    async def _open_files(self, tables: TableGroups, small: SmallDatasets) -> None:
+    async def _open_files(self, groups: FileGroups, small: SmallDatasets) -> None:
         """Open small files whose rows have been read. Leave a file with other columns to a run of its own."""
-        count = tables.accepted(small)
+        count = groups.accepted(small)
         if count < len(small.files):
             self._made.put_back(len(small.files) - count)
         if not count:
@@ -229,8 +236,8 @@ class InnerStreams:
         if self._ahead is not None:
             await self._make_next(self._ahead)
             return
-        if self._tables is not None:
-            await self._make_files(self._tables)
+        if self._files is not None:
+            await self._make_files(self._files)
             return
         least = min(CALLS_PER_HOP, self.stage.node.cycle_length + 1)
         part = await self._rows.take(max(least, self._calls))
@@ -244,6 +251,13 @@ class InnerStreams:
             self._failure = as_raisable(partly.error)
             return
         self._calls = self._next_calls(perf_counter() - began)
+        await self._group_files(self._made)
+
+    async def _group_files(self, made: MadeDatasets) -> None:
+        """Read files together from now on, beginning with these datasets, if each of these reads one file."""
+        if made.inners and read_alike(made.inners) and (groups := self._file_groups()) is not None:
+            self._files = groups
+            self._made = MadeDatasets(made.inners, made.outer, await groups.first(made.inners, made.outer))
 
     async def _make_next(self, ahead: CallsAhead) -> None:
         """Make the inner dataset of the next element, whose call may have finished already."""
@@ -257,9 +271,9 @@ class InnerStreams:
             self._made = MadeDatasets(partly.done, lineage_of(row))
             self._failure = as_raisable(partly.error)
 
-    async def _make_files(self, tables: TableGroups) -> None:
+    async def _make_files(self, groups: FileGroups) -> None:
         """Make the datasets of the next files, whose rows may have been read already."""
-        found = await tables.next()
+        found = await groups.next()
         if found is not None:
             self._made, self._failure = MadeDatasets(found.inners, found.outer, found.read), found.failure
 

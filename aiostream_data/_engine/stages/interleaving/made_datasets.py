@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.sources.small_tables import FileRows, TablesRead
+from aiostream_data._engine.sources.files_read import FileRows, FilesRead
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, rows_of_each
 from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Lineage
@@ -40,11 +40,12 @@ class MadeDatasets:
         read: Rows of the datasets that are small files; None if they are no files.
 
     Attributes:
+        inners, outer: The arguments.
         rows: Number of rows of each dataset, int64; -1 unless the dataset is small.
     """
 
-    def __init__(self, inners: Sequence[Inner], outer: Lineage, read: TablesRead | None = None) -> None:
-        self._inners, self._outer, self._read = inners, outer, read
+    def __init__(self, inners: Sequence[Inner], outer: Lineage, read: FilesRead | None = None) -> None:
+        self.inners, self.outer, self._read = inners, outer, read
         self._next = 0
         if read is None:
             self.rows = rows_of_each(inners)
@@ -56,17 +57,17 @@ class MadeDatasets:
     @property
     def left(self) -> int:
         """Number of datasets that were not taken."""
-        return len(self._inners) - self._next
+        return len(self.inners) - self._next
 
     def take(self) -> tuple[Inner, Lineage]:
         """Take the next dataset. Return it and the lineage of its outer row."""
         place, self._next = self._next, self._next + 1
-        return self._inners[place], self._outer.slice(place, self._next)
+        return self.inners[place], self.outer.slice(place, self._next)
 
     def take_small(self) -> SmallDatasets:
         """Take all small datasets before the next other one."""
         large = np.flatnonzero(self.rows[self._next :] < 0)
-        return self._take(self._next + int(large[0]) if len(large) else len(self._inners))
+        return self._take(self._next + int(large[0]) if len(large) else len(self.inners))
 
     def rows_of(self, files: Sequence[FileRows]) -> Chunk | None:
         """Return the rows of consecutive files that were read."""
@@ -79,10 +80,10 @@ class MadeDatasets:
         """Put back the last ``count`` datasets that were taken. Those with batches, and files, are no longer small."""
         self._next -= count
         for place in range(self._next, self._next + count):
-            if self._read is not None or isinstance(self._inners[place], Batch):
+            if self._read is not None or isinstance(self.inners[place], Batch):
                 self.rows[place] = -1
 
     def _take(self, stop: int) -> SmallDatasets:
         start, self._next = self._next, stop
         files = () if self._read is None else [self._read.files[place] for place in range(start, stop)]
-        return SmallDatasets(self._inners[start:stop], self.rows[start:stop], self._outer.slice(start, stop), files)
+        return SmallDatasets(self.inners[start:stop], self.rows[start:stop], self.outer.slice(start, stop), files)

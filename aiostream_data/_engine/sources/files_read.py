@@ -1,0 +1,80 @@
+"""Rows of small files that were read together, each of which is a dataset of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from aiostream_data._engine.flow.context import RunContext
+from aiostream_data._engine.resume.position import Position
+from aiostream_data._engine.sources import small_shards
+from aiostream_data.rows.records import Chunk
+
+ContextOf: TypeAlias = Callable[[int], RunContext]
+"""Function that returns the run context of a file, by its place among the files."""
+
+NO_TYPES: Final[Mapping[str, str | None]] = MappingProxyType({})
+"""Types of the columns of a file that declares none."""
+
+
+class FileRows(NamedTuple):
+    """Rows of one file.
+
+    Attributes:
+        first: Index of the first row in the chunk of the group.
+        rows: Number of rows.
+        position: Position of the run of the file.
+        types: Types of the columns; see :class:`.Directory`.
+    """
+
+    first: int
+    rows: int
+    position: Position
+    types: Mapping[str, str | None] = NO_TYPES
+
+
+class FilesRead(NamedTuple):
+    """Rows of the small files of a group.
+
+    Attributes:
+        chunk: Rows of all files that were read, one file after another; None if there are none.
+        files: Rows of each file that was read, by its place. All other files must be read alone.
+        mean_nbytes: Mean size of the files in bytes; None if no size is known.
+        took_s: Time that decoding took, in seconds; None if it is unknown.
+    """
+
+    chunk: Chunk | None
+    files: Mapping[int, FileRows]
+    mean_nbytes: float | None
+    took_s: float | None
+
+
+def group_nbytes(context: RunContext) -> int:
+    """Return the maximum size in bytes of a group, and of its decoded rows; 0 for no groups."""
+    share = context.services.budget.limit // (small_shards.GROUP_SHARE * context.crowd)
+    return min(small_shards.GROUP_NBYTES, share)
+
+
+class ReadsFiles(Protocol):
+    """Reader of small files, each of which is a dataset of its own."""
+
+    def most_files(self, *, is_local: bool) -> int:
+        """Return the maximum number of files that are read at once from this machine, or from a remote store."""
+
+    @property
+    def most_nbytes(self) -> int:
+        """Maximum size in bytes that the files of a group should have; 0 for no groups."""
+
+    async def read(self, files: Sequence[Any], context_of: ContextOf, is_wanted: Callable[[], bool]) -> FilesRead:
+        """Read and decode consecutive files. They have one store and the same options.
+
+        Args:
+            is_wanted: Returns True if the consumer waits for these files. They may then exceed a full memory limit.
+        """
+
+    def accepted(self, files: Sequence[Any], read: Sequence[FileRows], context_of: ContextOf) -> int:
+        """Count the rows of files that were read. Call it in the turn of the files.
+
+        Return the number of first files that may be delivered. The next one must be read alone.
+        """

@@ -1,0 +1,235 @@
+"""Make datasets each of which reads one small file, and read their rows ahead in groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from time import perf_counter
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+
+from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
+from aiostream_data._engine.failures.tracebacks import empty_frames
+from aiostream_data._engine.flow.context import RunContext, value_of
+from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data._engine.sources.files_read import ContextOf, FilesRead, ReadsFiles
+from aiostream_data._engine.sources.small_shards import LOCAL, scheme_of
+from aiostream_data._engine.sources.small_sources import SmallSources, read_alike
+from aiostream_data._engine.sources.small_tables import SmallTables
+from aiostream_data._engine.stages.interleaving.inner_rows import Inner
+from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatasets
+from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
+from aiostream_data.executors.base import Outcome
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.plan.tables import TableFile
+from aiostream_data.rows.lineage import Lineage
+from aiostream_data.rows.records import Chunk, ShardRef, lineage_of
+from aiostream_data.storage.read_ahead import ReadAhead
+
+FIRST_FILES: Final = 4
+"""Number of files of the first group, so that the first rows arrive early."""
+
+UNASKED_FILES: Final = 64
+"""Number of files that are not asked for their sizes in a group after a group without small files.
+
+The run of a large file asks for its size again, so each question would cost a request."""
+
+QUICK_S: Final = 0.02
+"""Groups grow while each step of one takes less than this time, in seconds: the calls of the function, and decoding.
+
+Other work waits for the thread, and the first rows wait for the whole group."""
+
+LOCAL_GROUPS: Final = 2
+REMOTE_GROUPS: Final = 8
+"""Maximum number of groups that are read at the same time or have arrived."""
+
+File: TypeAlias = TableFile | ReadFiles
+"""Dataset of one file."""
+
+
+class MakesFiles(Protocol):
+    """Interface of the stage that makes datasets of files."""
+
+    @property
+    def context(self) -> RunContext: ...
+
+    async def inners_of(self, rows: Chunk) -> Sequence[Inner]:
+        """Call the function for every row and return the inner datasets."""
+
+    def context_of(self, inner: Node, outer: Lineage) -> RunContext:
+        """Return the run context of an inner plan."""
+
+
+class MadeGroup(NamedTuple):
+    """Inner datasets of consecutive elements.
+
+    Attributes:
+        inners: The datasets.
+        outer: Lineage of the elements.
+        read: Rows of the datasets that are small files; None if no dataset was tried to be read as one.
+        failure: Error of the element after them, or None.
+        calls_s: Time that the calls of the function took, in seconds.
+    """
+
+    inners: Sequence[Inner]
+    outer: Lineage
+    read: FilesRead | None
+    failure: Exception | None
+    calls_s: float
+
+
+class FileGroups:
+    """Groups of datasets of files, in the order of the elements. For one event loop.
+
+    Args:
+        stage: Stage whose function makes the dataset of a file.
+        outlet: Outlet of the stage.
+        rows: Elements of the input.
+        tasks: Task group of the stage.
+    """
+
+    def __init__(self, stage: MakesFiles, outlet: Outlet, rows: OuterRows, tasks: asyncio.TaskGroup) -> None:
+        self._stage, self._outlet, self._rows, self._tasks = stage, outlet, rows, tasks
+        self._tables, self._sources = SmallTables(stage.context), SmallSources(stage.context)
+        self._ahead: deque[asyncio.Task[Outcome]] = deque()
+        self._pace = ReadAhead()
+        self._files = FIRST_FILES
+        self._unasked = 0  # number of next files that are probably large
+        self._is_local = True
+        self._awaited: asyncio.Task[Outcome] | None = None
+        self._calling = asyncio.Lock()  # one call of the user's function at a time, in order
+        self._has_failed = False
+
+    @property
+    def are_possible(self) -> bool:
+        """True if the memory limit allows groups."""
+        return self._tables.most_nbytes > 0
+
+    @property
+    def is_next_read(self) -> bool:
+        """True if the next group has been read."""
+        return bool(self._ahead) and self._ahead[0].done()
+
+    async def next(self) -> MadeGroup | None:
+        """Return the next group, and begin to read groups after it. Return None at the end.
+
+        Raises:
+            Exception: The input failed after all groups before it, or the function failed for the first element.
+        """
+        await self._begin_more(may_wait=not self._ahead)
+        if not self._ahead:
+            return None
+        first = self._awaited = self._ahead.popleft()
+        self._pace.took(LOCAL_GROUPS if self._is_local else REMOTE_GROUPS, was_there=first.done())
+        if not first.done():
+            self._stage.context.services.budget.poke()
+        made: MadeGroup = value_of(await first)
+        self._took(made)
+        await self._begin_more(may_wait=False)
+        return made
+
+    async def first(self, inners: Sequence[Inner], outer: Lineage) -> FilesRead | None:
+        """Read the rows of datasets that the function has returned before. Begin to read groups after them."""
+        self._awaited = asyncio.current_task()
+        read = await self._read(inners, outer)
+        self._took(MadeGroup(inners, outer, read, None, 0.0))
+        await self._begin_more(may_wait=False)
+        return read
+
+    def _took(self, made: MadeGroup) -> None:
+        """Choose the size of the next groups, after a group."""
+        self._files = self._next_files(made)
+        if made.read is not None and not made.read.files:
+            self._unasked = UNASKED_FILES
+
+    def _next_files(self, made: MadeGroup) -> int:
+        """Return the number of files of the next group, after a group."""
+        reader = self._reader_for(made.inners[0]) if made.inners else self._tables
+        most_files = reader.most_files(is_local=self._is_local)
+        mean_nbytes, took_s = (None, None) if made.read is None else (made.read.mean_nbytes, made.read.took_s)
+        fitting = most_files if mean_nbytes is None else int(reader.most_nbytes / max(1.0, mean_nbytes))
+        quick = int(len(made.inners) * QUICK_S / max(took_s or 0.0, made.calls_s, 1e-9))
+        return max(1, min(2 * self._files, most_files, fitting, quick))
+
+    async def _begin_more(self, *, may_wait: bool) -> None:
+        """Begin to read groups ahead. Wait for an element only if ``may_wait`` is True and no group is being read."""
+        while len(self._ahead) < self._pace.reads:
+            asks = not self._unasked
+            most = self._files if asks else min(self._files, self._unasked)
+            part = await self._rows.take(most, may_wait=may_wait and not self._ahead)
+            if part is None:
+                return
+            self._unasked -= 0 if asks else len(part)
+            self._ahead.append(self._tasks.create_task(self._outcome(part, asks=asks), name="read small files"))
+
+    async def _outcome(self, part: Chunk, *, asks: bool) -> Outcome:
+        try:
+            return Outcome(await self._made(part, asks=asks))
+        except Exception as error:  # noqa: BLE001 - raised in the turn of the group
+            empty_frames(error)  # they refer to the memory of the group
+            return Outcome(error=error)
+
+    async def _made(self, part: Chunk, *, asks: bool) -> MadeGroup:
+        """Make the datasets of some elements. Read small files among them, unless ``asks`` is False."""
+        async with self._calling:
+            inners, calls_s, failure = await self._called(part)
+        outer = lineage_of(part)
+        read = await self._read(inners, outer) if asks else None
+        return MadeGroup(inners, outer, read, failure, calls_s)
+
+    async def _called(self, part: Chunk) -> tuple[Sequence[Inner], float, Exception | None]:
+        """Call the function for some elements, unless it failed for an element before them."""
+        if self._has_failed:
+            return [], 0.0, None
+        began = perf_counter()
+        try:
+            inners, failure = await self._stage.inners_of(part), None
+        except PartlyDone as partly:
+            inners, failure = partly.done, as_raisable(partly.error)
+            self._has_failed = True
+        except Exception:
+            self._has_failed = True
+            raise
+        return inners, perf_counter() - began, failure
+
+    async def _read(self, inners: Sequence[Inner], outer: Lineage) -> FilesRead | None:
+        """Read small files, if all datasets read one file each and differ in nothing else."""
+        reader = self._reader_of(inners)
+        if reader is None:
+            return None
+        this, files = asyncio.current_task(), cast(Sequence[File], inners)
+        self._is_local = scheme_of(ShardRef(_url_of(files[0]))) == LOCAL
+        contexts = self._contexts(files, outer)
+        return await reader.read(files, contexts, lambda: self._awaited is this and self._outlet.is_awaited())
+
+    def accepted(self, small: SmallDatasets) -> int:
+        """Count the rows of files in their turn. See :meth:`.ReadsFiles.accepted`."""
+        files = cast(Sequence[File], small.inners)
+        return self._reader_for(files[0]).accepted(files, small.files, self._contexts(files, small.outer))
+
+    def _reader_of(self, inners: Sequence[Inner]) -> ReadsFiles | None:
+        """Return the reader of datasets that can be read together: files of one kind of store, with equal options."""
+        if not inners:
+            return None
+        first = inners[0]
+        if type(first) is TableFile:
+            alike = all(type(each) is TableFile and each.storage_options is first.storage_options for each in inners)
+        else:
+            alike = read_alike(inners)
+        files = cast(Sequence[File], inners)
+        if not alike or len({scheme_of(ShardRef(_url_of(file))) for file in files}) > 1:
+            return None
+        return self._reader_for(first)
+
+    def _reader_for(self, inner: Inner) -> ReadsFiles:
+        return self._tables if type(inner) is TableFile else self._sources
+
+    def _contexts(self, files: Sequence[File], outer: Lineage) -> ContextOf:
+        return cache(lambda place: self._stage.context_of(files[place], outer.slice(place, place + 1)))
+
+
+def _url_of(file: File) -> str:
+    """Return the URL of the file of a dataset."""
+    return file.url if isinstance(file, TableFile) else file.patterns[0]
