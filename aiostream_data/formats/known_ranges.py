@@ -74,7 +74,9 @@ class KnownRanges(SeekableFile):
 
 
 class NoBytes(SeekableFile):
-    """Readable file object without bytes: each read raises :class:`OSError`.
+    """Readable file object without bytes: it ends before each read.
+
+    A library that raises an error for this takes half the time that it takes to pass on an error of this object.
 
     Attributes:
         was_read: True after the first read.
@@ -84,7 +86,7 @@ class NoBytes(SeekableFile):
 
     def readinto(self, buffer: Any) -> int:
         self.was_read = True
-        raise OSError("no bytes of the file are in memory")
+        return 0
 
 
 def part_of(place: ByteRange, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> memoryview:
