@@ -2506,8 +2506,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         ``buffer_size``, the operator fills a buffer. Then the operator repeatedly emits a random element of the buffer
         and replaces that element with the next input element. With AUTO, the shuffling method depends on the source;
         :meth:`explain` reports the chosen method. For arrays, ranges and sources with one element per file, AUTO
-        permutes all elements, without a buffer. For files of records, AUTO reads many files at once in random order,
-        through a growing buffer.
+        permutes all elements, without a buffer, as does a number of at least all elements directly behind arrays and
+        ranges. For files of records, AUTO reads many files at once in random order, through a growing buffer.
 
         Args:
             buffer_size: Number of elements in the buffer. AUTO limits the buffer to 8,192 elements or 128 MiB.

@@ -156,15 +156,24 @@ def _with_times(node: Node, count: int | None) -> Node | None:
 
     Return None if the source is not in memory.
 
-    An in-memory source need not restart in every epoch. The search for the source skips nodes that do not affect rows,
-    because states and random keys do not depend on these nodes.
+    An in-memory source need not restart in every epoch, and neither need ``map()`` behind it. The search for the source
+    skips nodes that do not affect rows, because states and random keys do not depend on these nodes.
     """
     if isinstance(node, (Tensors, TensorSlices, Range)):
         return replace(node, times=_times(node.times, count))
-    if isinstance(node, (Prefetch, InSubprocess)):
+    if isinstance(node, (Prefetch, InSubprocess)) or (isinstance(node, Map) and _ignores_epochs(node)):
         source = _with_times(node.input, count)
         return None if source is None else replace(node, input=source)
     return None
+
+
+def _ignores_epochs(node: Map) -> bool:
+    """Return True if ``map()`` returns the same results in each epoch, and each epoch in a definite order.
+
+    An error policy counts the failed elements of one epoch.
+    """
+    is_plain = not (node.wants_rng or node.wants_state or node.batched)
+    return is_plain and node.ordered and not handling_of(node.on_error).interferes
 
 
 def batches_in_parts(node: Node, parts_from: int) -> Node:

@@ -1,4 +1,4 @@
-"""Choose how to run ``shuffle()`` without a buffer size, depending on the source.
+"""Choose how to run ``shuffle()`` without a buffer size, or with a buffer for all rows, depending on the source.
 
 A source with random access emits its rows in a random order, without a buffer. A file source reads many files
 concurrently in random order, and a buffer mixes their rows. Both methods require that all operators between the source
@@ -23,14 +23,24 @@ EACH_ROW_BY_ITSELF: Final = (Map, ParseExample, ParseRows, Prefetch, Filter, InS
 
 
 def chosen_shuffle(node: Shuffle) -> Node:
-    """Return the node that replaces a shuffle. The node is the shuffle itself if the user set a buffer size."""
+    """Return the node that replaces a shuffle. It is the shuffle itself if its buffer is smaller than the data."""
     if not node.growing:
-        return node
+        return _without_buffer(node) or node
     source = _source_below(node.input)
     permuted = _permuted(source, node)
     if permuted is not None:
         return _on(permuted, node.input)
     return replace(node, input=_on(_spread(source, node), node.input)) if isinstance(source, ReadFiles) else node
+
+
+def _without_buffer(node: Shuffle) -> Node | None:
+    """Return the rows of an in-memory source in random order, if the buffer of a shuffle has room for all of them.
+
+    Operators with user functions keep the order of their calls, so there may be none before the shuffle.
+    """
+    source = node.input
+    is_whole = isinstance(source, (TensorSlices, Range)) and source.times == 1 and source.rows <= node.buffer_rows
+    return _permuted(source, node) if is_whole and not node.spill else None
 
 
 def _source_below(node: Node) -> Node:

@@ -91,6 +91,11 @@ class Range(Node):
     def numbers(self) -> range:
         return range(self.start, self.stop, self.step)
 
+    @property
+    def rows(self) -> int:
+        """Number of integers."""
+        return len(self.numbers)
+
     def detail(self) -> str:
         return call_arguments(*self._bounds(), dtype=(Verbatim(self.dtype), Verbatim("int64")))
 

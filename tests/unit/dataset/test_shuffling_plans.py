@@ -113,11 +113,22 @@ def test_whole_files_are_permuted_without_a_buffer() -> None:
 
 
 def test_a_number_of_rows_means_a_buffer_of_that_size_and_nothing_else() -> None:
-    for dataset in (SLICES, RECORDS):
-        plan = rewrite(dataset.shuffle(100, seed=7).plan)
+    for dataset, rows in ((SLICES, 9), (RECORDS, 100), (SLICES.map(abs), 100), (SLICES.repeat(2), 100)):
+        plan = rewrite(dataset.shuffle(rows, seed=7).plan)
         assert isinstance(plan, Shuffle)
         assert not plan.growing
-        assert plan.input is dataset.plan
+        assert plan.input is dataset.plan or isinstance(dataset.plan, Repeat)
+
+
+@pytest.mark.parametrize("dataset", [SLICES, asd.Dataset.range(10), asd.Dataset.range(0)])
+def test_a_buffer_for_all_rows_in_memory_is_not_needed(dataset: asd.Dataset[Any]) -> None:
+    plan = rewrite(dataset.shuffle(10, seed=7, reshuffle_each_iteration=False).repeat(3).plan)
+    assert isinstance(plan, (TensorSlices, Range))
+    assert (plan.permuted, plan.times) == (Permuted(seed=7, reshuffle=False), 3)
+
+
+def test_a_spilled_buffer_for_all_rows_stays() -> None:
+    assert isinstance(rewrite(SLICES.shuffle(10, spill=True).plan), Shuffle)
 
 
 def test_the_user_s_operators_stay_above_the_source() -> None:
