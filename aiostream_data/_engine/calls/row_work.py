@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter, thread_time
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,10 +250,24 @@ def _composed(first: NDArray[np.int64] | None, then: NDArray[np.int64] | None) -
 
 
 def _mapped(user: UserFunction, chunk: Chunk) -> Made:
+    """Call the function for all rows, as few at a time as are Python objects at once: of numbers, only one."""
     if len(chunk) <= BLOCK_ROWS:
         return _mapped_block(user, chunk)
-    blocks = [chunk.slice(start, min(start + BLOCK_ROWS, len(chunk))) for start in range(0, len(chunk), BLOCK_ROWS)]
-    return _concatenated(partial(_mapped_block, user), blocks)
+    first = _mapped_block(user, chunk.slice(0, BLOCK_ROWS))
+    are_numbers = _numbers_of(user, chunk) is not None and _numbers_of(user, first.chunk) is not None
+    bounds = [0, *range(BLOCK_ROWS, len(chunk), len(chunk) if are_numbers else BLOCK_ROWS), len(chunk)]
+    begun = iter([first])
+    blocks = [chunk.slice(start, stop) for start, stop in itertools.pairwise(bounds)]
+    return _concatenated(lambda block: next(begun, None) or _mapped_block(user, block), blocks)
+
+
+def _numbers_of(user: UserFunction, chunk: Chunk) -> NDArray[Any] | None:
+    """Return the elements of a chunk if they are numbers for which native code can call the function."""
+    if not user.is_plain or not isinstance(chunk, Columns) or not chunk.structure.is_leaf:
+        return None
+    numbers = chunk.leaves[0]
+    is_plain = isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64)
+    return cast("NDArray[Any]", numbers) if is_plain else None
 
 
 def _mapped_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Made:
@@ -266,10 +280,9 @@ def _mapped_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -
 
 
 def _mapped_block(user: UserFunction, chunk: Chunk) -> Made:
-    if user.is_plain and isinstance(chunk, Columns) and chunk.structure.is_leaf:
-        numbers = chunk.leaves[0]
-        if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype in (np.int64, np.float64):
-            return _mapped_numbers(user, chunk, numbers)
+    numbers = _numbers_of(user, chunk)
+    if numbers is not None:
+        return _mapped_numbers(user, cast(Columns, chunk), numbers)
     results = call_rows(user, chunk)
     kept = results.kept()
     more = results.failed, results.retries, results.failure, results.rows
