@@ -2506,8 +2506,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         ``buffer_size``, the operator fills a buffer. Then the operator repeatedly emits a random element of the buffer
         and replaces that element with the next input element. With AUTO, the shuffling method depends on the source;
         :meth:`explain` reports the chosen method. For arrays, ranges and sources with one element per file, AUTO
-        permutes all elements, without a buffer, as does a number of at least all elements directly behind arrays and
-        ranges. For files of records, AUTO reads many files at once in random order, through a growing buffer.
+        permutes all elements, without a buffer. For files of records, AUTO reads many files at once in random order,
+        through a growing buffer. A number is treated as AUTO if the buffer has room for all elements of an array or
+        range directly before it, unless ``spill`` is set.
 
         Args:
             buffer_size: Number of elements in the buffer. AUTO limits the buffer to 8,192 elements or 128 MiB.
@@ -2534,7 +2535,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
     def repeat(self, count: int | None = None) -> Dataset[T]:
         """Repeat the elements ``count`` times, or forever if ``count`` is None or -1 (tf.data ``repeat``).
 
-        The next epoch starts reading before the current epoch ends, but elements of two epochs never mix.
+        The next epoch starts reading before the current epoch ends, but elements of two epochs never mix. Functions of
+        :meth:`map` may be called for elements of two epochs at the same time.
 
         Raises:
             StageBuildError: The source of the dataset can be read only once.

@@ -187,7 +187,8 @@ OPEN_BINS: Final = 16
 class Shuffle(Spills, SameElements):
     """Node that emits its input in random order.
 
-    The node draws each row uniformly from a buffer of ``buffer_size`` rows.
+    The node draws each row uniformly from a buffer of ``buffer_size`` rows. If the buffer has room for all rows of an
+    in-memory source directly before it, a rewrite replaces it with a permutation.
 
     With buffer size AUTO, a rewrite replaces the buffer with a permutation of all rows, if the source supports
     permutations. If the source does not support permutations, the shuffle buffer emits rows while the buffer still

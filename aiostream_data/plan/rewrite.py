@@ -1,6 +1,7 @@
 """Rewrite a plan so that it runs faster. The elements of the plan, their order and the errors do not change.
 
-One exception is the order of ``shuffle()`` without a buffer size, which the rewrite defines.
+One exception is the order of ``shuffle()`` without a buffer size, or with a buffer for all rows of data in memory. The
+rewrite defines this order.
 """
 
 from __future__ import annotations
@@ -168,9 +169,9 @@ def _with_times(node: Node, count: int | None) -> Node | None:
 
 
 def _ignores_epochs(node: Map) -> bool:
-    """Return True if ``map()`` returns the same results in each epoch, and each epoch in a definite order.
+    """Return True if ``map()`` returns one result per element, the same in each epoch, and in a definite order.
 
-    An error policy counts the failed elements of one epoch.
+    With an error policy, an endless repetition can be without elements, which ``repeat`` reports.
     """
     is_plain = not (node.wants_rng or node.wants_state or node.batched)
     return is_plain and node.ordered and not handling_of(node.on_error).interferes

@@ -192,12 +192,17 @@ class RunContext:
         return sum(other.label == node.label and number < mine for other, number in self.numbers.items())
 
     def namespace(
-        self, node: Node, url_of: Callable[[int], str], locate: Locate | None = None, listed: str = ""
+        self,
+        node: Node,
+        url_of: Callable[[int], str],
+        locate: Locate | None = None,
+        listed: str = "",
+        times: int | None = None,
     ) -> Namespace:
-        """Create a namespace (a range of row ids) for one run of a source."""
+        """Create a namespace (a range of row ids) for one run of a source. See :class:`.Namespace`."""
         number = self.keys[node]
         source = source_of(self.path, number)
-        return self.services.origins.open(source, number, self.epoch, url_of, locate=locate, listed=listed)
+        return self.services.origins.open(source, number, self.epoch, url_of, locate=locate, listed=listed, times=times)
 
     def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
         """Compute the random key of a node from its seed, its position in the plan, and ``names``."""

@@ -65,7 +65,7 @@ def _origin(row: Lineage, depth: int, origins: Origins, seed: int) -> Origin:
     return Origin(
         url=space.url_of(split & SPLIT_MASK),
         index=index,
-        epoch=space.epoch,
+        epoch=space.epoch_of(split & SPLIT_MASK),
         offset=None if hint is None else hint.offset,
         seed=seed,
         row={**book.contents(), "batches": depth},

@@ -51,6 +51,7 @@ class Namespace:
         cached: Caches that emitted the rows in a later epoch, outermost cache first.
         locate: Function that returns known byte offsets of records for splits and ordinals of rows, or None.
         listed: Digest of the shard list; set if the saved state contains no other summary of the list.
+        times: Number of epochs of a source that repeats its rows itself. Each repetition is a split.
     """
 
     source: int
@@ -61,6 +62,11 @@ class Namespace:
     cached: tuple[Cached, ...] = ()
     locate: Locate | None = None
     listed: str = ""
+    times: int | None = None
+
+    def epoch_of(self, split: int) -> int:
+        """Return the epoch of the rows of a split."""
+        return self.epoch if self.times is None else self.epoch * self.times + split
 
 
 Locate: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], Sequence[Hint]]"
@@ -118,11 +124,12 @@ class Origins:
         cached: tuple[Cached, ...] = (),
         locate: Locate | None = None,
         listed: str = "",
+        times: int | None = None,
     ) -> Namespace:
         """Create a namespace. Safe from any thread."""
         with self._opening:
             place, self._next = self._next, self._next + 1
-        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate, listed)
+        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate, listed, times)
         self._known[place] = namespace
         if len(self._known) > _REMEMBERED:  # bounds memory with millions of inner data sets
             self._known.popitem(last=False)
@@ -155,7 +162,7 @@ class Origins:
 
     def _reopened(self, known: Namespace) -> Namespace:
         return self.open(
-            known.source, known.number, known.epoch, known.url_of, known.cached, known.locate, known.listed
+            known.source, known.number, known.epoch, known.url_of, known.cached, known.locate, known.listed, known.times
         )
 
     def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:

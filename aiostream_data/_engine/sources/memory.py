@@ -9,9 +9,9 @@ from typing import Any
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.origins import Namespace, local
-from aiostream_data._engine.sources.memory_rows import chunks_of, rows_of, rows_per_split
+from aiostream_data._engine.sources.memory_rows import chunks_of, epochs_of, rows_of, rows_per_split
 from aiostream_data._engine.sources.permuted_rows import PermutedRows
-from aiostream_data.plan.sources import Range, TensorSlices
+from aiostream_data.plan.sources import Range, Tensors, TensorSlices
 from aiostream_data.rows.id_arrays import SPLIT_BITS
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
@@ -42,4 +42,5 @@ class MemorySource(NumberedRows):
 
     def _namespace(self) -> Namespace:
         node = self.node
-        return self.context.namespace(node, lambda _: str(node.label))
+        times = epochs_of(node) if isinstance(node, (TensorSlices, Range, Tensors)) else None
+        return self.context.namespace(node, lambda _: str(node.label), times=times)

@@ -14,6 +14,7 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import ENDLESS
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Chunk, Columns, Items
@@ -95,6 +96,11 @@ def rows_per_split(node: Node) -> int:
     return len(node.iterable) if isinstance(node, PythonIterable) else 1
 
 
+def epochs_of(node: TensorSlices | Range | Tensors) -> int:
+    """Return the number of repetitions of an in-memory source, each of which is an epoch for its operators."""
+    return ENDLESS if node.times is None else node.times
+
+
 def repetitions(times: int | None, first: int) -> Iterator[int]:
     """Yield the repetition numbers from ``first`` to ``times - 1``, or forever if ``times`` is None."""
     number = first
@@ -103,9 +109,13 @@ def repetitions(times: int | None, first: int) -> Iterator[int]:
         number += 1
 
 
-def spans(node: TensorSlices | Range, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the row range (start, stop) of each chunk in one repetition, beginning at row ``start``."""
-    return row_spans(rows_per_split(node), _row_nbytes(node), start)
+def spans(node: TensorSlices | Range, start: int, rows: float | None = None) -> Iterator[tuple[int, int]]:
+    """Yield the row range (start, stop) of each chunk, beginning at row ``start``.
+
+    Args:
+        rows: Number of all rows; None for the rows of one repetition.
+    """
+    return row_spans(rows_per_split(node) if rows is None else rows, _row_nbytes(node), start)
 
 
 def _row_nbytes(node: TensorSlices | Range) -> float:

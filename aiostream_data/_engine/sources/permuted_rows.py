@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
+from typing import Final
 
 import numpy as np
 
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.resume.origins import Namespace
-from aiostream_data._engine.sources.memory_rows import repetitions, rows_of, rows_per_split, spans
-from aiostream_data.plan.operators import ENDLESS
+from aiostream_data._engine.sources.memory_rows import (
+    SHORT_ROWS,
+    epochs_of,
+    repetitions,
+    rows_of,
+    rows_per_split,
+    spans,
+)
 from aiostream_data.plan.sources import Range, TensorSlices
 from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.permutation import IndexPermutation
+
+MOST_REPETITIONS: Final = 64
+"""Maximum number of repetitions of a short source in one chunk, because each needs a random order of its own."""
 
 
 @dataclass
@@ -29,28 +40,40 @@ class PermutedRows:
     _repetition: int = -1
     _order: IndexPermutation | None = None
 
-    def parts(self, skip: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the repetition number and the row range (start, stop) of every chunk, from row ``skip`` on."""
-        node = self.node
-        rows = rows_per_split(node)
-        first, row = divmod(skip, max(1, rows))
-        for repetition in repetitions(self.node.times if rows else 0, first):
-            for start, stop in spans(node, row):
-                yield repetition, start, stop
+    def parts(self, skip: int) -> Iterator[tuple[int, int]]:
+        """Yield the row range (start, stop) of every chunk, counted over all repetitions, from row ``skip`` on."""
+        rows = rows_per_split(self.node)
+        if rows < SHORT_ROWS:
+            most = inf if rows and self.node.times is None else rows * epochs_of(self.node)
+            for start, stop in spans(self.node, skip, most):
+                for part in range(start, stop, MOST_REPETITIONS * rows):
+                    yield part, min(part + MOST_REPETITIONS * rows, stop)
+            return
+        first, row = divmod(skip, rows)
+        for repetition in repetitions(self.node.times, first):
+            for start, stop in spans(self.node, row):
+                yield repetition * rows + start, repetition * rows + stop
             row = 0
 
-    def chunk(self, repetition: int, start: int, stop: int) -> Chunk:
-        """Return rows ``start`` to ``stop`` in the random order of one repetition."""
+    def chunk(self, start: int, stop: int) -> Chunk:
+        """Return rows ``start`` to ``stop``, counted over all repetitions. Each repetition has its own random order."""
+        rows = rows_per_split(self.node)
+        ordinals = []
+        for repetition in range(start // rows, (stop - 1) // rows + 1):
+            first = repetition * rows
+            ordinals.append(self._order_of(repetition).slice(max(start - first, 0), min(stop - first, rows)))
+        splits = np.arange(start, stop) // rows
+        return rows_of(self.node, self.namespace, splits, np.concatenate(ordinals))
+
+    def _order_of(self, repetition: int) -> IndexPermutation:
         if self._order is None or self._repetition != repetition:
             self._order = IndexPermutation(self._key(repetition), rows_per_split(self.node))
             self._repetition = repetition
-        ordinals = self._order.slice(start, stop)
-        return rows_of(self.node, self.namespace, np.full(len(ordinals), repetition), ordinals)
+        return self._order
 
     def _key(self, repetition: int) -> np.uint64:
         order = self.node.permuted
         assert order is not None
         # Use the epoch number that the repetition would have in a repeat() that is not folded into the source.
-        times = ENDLESS if self.node.times is None else self.node.times
-        epoch = self.context.epoch * times + repetition
+        epoch = self.context.epoch * epochs_of(self.node) + repetition
         return self.context.key(self.node, order.seed, "permutation", epoch if order.reshuffle else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from aiostream_data.plan.base import walk
 from aiostream_data.plan.operators import Map, Prefetch, Repeat
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import TensorSlices
+from aiostream_data.testing.resume import resumes_everywhere
 
 SLICES = asd.Dataset.from_tensor_slices(np.arange(10))
 
@@ -62,6 +64,28 @@ def test_repetitions_have_the_same_elements_and_different_ids() -> None:
             ids.append(str(loader.last_ids))
     assert rows == [3 * number for number in range(10)] * 3
     assert len(set(ids)) == 30
+
+
+@pytest.mark.parametrize(
+    "dataset", [SLICES, SLICES.map(tripled), SLICES.shuffle(10), SLICES.shuffle().map(tripled), SLICES.map(drawn)]
+)
+def test_origins_name_the_repetition_as_their_epoch(dataset: asd.Dataset[Any]) -> None:
+    with dataset.repeat(3).open() as loader:
+        epochs = [origin.epoch for _ in loader for origin in loader.origins()]
+    assert epochs == [0] * 10 + [1] * 10 + [2] * 10
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10])
+def test_each_repetition_of_few_rows_has_its_own_random_order(rows: int) -> None:
+    found = list(asd.Dataset.range(rows).shuffle(rows, seed=1).repeat(200))
+    repetitions = [found[start : start + rows] for start in range(0, len(found), rows)]
+    assert len(repetitions) == 200
+    assert all(sorted(repetition) == list(range(rows)) for repetition in repetitions)
+    assert len({tuple(repetition) for repetition in repetitions}) == min(math.factorial(rows), 200)
+
+
+def test_repetitions_of_few_rows_resume_anywhere() -> None:
+    resumes_everywhere(asd.Dataset.range(3).shuffle(3, seed=1).repeat(70).map(tripled).batch(7))
 
 
 def test_a_failing_map_fails_in_its_repetition() -> None:
