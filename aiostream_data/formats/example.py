@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import numpy as np
@@ -89,10 +89,15 @@ class ExampleParser:
 
     def __eq__(self, other: object) -> bool:
         """Return True for a parser of the same features in the same order."""
-        return isinstance(other, ExampleParser) and [*self.features.items()] == [*other.features.items()]
+        return isinstance(other, ExampleParser) and self._described == other._described
 
     def __hash__(self) -> int:
-        return hash(tuple(self.features.items()))
+        return hash(self._described)
+
+    @cached_property
+    def _described(self) -> str:
+        """The features as text, which tells -0.0 and 0.0 apart."""
+        return repr(self.features)
 
     @property
     def element_specs(self) -> tuple[FeatureSpec, ...]:

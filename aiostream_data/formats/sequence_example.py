@@ -90,10 +90,10 @@ class SequenceExampleParser:
         """Return True for a parser of the same features in the same order."""
         if not isinstance(other, SequenceExampleParser):
             return False
-        return self._context == other._context and self._sequences == other._sequences
+        return self._context == other._context and repr(self._sequences) == repr(other._sequences)
 
     def __hash__(self) -> int:
-        return hash((self._context, tuple(self._sequences)))
+        return hash((self._context, repr(self._sequences)))
 
     @property
     def element_specs(self) -> tuple[FeatureSpec, ...]:

@@ -110,6 +110,17 @@ def test_files_of_a_group_count_against_the_error_budget(tmp_path: Path) -> None
     assert found.error[0] is expected.error[0] is ErrorBudgetError
 
 
+def test_rows_of_later_files_do_not_count_for_the_rate_of_losses(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number:04}.txt" for number in range(300)]
+    for path in paths:
+        path.write_bytes(b"line\n" * 100)
+    paths[20].write_bytes(b"line\n" * 50 + b"\xff\n" * 5)
+    dataset = opened(paths, "from_text", on_error=Skip(max_rate=0.0016))
+    for way in (grouped, alone):
+        with way(), pytest.raises(ErrorBudgetError, match="max_rate"):
+            list(dataset)
+
+
 @pytest.mark.parametrize("failing", [0, 1, 3, 4, 8, 13, 39])
 def test_a_failing_function_fails_behind_the_files_before(tmp_path: Path, failing: int) -> None:
     folder = tmp_path / "files"
@@ -148,6 +159,46 @@ def test_the_function_is_called_once_per_file_in_order(tmp_path: Path) -> None:
     assert len(rows) == 750
     assert calls == [str(path) for path in paths]
     assert max(sizes) > 50
+
+
+@pytest.mark.parametrize("after", [5, 20])
+def test_the_function_is_called_few_elements_ahead_unless_it_opens_small_files(tmp_path: Path, after: int) -> None:
+    paths = [str(path) for path in write_shards(tmp_path, "from_text", "", 300)]
+    most, calls, rows = 0, 0, 0
+
+    def read(number: int) -> Any:
+        nonlocal calls
+        calls += 1
+        return Dataset.from_text(paths[number]) if number < after else Dataset.from_iterable([f"row {number}"]).map(str)
+
+    with grouped():
+        for row in Dataset.range(300).flat_map(read):
+            rows += row.startswith("row")
+            most = max(most, calls - rows - after) if rows else 0
+    assert rows == 300 - after
+    assert most < 50
+
+
+def test_options_that_cannot_be_compared_are_read_alone(tmp_path: Path) -> None:
+    paths = write_shards(tmp_path, "from_text", "", 12)
+    files = Dataset.from_tensor_slices([str(path) for path in paths])
+    with grouped():
+        rows = list(files.flat_map(lambda url: Dataset.from_text(url, storage_options={"x": np.zeros(3)})))
+    assert len(rows) == 30
+
+
+def test_defaults_of_either_sign_of_zero_are_kept(tmp_path: Path) -> None:
+    for number in range(20):
+        with TFRecordWriter(tmp_path / f"{number:02}.tfrecord") as writer:
+            writer.write(encode_example({"y": 1}))
+
+    def read(url: str) -> Dataset[Any]:
+        default = -0.0 if int(Path(url).stem) >= 7 else 0.0
+        return Dataset.from_tfrecord(url).parse_example({"x": FixedLen((), np.float32, default=default)})
+
+    with grouped():
+        rows = list(Dataset.list_files(f"{tmp_path}/*").flat_map(read))
+    assert [bool(np.signbit(row["x"])) for row in rows] == [number >= 7 for number in range(20)]
 
 
 def test_datasets_with_different_options_keep_their_own(tmp_path: Path) -> None:

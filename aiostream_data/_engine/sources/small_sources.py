@@ -126,11 +126,19 @@ class SmallSources:
 
 
 def read_alike(nodes: Sequence[Any]) -> bool:
-    """Return True if all nodes are sources that read the file which they name, and differ in nothing else."""
+    """Return True if all nodes are sources that read the file which they name, and differ in nothing else.
+
+    A limit for the share of lost records depends on the rows before a loss, so such files are read alone.
+    """
     first = nodes[0]
     if type(first) is not ReadFiles or isinstance(first.format, ChoosesObjects):
         return False
-    return all(type(node) is ReadFiles and _names_one_file(node) and _is_read_like(first, node) for node in nodes)
+    if handling_of(first.on_error).max_rate is not None:
+        return False
+    try:
+        return all(type(node) is ReadFiles and _names_one_file(node) and _is_read_like(first, node) for node in nodes)
+    except Exception:  # noqa: BLE001 - an object of the user cannot be compared, so nothing is known about it
+        return False
 
 
 def _names_one_file(node: ReadFiles) -> bool:

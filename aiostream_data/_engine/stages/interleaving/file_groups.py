@@ -29,7 +29,7 @@ from aiostream_data.rows.records import Chunk, ShardRef, lineage_of
 from aiostream_data.storage.read_ahead import ReadAhead
 
 FIRST_FILES: Final = 4
-"""Number of files of the first group, so that the first rows arrive early."""
+"""Number of files of the first group, so that the first rows arrive early, and of groups of other datasets."""
 
 UNASKED_FILES: Final = 64
 """Number of files that are not asked for their sizes in a group after a group without small files.
@@ -97,7 +97,7 @@ class FileGroups:
         self._pace = ReadAhead()
         self._files = FIRST_FILES
         self._unasked = 0  # number of next files that are probably large
-        self._is_local = True
+        self._is_local = self._are_read = True
         self._awaited: asyncio.Task[Outcome] | None = None
         self._calling = asyncio.Lock()  # one call of the user's function at a time, in order
         self._has_failed = False
@@ -122,7 +122,7 @@ class FileGroups:
         if not self._ahead:
             return None
         first = self._awaited = self._ahead.popleft()
-        self._pace.took(LOCAL_GROUPS if self._is_local else REMOTE_GROUPS, was_there=first.done())
+        self._pace.took(self._most_groups, was_there=first.done())
         if not first.done():
             self._stage.context.services.budget.poke()
         made: MadeGroup = value_of(await first)
@@ -139,10 +139,18 @@ class FileGroups:
         return read
 
     def _took(self, made: MadeGroup) -> None:
-        """Choose the size of the next groups, after a group."""
+        """Choose the size and number of the next groups, after a group."""
+        self._are_read = made.read is not None and bool(made.read.files)
         self._files = self._next_files(made)
         if made.read is not None and not made.read.files:
             self._unasked = UNASKED_FILES
+
+    @property
+    def _most_groups(self) -> int:
+        """Maximum number of groups that may be made ahead: few of datasets that are not read in groups."""
+        if not self._are_read:
+            return 1
+        return LOCAL_GROUPS if self._is_local else REMOTE_GROUPS
 
     def _next_files(self, made: MadeGroup) -> int:
         """Return the number of files of the next group, after a group."""
@@ -151,11 +159,12 @@ class FileGroups:
         mean_nbytes, took_s = (None, None) if made.read is None else (made.read.mean_nbytes, made.read.took_s)
         fitting = most_files if mean_nbytes is None else int(reader.most_nbytes / max(1.0, mean_nbytes))
         quick = int(len(made.inners) * QUICK_S / max(took_s or 0.0, made.calls_s, 1e-9))
-        return max(1, min(2 * self._files, most_files, fitting, quick))
+        grown = 2 * self._files if self._are_read else FIRST_FILES
+        return max(1, min(grown, most_files, fitting, quick))
 
     async def _begin_more(self, *, may_wait: bool) -> None:
         """Begin to read groups ahead. Wait for an element only if ``may_wait`` is True and no group is being read."""
-        while len(self._ahead) < self._pace.reads:
+        while len(self._ahead) < min(self._pace.reads, self._most_groups):
             asks = not self._unasked
             most = self._files if asks else min(self._files, self._unasked)
             part = await self._rows.take(most, may_wait=may_wait and not self._ahead)
