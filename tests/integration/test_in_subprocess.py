@@ -33,6 +33,7 @@ CHAINS: dict[str, Callable[[Path], Dataset[Any]]] = {
     "a shuffle of batches": lambda _: Dataset.range(50).batch(4).shuffle(3),
     "epochs": lambda _: Dataset.range(10).shuffle(4).repeat(3).map(functions.with_draw).batch(4),
     "batches of epochs": lambda _: Dataset.range(10).shuffle(4).batch(4).repeat(3),
+    "epochs of data in memory": lambda _: Dataset.range(6).shuffle(6).map(str).repeat(3),
     "large batches": lambda _: Dataset.range(40).map(functions.image).batch(16),
     "records": lambda f: Dataset.from_tfrecord(f"{f}/*.tfrecord", cycle_length=2).shuffle(8).batch(5),
     "parsed records": lambda f: (
@@ -188,6 +189,14 @@ def test_origins_name_files_records_and_offsets_and_fetch_makes_the_row_again(wo
             ]
     assert dataset.in_subprocess(workers).fetch(origins[0]) == found[0]
     assert dataset.fetch(origins[-1]) == found[-1]
+
+
+@pytest.mark.usefixtures("threads_host")
+@pytest.mark.parametrize("workers", WORKERS)
+def test_origins_name_the_epochs_of_data_in_memory(workers: int, folder: Path) -> None:
+    with CHAINS["epochs of data in memory"](folder).in_subprocess(workers).open() as loader:
+        epochs = [origin.epoch for _ in loader for origin in loader.origins()]
+    assert epochs == [0] * 6 + [1] * 6 + [2] * 6
 
 
 @pytest.mark.usefixtures("threads_host")

@@ -47,6 +47,7 @@ class Space(NamedTuple):
     cached: tuple[Cached, ...]
     is_located: bool
     listed: str
+    times: int | None
 
 
 def spaces_since(origins: Origins, place: int) -> list[Space]:
@@ -60,6 +61,7 @@ def spaces_since(origins: Origins, place: int) -> list[Space]:
             space.cached,
             space.locate is not None,
             space.listed,
+            space.times,
         )
         for space in origins.opened_since(place)
     ]
@@ -89,7 +91,9 @@ class Alike:
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
                 source, number, epoch, cached = meaning
-                self._known[meaning] = self._origins.open(source, number, epoch, url_of, cached, locate, sent.listed)
+                self._known[meaning] = self._origins.open(
+                    source, number, epoch, url_of, cached, locate, sent.listed, sent.times
+                )
             return self._known[meaning]
 
 
