@@ -36,7 +36,7 @@ def chosen_shuffle(node: Shuffle) -> Node:
 def _without_buffer(node: Shuffle) -> Node | None:
     """Return the rows of an in-memory source in random order, if the buffer of a shuffle has room for all of them.
 
-    Operators with user functions keep the order of their calls, so there may be none before the shuffle.
+    A permutation would change the order in which user functions are called, so the source must be directly before it.
     """
     source = node.input
     is_whole = isinstance(source, (TensorSlices, Range)) and source.times == 1 and source.rows <= node.buffer_rows

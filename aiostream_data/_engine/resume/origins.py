@@ -65,7 +65,7 @@ class Namespace:
     times: int | None = None
 
     def epoch_of(self, split: int) -> int:
-        """Return the epoch of the rows of a split."""
+        """Return the number of the epoch to which the rows of a split belong."""
         return self.epoch if self.times is None else self.epoch * self.times + split
 
 
