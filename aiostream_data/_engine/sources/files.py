@@ -44,7 +44,7 @@ from aiostream_data._engine.sources.source_run import SourceRun
 from aiostream_data._engine.sources.turns import Turns
 from aiostream_data.errors import PlanError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
-from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS
+from aiostream_data.metrics.counters import BYTES_WAIT, SHARDS, StageCounters
 from aiostream_data.plan.ranks import files_of_a_rank
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.id_arrays import SPLIT_MASK
@@ -102,10 +102,7 @@ class ReadFilesSource(Stage):
         shards = await self._shards()
         present = shards.present
         self.counters.add(BYTES_WAIT, perf_counter() - began)
-        self.counters.extra[SHARDS] = len(present)
-        is_local = bool(present) and split_url(present[0].url).scheme == "file"
-        self.counters.waits_for = "disk" if is_local else "network"
-        self.counters.work = self.counters.work or work_of(node)
+        describe_source(self.counters, node, present)
         namespace = self._namespace(shards)
         stores = self.context.services.stores(node.storage_options)
         handling = handling_of(node.on_error)
@@ -293,9 +290,15 @@ class ReadFilesSource(Stage):
         return found.table()
 
 
-def work_of(node: ReadFiles) -> str:
-    """Return the kind of CPU work of a source, for reports. The shard reader reports decompression separately."""
-    return "parse" if node.decoders and not node.format.whole else "cut records"
+def describe_source(counters: StageCounters, node: ReadFiles, shards: Sequence[ShardRef]) -> None:
+    """Tell reports how many shards a source reads, what it waits for, and the kind of its CPU work.
+
+    The shard reader reports decompression separately.
+    """
+    counters.extra[SHARDS] = len(shards)
+    is_local = bool(shards) and split_url(shards[0].url).scheme == "file"
+    counters.waits_for = "disk" if is_local else "network"
+    counters.work = counters.work or ("parse" if node.decoders and not node.format.whole else "cut records")
 
 
 def _era_in(fields: Mapping[str, Part], eras: Sequence[Era] | None) -> Era | None:

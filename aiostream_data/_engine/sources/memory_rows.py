@@ -40,12 +40,9 @@ def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk
         if node.times != 1 and 0 < rows < SHORT_ROWS:
             yield from _short_repetitions(node, namespace, rows, skip)
             return
-        first, row = divmod(skip, max(1, rows))
-        for repetition in repetitions(node.times if rows else 0, first):
-            for start, stop in spans(node, row):
-                ids = RowIds.run(namespace.base + repetition, start, stop - start)
-                yield Columns(_structure(node), _slices(node, start, stop), ids)
-            row = 0
+        for repetition, start, stop in long_spans(node, skip):
+            ids = RowIds.run(namespace.base + repetition, start, stop - start)
+            yield Columns(_structure(node), _slices(node, start, stop), ids)
     elif isinstance(node, Tensors):
         for repetition in repetitions(node.times, skip):
             yield Items([fresh(node.element)], RowIds.run(namespace.base + repetition, 0, 1))
@@ -89,10 +86,8 @@ def collected(items: Sequence[Any] | NDArray[Any], ids: RowIds) -> Chunk:
 
 def rows_per_split(node: Node) -> int:
     """Return the number of rows in one repetition of an in-memory source."""
-    if isinstance(node, TensorSlices):
+    if isinstance(node, (TensorSlices, Range)):
         return node.rows
-    if isinstance(node, Range):
-        return len(node.numbers)
     return len(node.iterable) if isinstance(node, PythonIterable) else 1
 
 
@@ -109,13 +104,21 @@ def repetitions(times: int | None, first: int) -> Iterator[int]:
         number += 1
 
 
-def spans(node: TensorSlices | Range, start: int, rows: float | None = None) -> Iterator[tuple[int, int]]:
-    """Yield the row range (start, stop) of each chunk, beginning at row ``start``.
+def long_spans(node: TensorSlices | Range, skip: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the repetition and the row range (start, stop) in it of each chunk, without the first ``skip`` rows."""
+    first, row = divmod(skip, max(1, node.rows))
+    for repetition in repetitions(node.times if node.rows else 0, first):
+        for start, stop in row_spans(node.rows, _row_nbytes(node), row):
+            yield repetition, start, stop
+        row = 0
 
-    Args:
-        rows: Number of all rows; None for the rows of one repetition.
+
+def short_spans(node: TensorSlices | Range, skip: int) -> Iterator[tuple[int, int]]:
+    """Yield the row range (start, stop) of each chunk, without the first ``skip`` rows, if repetitions share chunks.
+
+    Rows are counted over all repetitions, each of which has at least one row.
     """
-    return row_spans(rows_per_split(node) if rows is None else rows, _row_nbytes(node), start)
+    return row_spans(inf if node.times is None else node.rows * node.times, _row_nbytes(node), skip)
 
 
 def _row_nbytes(node: TensorSlices | Range) -> float:
@@ -134,8 +137,7 @@ def row_spans(rows: float, row_nbytes: float, start: int) -> Iterator[tuple[int,
 
 
 def _short_repetitions(node: TensorSlices | Range, namespace: Namespace, rows: int, skip: int) -> Iterator[Chunk]:
-    most = inf if node.times is None else rows * node.times
-    for start, stop in row_spans(most, _row_nbytes(node), skip):
+    for start, stop in short_spans(node, skip):
         splits, ordinals = np.divmod(np.arange(start, stop, dtype=np.int64), rows)
         ids = RowIds.of_source(namespace.base + splits, ordinals)
         yield Columns(_structure(node), _taken(node, ordinals), ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import Final
 
 import numpy as np
@@ -14,10 +13,9 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.sources.memory_rows import (
     SHORT_ROWS,
     epochs_of,
-    repetitions,
+    long_spans,
     rows_of,
-    rows_per_split,
-    spans,
+    short_spans,
 )
 from aiostream_data.plan.sources import Range, TensorSlices
 from aiostream_data.rows.records import Chunk
@@ -42,22 +40,18 @@ class PermutedRows:
 
     def parts(self, skip: int) -> Iterator[tuple[int, int]]:
         """Yield the row range (start, stop) of every chunk, counted over all repetitions, from row ``skip`` on."""
-        rows = rows_per_split(self.node)
-        if rows < SHORT_ROWS:
-            most = inf if rows and self.node.times is None else rows * epochs_of(self.node)
-            for start, stop in spans(self.node, skip, most):
+        rows = self.node.rows
+        if 0 < rows < SHORT_ROWS:
+            for start, stop in short_spans(self.node, skip):
                 for part in range(start, stop, MOST_REPETITIONS * rows):
                     yield part, min(part + MOST_REPETITIONS * rows, stop)
             return
-        first, row = divmod(skip, rows)
-        for repetition in repetitions(self.node.times, first):
-            for start, stop in spans(self.node, row):
-                yield repetition * rows + start, repetition * rows + stop
-            row = 0
+        for repetition, start, stop in long_spans(self.node, skip):
+            yield repetition * rows + start, repetition * rows + stop
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """Return rows ``start`` to ``stop``, counted over all repetitions. Each repetition has its own random order."""
-        rows = rows_per_split(self.node)
+        rows = self.node.rows
         ordinals = []
         for repetition in range(start // rows, (stop - 1) // rows + 1):
             first = repetition * rows
@@ -67,7 +61,7 @@ class PermutedRows:
 
     def _order_of(self, repetition: int) -> IndexPermutation:
         if self._order is None or self._repetition != repetition:
-            self._order = IndexPermutation(self._key(repetition), rows_per_split(self.node))
+            self._order = IndexPermutation(self._key(repetition), self.node.rows)
             self._repetition = repetition
         return self._order
 

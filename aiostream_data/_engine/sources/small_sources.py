@@ -21,15 +21,15 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Hint, Locate
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
-from aiostream_data._engine.sources.files import ReadFilesSource, work_of
+from aiostream_data._engine.sources.files import ReadFilesSource, describe_source
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead, group_nbytes
 from aiostream_data._engine.sources.group_rows import GroupSplitter
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data._engine.sources.small_shards import LOCAL, REQUESTS_OF_A_GROUP, SmallShards, TypicalSize, scheme_of
+from aiostream_data._engine.sources.small_shards import REQUESTS_OF_A_GROUP, SmallShards, TypicalSize
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import LEFT, ChoosesObjects
-from aiostream_data.metrics.counters import SHARDS, StageCounters
+from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.rows.row_ids import RowIds
@@ -168,12 +168,10 @@ def url_of(node: ReadFiles) -> str:
 
 
 def _counters(context: RunContext, node: ReadFiles) -> StageCounters:
-    """Return the counters of all sources that the stage opens."""
+    """Return the counters that all sources of the stage share, with a description of one of them."""
     counters = context.counters(node)
     counters.workers = node.cycle_length
-    counters.extra[SHARDS] = 1
-    counters.waits_for = "disk" if scheme_of(ShardRef(url_of(node))) == LOCAL else "network"
-    counters.work = counters.work or work_of(node)
+    describe_source(counters, node, [ShardRef(url_of(node))])
     return counters
 
 
@@ -186,7 +184,7 @@ def _base(node: ReadFiles, context: RunContext, locate: Locate) -> int:
 def _located(
     offsets: ShardOffsets, place: int, splits: NDArray[np.int64], ordinals: NDArray[np.int64]
 ) -> Sequence[Hint]:
-    """Return the known byte offsets of records of one file, whose shard number is 0.
+    """Return the known byte offsets of records of one file. In the source of this file, its shard number is 0.
 
     Args:
         offsets: Offsets of all files of the group, whose shard numbers are their places.

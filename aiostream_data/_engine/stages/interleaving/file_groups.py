@@ -14,8 +14,8 @@ from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext, value_of
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.sources.files_read import ContextOf, FilesRead, ReadsFiles
-from aiostream_data._engine.sources.small_shards import LOCAL, scheme_of
-from aiostream_data._engine.sources.small_sources import SmallSources, read_alike
+from aiostream_data._engine.sources.small_shards import LOCAL, have_one_scheme, scheme_of
+from aiostream_data._engine.sources.small_sources import SmallSources, read_alike, url_of
 from aiostream_data._engine.sources.small_tables import SmallTables
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
 from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatasets
@@ -32,7 +32,7 @@ FIRST_FILES: Final = 4
 """Number of files of the first group, so that the first rows arrive early, and of groups of other datasets."""
 
 UNASKED_FILES: Final = 64
-"""Number of files that are not asked for their sizes in a group after a group without small files.
+"""Number of next files whose sizes are not requested after a group without small files.
 
 The run of a large file asks for its size again, so each question would cost a request."""
 
@@ -139,7 +139,7 @@ class FileGroups:
         return read
 
     def _took(self, made: MadeGroup) -> None:
-        """Choose the size and number of the next groups, after a group."""
+        """Adapt the size and number of the next groups to a group that was read."""
         self._are_read = made.read is not None and bool(made.read.files)
         self._files = self._next_files(made)
         if made.read is not None and not made.read.files:
@@ -209,7 +209,7 @@ class FileGroups:
         if reader is None:
             return None
         this, files = asyncio.current_task(), cast(Sequence[File], inners)
-        self._is_local = scheme_of(ShardRef(_url_of(files[0]))) == LOCAL
+        self._is_local = scheme_of(_shard_of(files[0])) == LOCAL
         contexts = self._contexts(files, outer)
         return await reader.read(files, contexts, lambda: self._awaited is this and self._outlet.is_awaited())
 
@@ -227,10 +227,10 @@ class FileGroups:
             alike = all(type(each) is TableFile and each.storage_options is first.storage_options for each in inners)
         else:
             alike = read_alike(inners)
-        files = cast(Sequence[File], inners)
-        if not alike or len({scheme_of(ShardRef(_url_of(file))) for file in files}) > 1:
+        if not alike:
             return None
-        return self._reader_for(first)
+        shard, *others = map(_shard_of, cast(Sequence[File], inners))
+        return self._reader_for(first) if all(have_one_scheme(shard, other) for other in others) else None
 
     def _reader_for(self, inner: Inner) -> ReadsFiles:
         return self._tables if type(inner) is TableFile else self._sources
@@ -239,6 +239,6 @@ class FileGroups:
         return cache(lambda place: self._stage.context_of(files[place], outer.slice(place, place + 1)))
 
 
-def _url_of(file: File) -> str:
-    """Return the URL of the file of a dataset."""
-    return file.url if isinstance(file, TableFile) else file.patterns[0]
+def _shard_of(file: File) -> ShardRef:
+    """Return the file of a dataset, of unknown size."""
+    return ShardRef(file.url if isinstance(file, TableFile) else url_of(file))
