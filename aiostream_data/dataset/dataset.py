@@ -1710,12 +1710,18 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         return self._then(op.Interleave, "flat_map", **call)._declared("flat_map", spec)
 
     def index_flat_map(
-        self, function: Callable[..., ReturnedRows[U]], index_map: Callable[[int], tuple[int, int]], cardinality: int
+        self,
+        function: Callable[..., ReturnedRows[U]],
+        index_map: Callable[[int], tuple[int, int]],
+        cardinality: int,
+        *,
+        concurrency: Concurrency = 1,
     ) -> Dataset[U]:
         """Emit the rows that ``function`` returns for each element, computed from their numbers (``index_flat_map``).
 
         A :meth:`flat_map` whose rows can be read in any order. A :meth:`shuffle` without a number behind it permutes
-        all rows without a buffer. Without a shuffle, ``function`` is called once for each element, in order.
+        all rows without a buffer. Without a shuffle and with the default concurrency, ``function`` is called once for
+        each element, in order.
 
         For example, three rows of each element::
 
@@ -1727,6 +1733,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             index_map: Function that returns the place of row ``n``: the index of its element, and of the row in the
                 result of ``function``.
             cardinality: Number of rows of the result.
+            concurrency: Number of concurrent calls, as in :meth:`map`. The order of the rows does not depend on it.
 
         Raises:
             PlanError: The dataset is not in memory or has operators, a function is not callable, or ``cardinality`` is
@@ -1738,7 +1745,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         for each in (function, index_map):
             functions.checked_function("index_flat_map", each)
         numbers = Dataset.range(integer("cardinality", cardinality, 0))
-        return Dataset(numbers.plan, self.carried_options).map(IndexedRows(self.plan, function, index_map))
+        rows = IndexedRows(self.plan, function, index_map)
+        return Dataset(numbers.plan, self.carried_options).map(rows, concurrency=concurrency)
 
     def interleave(
         self,

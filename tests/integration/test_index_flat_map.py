@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -50,14 +52,30 @@ def test_a_shuffle_permutes_all_rows_without_a_buffer() -> None:
 
 
 def test_the_function_is_called_once_for_each_element_in_order() -> None:
-    called = []
+    called: list[int] = []
 
     def noted(number: int) -> list[int]:
+        if not called:
+            time.sleep(0.03)  # concurrent calls would share the rows of a slow function
         called.append(number)
         return [number, -number]
 
-    assert list(Dataset.range(4).index_flat_map(noted, lambda n: divmod(n, 2), 8)) == [0, 0, 1, -1, 2, -2, 3, -3]
-    assert called == [0, 1, 2, 3]
+    found = list(Dataset.range(100).index_flat_map(noted, lambda n: divmod(n, 2), 200))
+    assert found == [row for number in range(100) for row in (number, -number)]
+    assert called == list(range(100))
+
+
+def test_concurrent_calls_do_not_change_the_order_of_the_rows() -> None:
+    threads: set[int] = set()
+
+    def slow(number: int) -> np.ndarray[Any, Any]:
+        threads.add(threading.get_ident())
+        time.sleep(0.005)
+        return thrice(number)
+
+    rows = Dataset.range(40).index_flat_map(slow, in_three, 120, concurrency=4)
+    assert list(rows) == list(Dataset.range(40).flat_map(thrice))
+    assert len(threads) > 1
 
 
 def test_elements_have_their_types_and_tuples_become_arguments() -> None:

@@ -95,4 +95,4 @@ def test_blocks_come_back_from_any_thread() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 0 < pool.idle_nbytes <= 4 * GRAIN_NBYTES
+    assert 0 < pool.idle_nbytes <= 8 * GRAIN_NBYTES  # a thread holds its last block until it has the next one
