@@ -40,7 +40,7 @@ def _without_buffer(node: Shuffle) -> Node | None:
     """
     source = node.input
     is_whole = isinstance(source, (TensorSlices, Range)) and source.times == 1 and source.rows <= node.buffer_rows
-    return _permuted(source, node) if is_whole and not node.spill else None
+    return _permuted(source, node) if is_whole else None
 
 
 def _source_below(node: Node) -> Node:

@@ -127,8 +127,10 @@ def test_a_buffer_for_all_rows_in_memory_is_not_needed(dataset: asd.Dataset[Any]
     assert (plan.permuted, plan.times) == (Permuted(seed=7, reshuffle=False), 3)
 
 
-def test_a_spilled_buffer_for_all_rows_stays() -> None:
-    assert isinstance(rewrite(SLICES.shuffle(10, spill=True).plan), Shuffle)
+def test_spilling_does_not_change_how_rows_are_shuffled() -> None:
+    for rows, kind in ((10, TensorSlices), (9, Shuffle)):
+        for spill in (False, True):
+            assert isinstance(rewrite(SLICES.shuffle(rows, spill=spill).plan), kind)
 
 
 def test_the_user_s_operators_stay_above_the_source() -> None:
