@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
@@ -29,6 +30,9 @@ hypothesis.settings.load_profile("usual")
 # tries again for a minute.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
+
+# A shell lets processes that it starts in the background ignore Ctrl-C. Tests of Ctrl-C need Python's own handler.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SAMPLED = {
     Path(__file__).parent / name: most for name, most in (("integration", 3), ("lifecycle", 3), ("properties", 6))
