@@ -82,6 +82,7 @@ class PacedHops:
         fixed_workers: Number of concurrent hops; None chooses the number from the cost of a row.
         timeout_s: Maximum seconds to process one row.
         one_at_a_time: Start a hop only after the rows of the previous hop were emitted.
+        pace: Cost of a row, if an earlier run of the operators measured it.
     """
 
     work: RowWork
@@ -103,7 +104,7 @@ class PacedHops:
     """Number of hops in flight that have not yet passed their rows to the tail (the later operators)."""
 
     def __post_init__(self) -> None:
-        self.workers = self.fixed_workers or 1
+        self.workers = self.fixed_workers or min(self.pace.workers(self.cpus), MAX_AUTO_THREADS)
         self.pace.hop_s = _hop_s(self.place, self.workers)
         # A hop without output releases no bytes, so its end must wake the budget's waiters here.
         self._running, self._held = ResizableSemaphore(1), ResizableSemaphore(1, self.budget.poke)

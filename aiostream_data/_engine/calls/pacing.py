@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+from typing import Any
 
 from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS
 from aiostream_data._engine.memory.budget import FORGETTING
@@ -128,3 +131,27 @@ class Pace:
         if cpus < 2 or self.together < GIL_HOPS or self.cpu_share < WAITING_SHARE or not _has_gil():
             return False  # a function that waits does not compete for the GIL
         return self.share_together < self.cpu_share / math.sqrt(cpus)
+
+
+@dataclass
+class Paces:
+    """Paces of the last runs of operators with costly rows. A new run begins with the workers of the last one.
+
+    A dataset that a user function makes of each file has a run per file, which would end before it is measured. For the
+    event loop.
+    """
+
+    _last: dict[str, tuple[Sequence[Any], Pace]] = field(default_factory=dict)
+
+    def begun(self, place: str, functions: Sequence[Callable[..., Any]], cpus: int) -> Pace:
+        """Return the pace of a new run: a copy of the last one if its functions have the same code and costly rows.
+
+        Args:
+            place: Key of the operator; see :meth:`.RunContext.place`.
+        """
+        code = [getattr(function, "__code__", function) for function in functions]
+        before, last = self._last.get(place, ((), Pace()))
+        is_known = len(code) == len(before) and all(map(is_, code, before)) and last.workers(cpus) > 1
+        pace = replace(last) if is_known else Pace()
+        self._last[place] = code, pace
+        return pace

@@ -11,12 +11,14 @@ import numpy as np
 
 from aiostream_data._engine.calls.cpu_count import at_most_cpus
 from aiostream_data._engine.calls.paced_hops import MAX_AUTO_THREADS, HopPiece, PacedHops
+from aiostream_data._engine.calls.pacing import Paces
 from aiostream_data._engine.calls.parse_rows import parse_rows
 from aiostream_data._engine.calls.row_work import Done, HopPart, RowWork, Tally
 from aiostream_data._engine.calls.user_code import UserFunction, name_records
 from aiostream_data._engine.calls.work_place import OnInterpreters, OnThreads, OnWorkers, WorkPlace
 from aiostream_data._engine.calls.worker_state import StateKeys
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
+from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.root_cause import root_error
 from aiostream_data._engine.flow.stage import CallStage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
@@ -79,9 +81,10 @@ class RowwiseStage(CallStage):
         for each, counters in zip(self.nodes, self.all_counters, strict=True):
             is_parser = isinstance(each, ParseRows)
             counters.waits_for, counters.work = ("cpu", "parse") if is_parser else ("user", counters.work)
-        work = RowWork(tuple(part_of(self, each) for each in self.nodes))
+        work = RowWork(tuple(part_of(self.context, each) for each in self.nodes))
         workers = _workers_of(node, services.cpus)
         elsewhere = node.executor in IN_OTHER_PLACES
+        functions = [each.function_called for each in self.nodes]
         self._outlet = outlet
         self._hops = PacedHops(
             work=work,
@@ -97,6 +100,7 @@ class RowwiseStage(CallStage):
             timeout_s=node.timeout_s,
             hands_all_on=not any(self._counts_failures),
             one_at_a_time=services.workers.one_at_a_time,
+            pace=services.features.of(Paces).begun(self.context.place(node), functions, services.cpus),
         )
         try:
             await self._hops.run(self.held_then(inlets[0]), outlet)
@@ -217,7 +221,7 @@ class RowwiseStage(CallStage):
         rows = await self.context.recall(self.node.input, lineage)
         if isinstance(self.node, Filter):
             return rows  # lineage names only rows that the filter kept
-        part = part_of(self, self.node, handling_of(self.node.on_error).of_given_rows)
+        part = part_of(self.context, self.node, handling_of(self.node.on_error).of_given_rows)
         done: Done = await self.hop(RowWork((part,)), rows)
         if done.failure is not None:
             raise as_raisable(done.failure)
@@ -229,9 +233,8 @@ def _number_of(rows: Chunk, ids: RowIds) -> int:
     return next(row for row in range(len(rows)) if rows.ids.row(row).tolist() == ids.tolist())
 
 
-def part_of(stage: RowwiseStage, node: Call, handling: Handling | None = None) -> HopPart:
+def part_of(context: RunContext, node: Call, handling: Handling | None = None) -> HopPart:
     """Build the part of a hop that runs a plan node."""
-    context = stage.context
     origins = context.services.origins
     # The key includes this run's epoch: rows from a cache keep the epoch in which they were read.
     key = context.key(node, node.seed, "rng", context.epoch) if node.wants_rng else None
