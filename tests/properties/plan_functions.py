@@ -151,6 +151,17 @@ def lines_of(path: str) -> Dataset[str]:
     return Dataset.from_text(path)
 
 
+def chosen_lines_of(path: str) -> Dataset[str]:
+    return Dataset.from_text(path).skip(1).map(str.upper).filter(lambda line: not line.endswith("3")).take(3)
+
+
+def drawn_lines_of(path: str) -> Dataset[str]:
+    def numbered(line: str, rng: np.random.Generator) -> str:
+        return f"{line} of {path[-5:]} {rng.integers(100)}"
+
+    return Dataset.from_text(path).filter(lambda line: line[-1] != "1").map(numbered)
+
+
 def counted(first: int, rows: int) -> Iterator[int]:
     yield from range(first, first + rows)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from aiostream_data._engine.calls.row_work import Tally
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.resume.position import Position
 from aiostream_data._engine.sources import small_shards
@@ -26,12 +27,19 @@ class FileRows(NamedTuple):
         rows: Number of rows.
         position: Position of the run of the file.
         types: Types of the columns; see :class:`.Directory`.
+        done: Statistics of each operator that ran over the rows of the file.
     """
 
     first: int
     rows: int
     position: Position
     types: Mapping[str, str | None] = NO_TYPES
+    done: Sequence[Tally] = ()
+
+    @property
+    def rows_read(self) -> int:
+        """Number of rows of the file, before operators."""
+        return self.done[0].rows_in if self.done else self.rows
 
 
 class FilesRead(NamedTuple):
@@ -40,14 +48,19 @@ class FilesRead(NamedTuple):
     Attributes:
         chunk: Rows of all files that were read, one file after another; None if there are none.
         files: Rows of each file that was read, by its place. All other files must be read alone.
-        mean_nbytes: Mean size of the files in bytes; None if no size is known.
-        took_s: Time that decoding took, in seconds; None if it is unknown.
+        mean_nbytes: Mean size in bytes of the files, or of the rows that operators made of them; None if no size is
+            known.
+        took_s: Time that decoding and operators took, in seconds; None if it is unknown.
+        are_costly: True if the next files should be read alone, because their operators take long.
+        row_nbytes: Size of the output of operators in bytes per row of a file; None if it is unknown.
     """
 
     chunk: Chunk | None
     files: Mapping[int, FileRows]
     mean_nbytes: float | None
     took_s: float | None
+    are_costly: bool = False
+    row_nbytes: float | None = None
 
 
 def group_nbytes(context: RunContext) -> int:

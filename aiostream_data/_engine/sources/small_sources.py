@@ -115,7 +115,7 @@ class SmallSources:
 
     def accepted(self, files: Sequence[ReadFiles], read: Sequence[FileRows], context_of: ContextOf) -> int:
         """Count the rows of files that were read. See :class:`.ReadsFiles`."""
-        rows = sum(each.rows for each in read)
+        rows = sum(each.rows_read for each in read)
         context = context_of(0)
         counters = context.counters(files[0])
         counters.rows += rows

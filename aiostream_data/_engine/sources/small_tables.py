@@ -117,9 +117,9 @@ class SmallTables:
                 return place
             context = context_of(place)
             counters = context.counters(file)
-            counters.rows += rows.rows
+            counters.rows += rows.rows_read
             counters.chunks += 1
-            TableLosses(context, file, 0, counters).count(rows.rows)
+            TableLosses(context, file, 0, counters).count(rows.rows_read)
         return len(files)
 
     def _chosen(self, infos: Sequence[ShardRef | Exception | None]) -> dict[int, ShardRef]:

@@ -94,7 +94,8 @@ def _names(random: Random) -> Drawn:
     if chance(random, 0.5):
         return Drawn(Step(f"Dataset.from_text({text}.shuffle(3), {_reading(random)})"), "text", 20)
     cycle, block = random.randint(1, 3), random.randint(1, 3)
-    text += f".interleave(lines_of, cycle_length={cycle}, block_length={block})"
+    function = one_of(random, "lines_of", "chosen_lines_of", "drawn_lines_of")
+    text += f".interleave({function}, cycle_length={cycle}, block_length={block})"
     return Drawn(Step(text), "text", 20)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol
 
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
 from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext, value_of
+from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data._engine.memory.budget import READ_AHEAD
 from aiostream_data._engine.sources.files_read import ContextOf, FilesRead, ReadsFiles
 from aiostream_data._engine.sources.small_shards import LOCAL, have_one_scheme, scheme_of
 from aiostream_data._engine.sources.small_sources import SmallSources, read_alike, url_of
@@ -20,9 +22,16 @@ from aiostream_data._engine.sources.small_tables import SmallTables
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
 from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatasets
 from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
+from aiostream_data._engine.stages.interleaving.small_plans import (
+    File,
+    FilePlan,
+    count_rows,
+    file_plan,
+    have_same_operators,
+    with_operators,
+)
 from aiostream_data.executors.base import Outcome
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.tables import TableFile
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, ShardRef, lineage_of
@@ -44,9 +53,6 @@ Other work waits for the thread, and the first rows wait for the whole group."""
 LOCAL_GROUPS: Final = 2
 REMOTE_GROUPS: Final = 8
 """Maximum number of groups that are read at the same time or have arrived."""
-
-File: TypeAlias = TableFile | ReadFiles
-"""Dataset of one file."""
 
 
 class MakesFiles(Protocol):
@@ -101,6 +107,7 @@ class FileGroups:
         self._awaited: asyncio.Task[Outcome] | None = None
         self._calling = asyncio.Lock()  # one call of the user's function at a time, in order
         self._has_failed = False
+        self._row_nbytes: float | None = None  # output of operators per row of earlier files
 
     @property
     def are_possible(self) -> bool:
@@ -142,7 +149,7 @@ class FileGroups:
         """Adapt the size and number of the next groups to a group that was read."""
         self._are_read = made.read is not None and bool(made.read.files)
         self._files = self._next_files(made)
-        if made.read is not None and not made.read.files:
+        if made.read is not None and (made.read.are_costly or not made.read.files):
             self._unasked = UNASKED_FILES
 
     @property
@@ -154,7 +161,8 @@ class FileGroups:
 
     def _next_files(self, made: MadeGroup) -> int:
         """Return the number of files of the next group, after a group."""
-        reader = self._reader_for(made.inners[0]) if made.inners else self._tables
+        plan = file_plan(made.inners[0]) if made.inners else None
+        reader = self._reader_for(plan.file) if plan is not None else self._tables
         most_files = reader.most_files(is_local=self._is_local)
         mean_nbytes, took_s = (None, None) if made.read is None else (made.read.mean_nbytes, made.read.took_s)
         fitting = most_files if mean_nbytes is None else int(reader.most_nbytes / max(1.0, mean_nbytes))
@@ -204,39 +212,78 @@ class FileGroups:
         return inners, perf_counter() - began, failure
 
     async def _read(self, inners: Sequence[Inner], outer: Lineage) -> FilesRead | None:
-        """Read small files, if all datasets read one file each and differ in nothing else."""
-        reader = self._reader_of(inners)
-        if reader is None:
+        """Read small files and run their operators, if all datasets read one file each and are alike otherwise."""
+        plans = plans_of_files(inners)
+        if plans is None:
             return None
-        this, files = asyncio.current_task(), cast(Sequence[File], inners)
+        this, files = asyncio.current_task(), [plan.file for plan in plans]
         self._is_local = scheme_of(_shard_of(files[0])) == LOCAL
-        contexts = self._contexts(files, outer)
-        return await reader.read(files, contexts, lambda: self._awaited is this and self._outlet.is_awaited())
+
+        def is_wanted() -> bool:
+            return self._awaited is this and self._outlet.is_awaited()
+
+        contexts = self._contexts(plans, outer)
+        read = await self._reader_for(files[0]).read(files, contexts, is_wanted)
+        if not plans[0].operators or not read.files:
+            return read
+        read = await self._with_operators(read, plans, contexts, is_wanted)
+        self._row_nbytes = None if read.are_costly else read.row_nbytes
+        return read
+
+    async def _with_operators(
+        self, read: FilesRead, plans: Sequence[FilePlan], contexts: ContextOf, is_wanted: Callable[[], bool]
+    ) -> FilesRead:
+        services = self._stage.context.services
+        most_nbytes = self._tables.most_nbytes
+        lease = None if read.chunk is None else read.chunk.lease
+        room = await services.budget.room_for_step(2 * most_nbytes, is_wanted)
+        try:
+            work = with_operators, read, plans, contexts, most_nbytes, self._row_nbytes
+            done: FilesRead = value_of(await services.pool.submit(*work))
+        finally:
+            room.end()
+        if done.chunk is None:
+            return done
+        charge = services.budget.charge(chunk_nbytes(done.chunk), READ_AHEAD)
+        return done._replace(chunk=done.chunk.with_lease((lease, charge)))  # rows may refer to the bytes of the files
 
     def accepted(self, small: SmallDatasets) -> int:
         """Count the rows of files in their turn. See :meth:`.ReadsFiles.accepted`."""
-        files = cast(Sequence[File], small.inners)
-        return self._reader_for(files[0]).accepted(files, small.files, self._contexts(files, small.outer))
+        plans = [plan for inner in small.inners if (plan := file_plan(inner)) is not None]
+        contexts = self._contexts(plans, small.outer)
+        files = [plan.file for plan in plans]
+        count = self._reader_for(files[0]).accepted(files, small.files, contexts)
+        count_rows(small.files[:count], plans[0], contexts(0))
+        return count
 
-    def _reader_of(self, inners: Sequence[Inner]) -> ReadsFiles | None:
-        """Return the reader of datasets that can be read together: files of one kind of store, with equal options."""
-        if not inners:
-            return None
-        first = inners[0]
-        if type(first) is TableFile:
-            alike = all(type(each) is TableFile and each.storage_options is first.storage_options for each in inners)
-        else:
-            alike = read_alike(inners)
-        if not alike:
-            return None
-        shard, *others = map(_shard_of, cast(Sequence[File], inners))
-        return self._reader_for(first) if all(have_one_scheme(shard, other) for other in others) else None
+    def _reader_for(self, file: File) -> ReadsFiles:
+        return self._tables if type(file) is TableFile else self._sources
 
-    def _reader_for(self, inner: Inner) -> ReadsFiles:
-        return self._tables if type(inner) is TableFile else self._sources
+    def _contexts(self, plans: Sequence[FilePlan], outer: Lineage) -> ContextOf:
+        return cache(lambda place: self._stage.context_of(plans[place].last, outer.slice(place, place + 1)))
 
-    def _contexts(self, files: Sequence[File], outer: Lineage) -> ContextOf:
-        return cache(lambda place: self._stage.context_of(files[place], outer.slice(place, place + 1)))
+
+def plans_of_files(inners: Sequence[Inner]) -> Sequence[FilePlan] | None:
+    """Return the plans of datasets that can be read together.
+
+    They read files of one kind of store, with equal options and the same kinds of operators. Return None for others.
+    """
+    plans = [plan for inner in inners if (plan := file_plan(inner)) is not None]
+    if not plans or len(plans) < len(inners):
+        return None
+    first, *others = plans
+    alike = all(have_same_operators(first, other) for other in others) and _are_alike([plan.file for plan in plans])
+    return plans if alike else None
+
+
+def _are_alike(files: Sequence[File]) -> bool:
+    first, *others = files
+    if type(first) is TableFile:
+        options = first.storage_options
+        alike = all(type(each) is TableFile and each.storage_options is options for each in others)
+    else:
+        alike = read_alike(files)
+    return alike and all(have_one_scheme(_shard_of(first), _shard_of(other)) for other in others)
 
 
 def _shard_of(file: File) -> ShardRef:

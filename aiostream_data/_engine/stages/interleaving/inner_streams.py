@@ -26,8 +26,7 @@ from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
-from aiostream_data._engine.sources.small_sources import read_alike
-from aiostream_data._engine.stages.interleaving.file_groups import FileGroups
+from aiostream_data._engine.stages.interleaving.file_groups import FileGroups, plans_of_files
 from aiostream_data._engine.stages.interleaving.inner_calls import CallsAhead, InnerCalls
 from aiostream_data._engine.stages.interleaving.inner_places import InnerPlace, JoinedPlaces
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one, with_outer
@@ -255,7 +254,7 @@ class InnerStreams:
 
     async def _group_files(self, made: MadeDatasets) -> None:
         """Read files together from now on, beginning with these datasets, if each of these reads one file."""
-        if made.inners and read_alike(made.inners) and (groups := self._file_groups()) is not None:
+        if plans_of_files(made.inners) is not None and (groups := self._file_groups()) is not None:
             self._files = groups
             self._made = MadeDatasets(made.inners, made.outer, await groups.first(made.inners, made.outer))
 
