@@ -77,6 +77,7 @@ _STAGES: Final = {
     "Interleave": "stages.interleaving.interleave.InterleaveStage",
     "ReduceWindows": "stages.interleaving.interleave.InterleaveStage",
     "WindowItems": "sources.memory.MemorySource",
+    "WindowSlices": "sources.memory.MemorySource",
     "ParseExample": "calls.parse.ParseStage",
     "ParseRows": "calls.rowwise.RowwiseStage",
     "Repeat": "stages.repeat.RepeatStage",

@@ -107,6 +107,17 @@ class Branches:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class WindowSlices(TensorSlices):
+    """Source that emits the elements of a window that form columns.
+
+    The chunks of the input decide whether elements form columns. So this source must have the row ids, orders and
+    states of :class:`WindowItems`: rewrites must not let it repeat or permute its rows itself.
+    """
+
+    name: str = WINDOW
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class WindowItems(PythonIterable):
     """Source that emits the elements of a window that do not form columns."""
 
@@ -121,7 +132,7 @@ def source_of_window(rows: Chunk) -> Node:
     """Return a source of the rows of one window. Arrays in its elements are read-only."""
     if isinstance(rows, Columns):
         leaves = tuple(map(_read_only, rows.leaves))
-        return TensorSlices(structure=rows.structure, leaves=leaves, rows=len(rows), name=WINDOW)
+        return WindowSlices(structure=rows.structure, leaves=leaves, rows=len(rows))
     return WindowItems(iterable=rows.values)
 
 

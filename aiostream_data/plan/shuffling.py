@@ -12,6 +12,7 @@ from typing import Final
 
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.columns import ColumnOperator
+from aiostream_data.plan.keyed import WindowSlices
 from aiostream_data.plan.operators import Filter, Map, ParseExample, ParseRows, Prefetch, Shuffle
 from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess
@@ -36,11 +37,15 @@ def chosen_shuffle(node: Shuffle) -> Node:
 def _without_buffer(node: Shuffle) -> Node | None:
     """Return the rows of an in-memory source in random order, if the buffer of a shuffle has room for all of them.
 
-    A permutation would change the order in which user functions are called, so the source must be directly before it.
+    A permutation would change the order in which user functions are called. So only nodes that do not affect rows may
+    be between the source and the shuffle.
     """
     source = node.input
+    while isinstance(source, (Prefetch, InSubprocess)):
+        source = source.input
     is_whole = isinstance(source, (TensorSlices, Range)) and source.times == 1 and source.rows <= node.buffer_rows
-    return _permuted(source, node) if is_whole else None
+    permuted = _permuted(source, node) if is_whole else None
+    return None if permuted is None else _on(permuted, node.input)
 
 
 def _source_below(node: Node) -> Node:
@@ -58,6 +63,8 @@ def _on(source: Node, node: Node) -> Node:
 
 def _permuted(source: Node, shuffle: Shuffle) -> Node | None:
     order = Permuted(seed=shuffle.seed, reshuffle=shuffle.reshuffle_each_iteration)
+    if isinstance(source, WindowSlices):
+        return None
     if isinstance(source, (TensorSlices, Range)) and source.permuted is None:
         return replace(source, permuted=order)
     if isinstance(source, ListFiles) and source.permuted is None and source.seed is None:

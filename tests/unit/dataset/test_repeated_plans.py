@@ -10,9 +10,11 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.plan.base import walk
+from aiostream_data.plan.keyed import WindowSlices
 from aiostream_data.plan.operators import Map, Prefetch, Repeat
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import TensorSlices
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.testing.resume import resumes_everywhere
 
 SLICES = asd.Dataset.from_tensor_slices(np.arange(10))
@@ -33,6 +35,13 @@ def test_maps_behind_a_source_are_not_started_again(count: int | None) -> None:
     assert [type(operator) for operator in operators] == [Map, Prefetch, Map]
     assert isinstance(source, TensorSlices)
     assert source.times == count
+
+
+def test_the_rows_of_a_window_are_repeated_in_new_runs() -> None:
+    """Chunks decide whether they are arrays or a list, which must not change the names of rows."""
+    window: asd.Dataset[Any] = asd.Dataset(WindowSlices(structure=LEAF, leaves=(np.arange(4),), rows=4))
+    for dataset in (window, window.map(tripled)):
+        assert isinstance(rewrite(dataset.repeat(2).plan), Repeat)
 
 
 @pytest.mark.parametrize(

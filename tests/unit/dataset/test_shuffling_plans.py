@@ -9,10 +9,12 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.plan.base import AUTO, Node, walk
+from aiostream_data.plan.keyed import WindowSlices
 from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, AUTO_BUFFER_ROWS, Cache, Map, Repeat, Shuffle, Take
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.shuffling import SPREAD_CYCLE
 from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, TensorSlices
+from aiostream_data.rows.structure import LEAF
 
 SLICES = asd.Dataset.from_tensor_slices(np.arange(10))
 RECORDS = asd.Dataset.from_tfrecord("/data/*.tfrecord")
@@ -125,6 +127,20 @@ def test_a_buffer_for_all_rows_in_memory_is_not_needed(dataset: asd.Dataset[Any]
     plan = rewrite(dataset.shuffle(10, seed=7, reshuffle_each_iteration=False).repeat(3).plan)
     assert isinstance(plan, (TensorSlices, Range))
     assert (plan.permuted, plan.times) == (Permuted(seed=7, reshuffle=False), 3)
+
+
+def test_a_process_of_its_own_and_prefetching_do_not_change_the_order() -> None:
+    plan = rewrite(SLICES.prefetch(2).in_subprocess().shuffle(10, seed=7).plan)
+    assert source_of(plan).permuted == Permuted(seed=7, reshuffle=True)
+    assert not has(plan, Shuffle)
+
+
+def test_the_rows_of_a_window_are_shuffled_by_a_buffer() -> None:
+    """Chunks decide whether they are arrays or a list, which must not change the order."""
+    leaves = (np.arange(4),)
+    for size in (10, AUTO):
+        window: asd.Dataset[Any] = asd.Dataset(WindowSlices(structure=LEAF, leaves=leaves, rows=4))
+        assert isinstance(rewrite(window.shuffle(size).plan), Shuffle)
 
 
 def test_spilling_does_not_change_how_rows_are_shuffled() -> None:
