@@ -22,25 +22,31 @@ from aiostream_data.rows.structure import LEAF, Structure
 VALID: Final = "valid"
 """Key of the padding flag in elements that are dicts."""
 
+OF_RANKS: Final = 0
+"""Number of all operators that make the row counts of ranks equal."""
+
 TAIL: Final = "tail='pad'"
 """Option of ``open()`` that adds the flag."""
 
 
-def as_padding(chunk: Chunk, first: int = 0) -> Chunk:
+def as_padding(chunk: Chunk, first: int = 0, adder: int = OF_RANKS) -> Chunk:
     """Mark row ``first`` and all later rows as padding, in their row ids.
 
     A function with an ``rng`` gets the same random numbers for a padding row as for the row that it repeats.
+
+    Args:
+        adder: Number of the operator that adds the rows; ``OF_RANKS`` for the operators that make ranks equal.
     """
-    return marked(chunk, np.arange(len(chunk)) >= first)
+    return marked(chunk, np.arange(len(chunk)) >= first, adder)
 
 
-def marked(chunk: Chunk, is_padding: NDArray[np.bool_]) -> Chunk:
+def marked(chunk: Chunk, is_padding: NDArray[np.bool_], adder: int = OF_RANKS) -> Chunk:
     """Mark the rows selected by ``is_padding`` as padding, in their row ids."""
-    return chunk.with_ids(_marked(chunk.ids, is_padding))
+    return chunk.with_ids(_marked(chunk.ids, is_padding, adder))
 
 
-def _marked(ids: RowIds, is_padding: NDArray[np.bool_]) -> RowIds:
-    return ids.with_pair(PADDING, 0, where=is_padding) if is_padding.any() else ids
+def _marked(ids: RowIds, is_padding: NDArray[np.bool_], adder: int = OF_RANKS) -> RowIds:
+    return ids.with_pair(PADDING, adder, where=is_padding) if is_padding.any() else ids
 
 
 def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
@@ -48,12 +54,18 @@ def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
     return ids.ends_with(PADDING)
 
 
-def without_padding(ids: RowIds) -> RowIds:
-    """Remove the padding mark from the ids of padding rows.
+def padding_of(ids: RowIds, adder: int = OF_RANKS) -> NDArray[np.bool_]:
+    """Return one bool per row: True if the row's id marks the row as padding that ``adder`` added."""
+    is_padding = padding_rows(ids)
+    return is_padding & (ids.last_ordinals() == adder) if is_padding.any() else is_padding
+
+
+def without_padding(ids: RowIds, adder: int = OF_RANKS) -> RowIds:
+    """Remove the padding mark from the ids of padding rows that ``adder`` added.
 
     The id of a padding row becomes equal to the id of the repeated row.
     """
-    return ids.without_pair(where=padding_rows(ids))
+    return ids.without_pair(where=padding_of(ids, adder))
 
 
 def batches_without_padding(lineage: Lineage) -> Lineage:
@@ -67,7 +79,7 @@ def batches_marked_like(chunk: Chunk, saved: Lineage) -> Chunk:
     if saved.made_of is None or chunk.made_of is None:
         return chunk
     made_of = [
-        _with_ids(entry, partial(_marked, is_padding=padding_rows(rows_named_by(before))))
+        _with_ids(entry, partial(_marked, is_padding=padding_of(rows_named_by(before))))
         for entry, before in zip(chunk.made_of, saved.made_of, strict=True)
     ]
     return chunk.with_made_of(made_of)

@@ -23,6 +23,10 @@ def fails_at_three(number: int) -> int:
     return int(number)
 
 
+def size(number: int, is_valid: bool) -> int:
+    return number
+
+
 EVEN = Dataset.range(10).filter(is_even)
 
 # -- assert_cardinality
@@ -194,6 +198,11 @@ RESUMING: dict[str, Dataset[Any]] = {
     "padded": Dataset.range(3).pad_to_cardinality(7),
     "padded dicts": Dataset.from_list([{"n": n, "t": str(n)} for n in range(3)]).pad_to_cardinality(7).batch(2),
     "padded and shuffled": Dataset.range(3).pad_to_cardinality(7).shuffle(4, seed=1).repeat(2),
+    "padded and in buckets": Dataset.range(3)
+    .pad_to_cardinality(7)
+    .bucket_by_sequence_length(size, [2], [2, 1])
+    .shuffle(3),
+    "padded twice": Dataset.range(3).pad_to_cardinality(5).pad_to_cardinality(7).shuffle(4, seed=1),
     "ignored": Dataset.range(6).map(fails_at_three).ignore_errors().batch(2),
 }
 
@@ -201,3 +210,11 @@ RESUMING: dict[str, Dataset[Any]] = {
 @pytest.mark.parametrize("dataset", RESUMING.values(), ids=RESUMING.keys())
 def test_counted_elements_resume_after_every_element(dataset: Dataset[Any]) -> None:
     resumes_everywhere(dataset)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_padding_of_an_operator_and_of_ranks_are_told_apart_in_states(rank: int) -> None:
+    padded = Dataset.range(3).pad_to_cardinality(7)
+    options = {"rank": rank, "world_size": 2, "tail": "pad"}
+    for dataset in (padded.shuffle(4, seed=1), padded.bucket_by_sequence_length(size, [2], [2, 1]).shuffle(3)):
+        resumes_everywhere(dataset, open_options=options)

@@ -20,7 +20,7 @@ from aiostream_data.errors import CardinalityError, RankError
 from aiostream_data.executors.thread import ThreadExecutor
 from aiostream_data.plan.asserted import PadToCardinality
 from aiostream_data.plan.rank_nodes import Agree, EqualRows
-from aiostream_data.ranks.padding import as_padding, marked, padding_rows, with_marks, without_padding
+from aiostream_data.ranks.padding import OF_RANKS, as_padding, marked, padding_of, with_marks, without_padding
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items, gather
 from aiostream_data.state_fields import MAX_COUNT
@@ -44,6 +44,11 @@ class FilledUp(Stage):
         self._given_before = 0
         self._last: Chunk | None = None
         self._charge = self.context.services.budget.charge(0, "ranks")
+
+    @property
+    def _adder(self) -> int:
+        """Number of this operator in the marks of padding rows."""
+        return OF_RANKS
 
     def _window(self) -> int:
         raise NotImplementedError
@@ -79,7 +84,9 @@ class FilledUp(Stage):
             )
         rows = self._order.fill(count, len(self._last))
         fillers = _copied([self._last], np.zeros(count, np.int32), rows)
-        await outlet.send(self._finished(as_padding(fillers) if self.node.tail == "pad" else fillers))
+        await outlet.send(
+            self._finished(as_padding(fillers, adder=self._adder) if self.node.tail == "pad" else fillers)
+        )
 
     def _finished(self, rows: Chunk) -> Chunk:
         """Return rows in the form in which the stage emits them."""
@@ -108,8 +115,9 @@ class FilledUp(Stage):
         yield place.of_input(fields["input"], rows=place.rows.any)
 
     async def recall(self, lineage: Lineage) -> Chunk:
-        plain = Lineage(without_padding(lineage.ids), lineage.made_of)
-        return marked(await self.context.recall(self.node.input, plain), padding_rows(lineage.ids))
+        plain = Lineage(without_padding(lineage.ids, self._adder), lineage.made_of)
+        is_padding = padding_of(lineage.ids, self._adder)
+        return marked(await self.context.recall(self.node.input, plain), is_padding, self._adder)
 
 
 @dataclass
@@ -151,6 +159,10 @@ class PadToCardinalityStage(EqualRowsStage):
     """Stage of a ``PadToCardinality`` plan node: emits a fixed number of rows, each with a flag."""
 
     kind: ClassVar[str] = "pad_to_cardinality"
+
+    @property
+    def _adder(self) -> int:
+        return self.context.keys[self.node] + 1  # rows may have the padding of other operators too
 
     def _check_had(self, given: int) -> None:
         node: PadToCardinality = self.node

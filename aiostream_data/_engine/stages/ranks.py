@@ -18,7 +18,7 @@ from aiostream_data.ranks.padding import (
     as_padding,
     batches_with_marks,
     marked,
-    padding_rows,
+    padding_of,
     with_marks,
     without_padding,
 )
@@ -87,7 +87,7 @@ class RankShardStep(Step):
     async def recall(self, lineage: Lineage) -> Chunk:
         """Recompute rows of any rank. Padding rows keep their padding mark."""
         plain = Lineage(without_padding(lineage.ids), lineage.made_of)
-        return marked(await self.context.recall(self.node.input, plain), padding_rows(lineage.ids))
+        return marked(await self.context.recall(self.node.input, plain), padding_of(lineage.ids))
 
     def rows_accounted(self) -> int:
         return self.rows_out - self._fillers
