@@ -14,11 +14,10 @@ from aiostream_data.dataset.tensor_slices import read_only_column as read_only
 from aiostream_data.errors import ArgumentTypeError, PlanError, StageBuildError
 from aiostream_data.plan import sources as src
 from aiostream_data.plan.endless import Counter
+from aiostream_data.plan.written import callers_line
 from aiostream_data.rows.records import Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.collate import collate
-
-_INT64 = np.dtype(np.int64)
 
 
 def generator(factory: Callable[..., Any], args: Any, signature: Any) -> src.Generator:
@@ -55,21 +54,27 @@ def python_iterable(iterable: Any) -> src.PythonIterable:
 
 
 def numbers(start: Any, stop: Any, step: Any, dtype: Any) -> src.Range:
-    """Return the plan node of ``range``.
+    """Return the plan node of ``range``. To be called by ``range`` itself, whose caller is user code.
 
     Raises:
         PlanError: ``step`` is 0, or ``dtype`` cannot represent all numbers.
     """
+    first, last = (0, start) if stop is None else (start, stop)
+    if dtype is np.int64 and type(step) is int and step == 1 and _is_int64(first) and _is_int64(last):
+        return src.Range.of(first, last, callers_line(3))
     integer("range() start", start, -MOST - 1)
     if stop is not None:
         integer("range() stop", stop, -MOST - 1)
     integer("range() step", step, -MOST - 1)
-    first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise PlanError("range() step must not be 0")
     node = src.Range(start=first, stop=last, step=step, dtype=_numbers_dtype(dtype))
     _check_holds(node)
     return node
+
+
+def _is_int64(value: Any) -> bool:
+    return type(value) is int and -MOST - 1 <= value <= MOST
 
 
 def counter(start: Any, step: Any) -> Counter:
@@ -108,7 +113,7 @@ def from_list(elements: Any) -> src.TensorSlices:
 
 def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
     if dtype is np.int64:
-        return _INT64
+        return src.INT64
     found = numpy_dtype("range() dtype", dtype)
     if found.kind not in "iufc":
         raise ArgumentTypeError(f"range() dtype must be numeric, got {found}")
@@ -117,7 +122,7 @@ def _numbers_dtype(dtype: Any) -> np.dtype[Any]:
 
 def _check_holds(node: src.Range) -> None:
     """Raise :class:`PlanError` if the dtype cannot represent all numbers of the range."""
-    if node.dtype is _INT64:  # the bounds are int64
+    if node.dtype is src.INT64:  # the bounds are int64
         return
     numbers = node.numbers
     if node.dtype.kind in "iu" and len(numbers):

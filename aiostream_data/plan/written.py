@@ -39,9 +39,13 @@ MOST_LINES: Final = 4096
 """Maximum number of remembered lines. Programs that compile new code again and again would fill the memory."""
 
 
-def callers_line() -> SourceLine | None:
-    """Return the line of user code that called into the package, or None if no user code did. Takes a microsecond."""
-    frame: FrameType | None = sys._getframe(1)
+def callers_line(calls: int = 1) -> SourceLine | None:
+    """Return the line of user code that called into the package, or None if no user code did. Takes a microsecond.
+
+    Args:
+        calls: Number of innermost calls, with this one, that are known to be of this package. They are skipped at once.
+    """
+    frame: FrameType | None = sys._getframe(calls)
     while frame is not None:
         code = frame.f_code
         if id(code) not in _package_code:
