@@ -96,8 +96,17 @@ class Range(Node):
         A function of ``flat_map()`` may make one for each element.
         """
         node = cls.__new__(cls)
-        fields = {"start": start, "stop": stop, "step": 1, "dtype": INT64, "times": 1, "permuted": None}
-        object.__setattr__(node, "__dict__", {"written_at": written_at, "depth": 1, **fields})
+        fields = {
+            "written_at": written_at,
+            "start": start,
+            "stop": stop,
+            "step": 1,
+            "dtype": INT64,
+            "times": 1,
+            "permuted": None,
+            "depth": 1,
+        }
+        object.__setattr__(node, "__dict__", fields)
         return node
 
     @property
