@@ -19,17 +19,11 @@ from aiostream_data._engine.sources.files_read import ContextOf, FilesRead, Read
 from aiostream_data._engine.sources.small_shards import LOCAL, have_one_scheme, scheme_of
 from aiostream_data._engine.sources.small_sources import SmallSources, read_alike, url_of
 from aiostream_data._engine.sources.small_tables import SmallTables
+from aiostream_data._engine.stages.interleaving.file_plans import File, FilePlan, file_plan, have_same_operators
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
 from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatasets
 from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
-from aiostream_data._engine.stages.interleaving.small_plans import (
-    File,
-    FilePlan,
-    count_rows,
-    file_plan,
-    have_same_operators,
-    with_operators,
-)
+from aiostream_data._engine.stages.interleaving.small_plans import count_rows, with_operators
 from aiostream_data.executors.base import Outcome
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.tables import TableFile

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from time import perf_counter
-from types import MethodType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +22,9 @@ from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead
-from aiostream_data._engine.stages.interleaving.inner_rows import Inner
-from aiostream_data.failing.policies import handling_of
-from aiostream_data.plan.base import AUTO, Node
-from aiostream_data.plan.operators import Call, Filter, Map, SkipFirst, Take
-from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.plan.tables import TableFile
+from aiostream_data._engine.stages.interleaving.file_plans import FilePlan, have_same_functions
+from aiostream_data.plan.base import Node
+from aiostream_data.plan.operators import Call, SkipFirst, Take
 from aiostream_data.rows.records import Chunk, concat
 
 COSTLY_S: Final = 0.002
@@ -44,59 +40,6 @@ NOTHING: Final = Tally(0, 0, 0, [], 0, 0.0, 0.0)
 """Statistics of an operator without rows."""
 
 ONE_ROW: Final = np.array([1])
-
-File: TypeAlias = TableFile | ReadFiles
-"""Dataset of one file."""
-
-
-class FilePlan(NamedTuple):
-    """Dataset of one file, and operators behind it.
-
-    Attributes:
-        file: The file.
-        operators: Nodes from the first operator to the last.
-    """
-
-    file: File
-    operators: Sequence[Node]
-
-    @property
-    def last(self) -> Node:
-        """Last node of the plan."""
-        return self.operators[-1] if self.operators else self.file
-
-
-def file_plan(inner: Inner) -> FilePlan | None:
-    """Return the file and the operators of a dataset; None unless a group can have it."""
-    operators: list[Node] = []
-    node: Any = inner
-    while _can_run_in_group(node):
-        operators.append(node)
-        node = node.input
-    return FilePlan(node, operators[::-1]) if type(node) in (TableFile, ReadFiles) else None
-
-
-def have_same_operators(plan: FilePlan, other: FilePlan) -> bool:
-    """Return True if two plans have operators of the same kinds. Their functions may differ."""
-    return [*map(type, plan.operators)] == [*map(type, other.operators)]
-
-
-def _can_run_in_group(node: Any) -> bool:
-    """Return True for operators without options for their calls, which emit each row before they need the next one."""
-    kind = type(node)
-    if kind is Take or kind is SkipFirst:
-        return bool(node.count >= 0)
-    if kind is Filter or (kind is Map and not node.batched):
-        return (
-            node.executor == "thread"
-            and node.concurrency is AUTO
-            and node.ordered
-            and not node.is_coroutine
-            and node.init is None
-            and node.timeout_s is None
-            and not handling_of(node.on_error).interferes
-        )
-    return False
 
 
 class _Output(NamedTuple):
@@ -230,24 +173,12 @@ def _together(places: Sequence[int], plans: Sequence[FilePlan]) -> Iterator[list
     most = 1
     part: list[int] = []
     for place in places:
-        if part and (len(part) == most or not _have_same_functions(plans[part[0]], plans[place])):
+        if part and (len(part) == most or not have_same_functions(plans[part[0]], plans[place])):
             yield part
             part, most = [], min(2 * most, MOST_TOGETHER)
         part.append(place)
     if part:
         yield part
-
-
-def _have_same_functions(plan: FilePlan, other: FilePlan) -> bool:
-    return all(map(_does_the_same, plan.operators, other.operators))
-
-
-def _does_the_same(node: Any, other: Any) -> bool:
-    if not isinstance(node, Call):
-        return bool(node.count == other.count)
-    function, others = node.function_called, other.function_called
-    is_same = function is others or (isinstance(function, MethodType) and function == others)
-    return is_same and not node.wants_rng  # random numbers depend on the file
 
 
 def _rows_of(read: FilesRead, places: Sequence[int]) -> _Output:
