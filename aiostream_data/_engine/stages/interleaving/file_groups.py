@@ -262,12 +262,13 @@ def plans_of_files(inners: Sequence[Inner]) -> Sequence[FilePlan] | None:
 
     They read files of one kind of store, with equal options and the same kinds of operators. Return None for others.
     """
-    plans = [plan for inner in inners if (plan := file_plan(inner)) is not None]
-    if not plans or len(plans) < len(inners):
-        return None
-    first, *others = plans
-    alike = all(have_same_operators(first, other) for other in others) and _are_alike([plan.file for plan in plans])
-    return plans if alike else None
+    plans: list[FilePlan] = []
+    for inner in inners:
+        plan = file_plan(inner)
+        if plan is None or (plans and not have_same_operators(plans[0], plan)):
+            return None
+        plans.append(plan)
+    return plans if plans and _are_alike([plan.file for plan in plans]) else None
 
 
 def _are_alike(files: Sequence[File]) -> bool:
