@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from aiostream_data._engine.sources import small_shards
 from aiostream_data._engine.sources.small_shards import SmallShards
 from aiostream_data._engine.sources.small_tables import SmallTables
 from aiostream_data.failing.dead_letter_log import read_entries
+from aiostream_data.testing.comparing import same
 
 _DRAWN = re.compile(r"127\.0\.0\.1:\d+|request id \w+|[0-9.]+ s\b")
 _LOGGED = ("url", "offset", "nbytes", "lost", "index", "error", "done", "row")
@@ -92,6 +93,7 @@ def check_both_ways(dataset: Dataset[Any], log: Path, group_nbytes: int = small_
         found = outcome(dataset, log)
     with alone():
         expected = outcome(dataset, log)
-    assert found == expected
+    assert same(found.rows, expected.rows)
+    assert replace(found, rows=[]) == replace(expected, rows=[])
     assert max(sizes) > 1
     return found

@@ -23,9 +23,11 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead
 from aiostream_data._engine.stages.interleaving.file_plans import FilePlan, have_same_functions
+from aiostream_data._engine.stages.interleaving.small_batches import batches_of_each
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Call, SkipFirst, Take
+from aiostream_data.plan.operators import Batch, Call, SkipFirst, Take
 from aiostream_data.rows.records import Chunk, concat
+from aiostream_data.transforms.batching import Describe
 
 COSTLY_S: Final = 0.002
 """Operators that need more time than this per file, in seconds, run concurrently in runs of the files."""
@@ -98,6 +100,8 @@ class PlanPosition(NamedTuple):
         node, before, after = self.operators[step], self.outputs[step], self.outputs[step + 1]
         if isinstance(node, SkipFirst):
             return rows + node.count
+        if isinstance(node, Batch):
+            return min(rows * node.batch_size, int(before.rows[self.number]))
         if after.kept is None:
             return rows
         if rows == after.rows[self.number]:
@@ -207,6 +211,8 @@ def _outputs(operators: Sequence[Node], rows: _Output, context: RunContext) -> l
 def _output(node: Node, chunk: Chunk | None, rows: NDArray[np.int64], context: RunContext) -> _Output | None:
     if chunk is None:
         return _Output(None, rows, NOTHING)
+    if isinstance(node, Batch):
+        return _batched(node, chunk, rows, context.services.origins.describe)
     if not isinstance(node, Call):
         return _selected(node, chunk, rows)
     done = RowWork((part_of(context, node),))(chunk)
@@ -226,6 +232,21 @@ def _selected(node: Any, chunk: Chunk, rows: NDArray[np.int64]) -> _Output:
     out = chunk if len(kept) == len(chunk) else chunk.take(kept)
     tally = Tally(len(chunk), len(out), chunk_nbytes(out), [], 0, 0.0, 0.0)
     return _Output(out or None, firsts if isinstance(node, Take) else rows - firsts, tally)
+
+
+def _batched(node: Batch, chunk: Chunk, rows: NDArray[np.int64], describe: Describe) -> _Output:
+    """Return the batches of each file.
+
+    Raises:
+        BatchShapeError: The rows of a batch cannot be stacked.
+    """
+    began = perf_counter()
+    batches = batches_of_each(node, chunk, rows.tolist(), describe)
+    full, rest = rows // node.batch_size, rows % node.batch_size
+    counts = full if node.drop_remainder else full + (rest > 0)
+    nbytes = 0 if batches is None else chunk_nbytes(batches)
+    busy_s = perf_counter() - began
+    return _Output(batches, counts, Tally(len(chunk), int(counts.sum()), nbytes, [], 0, busy_s, busy_s))
 
 
 def _tallies(outputs: Sequence[_Output], number: int) -> list[Tally]:
@@ -252,7 +273,7 @@ def count_rows(files: Sequence[FileRows], plan: FilePlan, context: RunContext) -
         for tally in (file.done[number] for file in files):
             counters.rows_in += tally.rows_in
             counters.rows += tally.rows
-            counters.dropped += tally.rows_in - tally.rows
+            counters.dropped += 0 if isinstance(node, Batch) else tally.rows_in - tally.rows
             counters.nbytes += tally.nbytes
             counters.busy_s += tally.busy_s
             counters.cpu_s += tally.cpu_s
