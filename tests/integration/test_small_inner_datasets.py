@@ -167,3 +167,17 @@ def test_each_row_names_its_origin() -> None:
         for element in loader:
             (origin,) = loader.origins(element)
             assert asd.Dataset.fetch(dataset, origin) == element
+
+
+def several_forms(number: int) -> Any:
+    return [[number], asd.Dataset.range(number, number + 1), np.array([number])][number % 3]
+
+
+def test_rows_of_several_forms_name_their_origins_in_a_process_of_its_own_too() -> None:
+    dataset = asd.Dataset.range(6).flat_map(several_forms)
+    found = []
+    for each in (dataset, dataset.in_subprocess()):
+        with each.open() as loader:
+            found.append([[origin.url for origin in loader.origins(row)] for row in loader])
+    assert found[0] == found[1]
+    assert len({urls[0] for urls in found[0]}) == 2

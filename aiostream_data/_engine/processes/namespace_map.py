@@ -48,6 +48,7 @@ class Space(NamedTuple):
     is_located: bool
     listed: str
     times: int | None
+    kind: str
 
 
 def spaces_since(origins: Origins, place: int) -> list[Space]:
@@ -62,6 +63,7 @@ def spaces_since(origins: Origins, place: int) -> list[Space]:
             space.locate is not None,
             space.listed,
             space.times,
+            space.kind,
         )
         for space in origins.opened_since(place)
     ]
@@ -85,20 +87,18 @@ class Alike:
 
         Thread-safe.
         """
-        meaning = sent[1:5]
+        meaning = sent.source, sent.number, sent.epoch, sent.cached, sent.kind
         with self._lock:
             if meaning not in self._known:
                 if len(self._known) >= REMEMBERED:
                     self._known.clear()
-                source, number, epoch, cached = meaning
-                self._known[meaning] = self._origins.open(
-                    source, number, epoch, url_of, cached, locate, sent.listed, sent.times
-                )
+                more = sent.cached, locate, sent.listed, sent.times, sent.kind
+                self._known[meaning] = self._origins.open(sent.source, sent.number, sent.epoch, url_of, *more)
             return self._known[meaning]
 
 
-def _meaning(space: Namespace) -> tuple[int, int, int, tuple[Cached, ...]]:
-    return space.source, space.number, space.epoch, space.cached
+def _meaning(space: Namespace) -> tuple[int, int, int, tuple[Cached, ...], str]:
+    return space.source, space.number, space.epoch, space.cached, space.kind
 
 
 class Adopted:

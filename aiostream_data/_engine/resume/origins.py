@@ -52,6 +52,7 @@ class Namespace:
         locate: Function that returns known byte offsets of records for splits and ordinals of rows, or None.
         listed: Digest of the shard list; set if the saved state contains no other summary of the list.
         times: Number of epochs of a source that repeats its rows itself. Each repetition is a split.
+        kind: Distinguishes the small datasets of one operator, which differ only in the names of their sources.
     """
 
     source: int
@@ -63,6 +64,7 @@ class Namespace:
     locate: Locate | None = None
     listed: str = ""
     times: int | None = None
+    kind: str = ""
 
     def epoch_of(self, split: int) -> int:
         """Return the number of the epoch to which the rows of a split belong."""
@@ -125,11 +127,12 @@ class Origins:
         locate: Locate | None = None,
         listed: str = "",
         times: int | None = None,
+        kind: str = "",
     ) -> Namespace:
         """Create a namespace. Safe from any thread."""
         with self._opening:
             place, self._next = self._next, self._next + 1
-        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate, listed, times)
+        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate, listed, times, kind)
         self._known[place] = namespace
         if len(self._known) > _REMEMBERED:  # bounds memory with millions of inner data sets
             self._known.popitem(last=False)
@@ -161,9 +164,8 @@ class Origins:
         return ids.renamed(moved.__getitem__)
 
     def _reopened(self, known: Namespace) -> Namespace:
-        return self.open(
-            known.source, known.number, known.epoch, known.url_of, known.cached, known.locate, known.listed, known.times
-        )
+        more = known.cached, known.locate, known.listed, known.times, known.kind
+        return self.open(known.source, known.number, known.epoch, known.url_of, *more)
 
     def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:
         """Convert the row ids in the ``made_of`` entry of an element; see :meth:`adopt`."""

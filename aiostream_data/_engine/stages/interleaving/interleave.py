@@ -245,7 +245,9 @@ class InterleaveStage(Stage):
             name = f"{label}()" if type(inner) is PythonIterable else label
             source = source_of(context.path, context.keys[self.node])
             number = keys_of(inner)[inner]
-            self._namespaces[label] = context.services.origins.open(source, number, context.epoch, lambda _: name)
+            self._namespaces[label] = context.services.origins.open(
+                source, number, context.epoch, lambda _: name, kind=label
+            )
         return self._namespaces[label]
 
 
