@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,6 +140,18 @@ class SmallTables:
         failures = await stores.read_objects(list(shards.values()), parts)
         outcomes = zip(shards, parts, failures, strict=True)
         return {place: part for place, part, failure in outcomes if failure is None}
+
+
+def are_tables_alike(nodes: Sequence[Any]) -> bool:
+    """Return True if all nodes are files with row groups, in one store with the same options."""
+    options = nodes[0].storage_options
+    try:
+        return all(
+            type(node) is TableFile and (node.storage_options is options or node.storage_options == options)
+            for node in nodes
+        )
+    except Exception:  # noqa: BLE001 - an object of the user cannot be compared, so nothing is known about it
+        return False
 
 
 def _decoded(

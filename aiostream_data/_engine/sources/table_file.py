@@ -28,7 +28,8 @@ from aiostream_data._engine.sources.row_groups_ahead import (
 )
 from aiostream_data._engine.sources.table_losses import SkippedPart, TableLosses
 from aiostream_data._native import Charge
-from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
+from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, ObjectNotFoundError, StateMismatchError
+from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.row_groups import (
     DeletesRows,
     Directory,
@@ -48,7 +49,7 @@ from aiostream_data.safe_url import safe_url
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
-from aiostream_data.storage.urls import split_url
+from aiostream_data.storage.urls import has_magic, split_url
 
 
 class _Decoded(NamedTuple):
@@ -205,7 +206,7 @@ class TableFileSource(NumberedRows):
 
     async def _directory(self, stores: StoreSet) -> tuple[ShardRef, Directory]:
         format: TableFormat = self.node.format
-        shard = await stores.info(self.node.url)
+        shard = await self._found(stores)
         if shard.nbytes is None:
             raise CorruptRecordError(shard.url, 0, "the store does not report the size of the object")
         steps = format.directory(shard.url, shard.nbytes)
@@ -218,6 +219,15 @@ class TableFileSource(NumberedRows):
                 return shard, found
             self._check_room(sum(part.nbytes for part in ranges))
             parts = await self._read(stores, shard, ranges)
+
+    async def _found(self, stores: StoreSet) -> ShardRef:
+        url = self.node.url
+        try:
+            return await stores.info(url)
+        except ObjectNotFoundError:
+            if handling_of(self.node.on_error).kind == "raise" and not has_magic(url):
+                await stores.glob(url)  # raises an error that names similar files
+            raise
 
     def _check_room(self, nbytes: int) -> None:
         limit = self.context.services.budget.limit

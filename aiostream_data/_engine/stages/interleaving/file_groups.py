@@ -18,7 +18,7 @@ from aiostream_data._engine.memory.budget import READ_AHEAD
 from aiostream_data._engine.sources.files_read import ContextOf, FilesRead, ReadsFiles
 from aiostream_data._engine.sources.small_shards import LOCAL, have_one_scheme, scheme_of
 from aiostream_data._engine.sources.small_sources import SmallSources, read_alike, url_of
-from aiostream_data._engine.sources.small_tables import SmallTables
+from aiostream_data._engine.sources.small_tables import SmallTables, are_tables_alike
 from aiostream_data._engine.stages.interleaving.file_plans import File, FilePlan, file_plan, have_same_operators
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
 from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatasets
@@ -273,11 +273,7 @@ def plans_of_files(inners: Sequence[Inner]) -> Sequence[FilePlan] | None:
 
 def _are_alike(files: Sequence[File]) -> bool:
     first, *others = files
-    if type(first) is TableFile:
-        options = first.storage_options
-        alike = all(type(each) is TableFile and each.storage_options is options for each in others)
-    else:
-        alike = read_alike(files)
+    alike = are_tables_alike(files) if type(first) is TableFile else read_alike(files)
     return alike and all(have_one_scheme(_shard_of(first), _shard_of(other)) for other in others)
 
 

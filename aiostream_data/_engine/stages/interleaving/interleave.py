@@ -30,6 +30,7 @@ from aiostream_data._engine.sources.memory_rows import rows_of
 from aiostream_data._engine.stages.interleaving.inner_calls import InnerCalls
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, are_lists, is_sequence, is_small, of_one
 from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams
+from aiostream_data._engine.stages.interleaving.single_tables import with_single_tables
 from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound, batches_with_ids
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import Handling, handling_of
@@ -268,7 +269,7 @@ def _ready_inner(result: Any) -> Inner | None:
 def _as_node(result: Any, node: Interleave) -> Node:
     plan = getattr(result, "plan", None)
     if isinstance(plan, Node):
-        return rewrite(plan)
+        return with_single_tables(rewrite(plan))
     if isinstance(result, Iterable | AsyncIterable) and not isinstance(result, (str, bytes, dict)):
         return _iterable(result, node)
     raise PlanError(
