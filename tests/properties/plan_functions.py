@@ -155,6 +155,14 @@ def chosen_lines_of(path: str) -> Dataset[str]:
     return Dataset.from_text(path).skip(1).map(str.upper).filter(lambda line: not line.endswith("3")).take(3)
 
 
+def table_of(path: str) -> Dataset[Any]:
+    return Dataset.from_parquet(path) if path.endswith("parquet") else Dataset.from_arrow(path)
+
+
+def chosen_rows_of(path: str) -> Dataset[Any]:
+    return table_of(path).skip(1).filter(lambda row: len(str(row)) % 3 > 0).take(4)
+
+
 def drawn_lines_of(path: str) -> Dataset[str]:
     def numbered(line: str, rng: np.random.Generator) -> str:
         return f"{line} of {path[-5:]} {rng.integers(100)}"

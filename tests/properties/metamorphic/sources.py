@@ -170,6 +170,10 @@ def _tables(random: Random) -> Drawn:
         seed=seed_or_none(random) if shuffled else None,
     )
     kind = one_of(random, "parquet", "arrow")
+    if chance(random, 0.3):
+        function = one_of(random, "table_of", "chosen_rows_of")
+        text = f"Dataset.list_files(pattern('.{kind}')).interleave({function}, cycle_length={cycle})"
+        return Drawn(Step(text), "other", 20)
     filters = filters if kind == "parquet" else ""
     call = ", ".join(part for part in (f'pattern(".{kind}")', f"columns={rows or None}", filters, more) if part)
     return Drawn(Step(f"Dataset.from_{kind}({call})"), "example" if rows else "other", 20)
