@@ -87,7 +87,7 @@ def test_operators_run_in_groups_too(tmp_path: Path, kind: str) -> None:
     paths = written(tmp_path / "files", kind)
     plans: list[Callable[[Any], Any]] = [
         lambda rows: rows.map(str),
-        lambda rows: rows.skip(1).batch(2),
+        lambda rows: rows.skip(1),
         lambda rows: rows.filter(lambda row: len(str(row)) % 2 == 1).take(1),
     ]
     for plan in plans:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from operator import is_
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MethodType
+from typing import Any, NamedTuple
 
 from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS
 from aiostream_data._engine.memory.budget import FORGETTING
@@ -133,7 +134,20 @@ class Pace:
         return self.share_together < self.cpu_share / math.sqrt(cpus)
 
 
-@dataclass
+class _Runs(NamedTuple):
+    """Runs of one operator.
+
+    Attributes:
+        codes: Code of its functions.
+        measured: Pace of the last run that was measured.
+        newest: Pace of the last run, which may not be measured yet.
+    """
+
+    codes: Sequence[object]
+    measured: Pace
+    newest: Pace
+
+
 class Paces:
     """Paces of the last runs of operators with costly rows. A new run begins with the workers of the last one.
 
@@ -141,7 +155,8 @@ class Paces:
     event loop.
     """
 
-    _last: dict[str, tuple[Sequence[Any], Pace]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._runs: dict[str, _Runs] = {}
 
     def begun(self, place: str, functions: Sequence[Callable[..., Any]], cpus: int) -> Pace:
         """Return the pace of a new run: a copy of the last one if its functions have the same code and costly rows.
@@ -149,9 +164,21 @@ class Paces:
         Args:
             place: Key of the operator; see :meth:`.RunContext.place`.
         """
-        code = [getattr(function, "__code__", function) for function in functions]
-        before, last = self._last.get(place, ((), Pace()))
-        is_known = len(code) == len(before) and all(map(is_, code, before)) and last.workers(cpus) > 1
-        pace = replace(last) if is_known else Pace()
-        self._last[place] = code, pace
+        codes = [code_of(function) for function in functions]
+        runs = self._runs.get(place)
+        known = Pace()
+        if runs is not None and runs.codes == codes:
+            known = runs.newest if runs.newest.row_s > 0.0 else runs.measured
+        pace = replace(known) if known.workers(cpus) > 1 else Pace()
+        self._runs[place] = _Runs(codes, known, pace)
         return pace
+
+
+def code_of(function: Callable[..., Any]) -> object:
+    """Return what all functions have in common that a line of code makes. It refers to no data of the user."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, MethodType):
+        function = function.__func__
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return code or getattr(function, "__qualname__", type(function))

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from aiostream_data._engine.calls.row_work import Tally
 from aiostream_data._engine.flow.context import RunContext
-from aiostream_data._engine.resume.position import Position
+from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.position import Position, State
 from aiostream_data._engine.sources import small_shards
 from aiostream_data.rows.records import Chunk
 
@@ -42,6 +43,35 @@ class FileRows(NamedTuple):
         return self.done[0].rows_in if self.done else self.rows
 
 
+class RowCost(NamedTuple):
+    """What operators need for one row of a file, from the last rows for which they ran.
+
+    Attributes:
+        seconds: Time.
+        nbytes: Size of the largest output of an operator.
+    """
+
+    seconds: float
+    nbytes: float
+
+
+class BegunFile(NamedTuple):
+    """File of which the first rows went through the operators of its plan. A run continues with the others.
+
+    Attributes:
+        output: Output rows.
+        state_of: Function that returns the state from which the run continues. The run calls no function again.
+        error: Error of the row behind the output; None without one. It ends the run.
+    """
+
+    output: FileRows
+    state_of: Callable[[BookWriter], State]
+    error: BaseException | None
+
+
+NO_FILES: Final[Mapping[int, BegunFile]] = MappingProxyType({})
+
+
 class FilesRead(NamedTuple):
     """Rows of the small files of a group.
 
@@ -51,16 +81,18 @@ class FilesRead(NamedTuple):
         mean_nbytes: Mean size in bytes of the files, or of the rows that operators made of them; None if no size is
             known.
         took_s: Time that decoding and operators took, in seconds; None if it is unknown.
+        begun: Files of which only the first rows went through operators, by their places.
         are_costly: True if the next files should be read alone, because their operators take long.
-        row_nbytes: Size of the output of operators in bytes per row of a file; None if it is unknown.
+        cost: Cost of operators; None if it is unknown.
     """
 
     chunk: Chunk | None
     files: Mapping[int, FileRows]
     mean_nbytes: float | None
     took_s: float | None
+    begun: Mapping[int, BegunFile] = NO_FILES
     are_costly: bool = False
-    row_nbytes: float | None = None
+    cost: RowCost | None = None
 
 
 def group_nbytes(context: RunContext) -> int:

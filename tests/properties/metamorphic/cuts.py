@@ -34,7 +34,6 @@ _IN_ROWS = (
     "LOOK_ROWS",
     "FIRST_FILES",
     "LOCAL_FILES",
-    "MOST_TOGETHER",
     "GROUPS_AHEAD",
     "EARLY_GROUPS",
     "LOCAL_GROUPS_AHEAD",

@@ -9,13 +9,15 @@ from functools import cache
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
+import numpy as np
+
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
 from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext, value_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.memory.budget import READ_AHEAD
-from aiostream_data._engine.sources.files_read import ContextOf, FilesRead, ReadsFiles
+from aiostream_data._engine.sources.files_read import BegunFile, ContextOf, FilesRead, ReadsFiles, RowCost
 from aiostream_data._engine.sources.small_shards import LOCAL, have_one_scheme, scheme_of
 from aiostream_data._engine.sources.small_sources import SmallSources, read_alike, url_of
 from aiostream_data._engine.sources.small_tables import SmallTables, are_tables_alike
@@ -101,7 +103,7 @@ class FileGroups:
         self._awaited: asyncio.Task[Outcome] | None = None
         self._calling = asyncio.Lock()  # one call of the user's function at a time, in order
         self._has_failed = False
-        self._row_nbytes: float | None = None  # output of operators per row of earlier files
+        self._cost: RowCost | None = None  # of operators, for earlier files
 
     @property
     def are_possible(self) -> bool:
@@ -221,7 +223,7 @@ class FileGroups:
         if not plans[0].operators or not read.files:
             return read
         read = await self._with_operators(read, plans, contexts, is_wanted)
-        self._row_nbytes = None if read.are_costly else read.row_nbytes
+        self._cost = None if read.are_costly else read.cost
         return read
 
     async def _with_operators(
@@ -232,7 +234,7 @@ class FileGroups:
         lease = None if read.chunk is None else read.chunk.lease
         room = await services.budget.room_for_step(2 * most_nbytes, is_wanted)
         try:
-            work = with_operators, read, plans, contexts, most_nbytes, self._row_nbytes
+            work = with_operators, read, plans, contexts, most_nbytes, self._cost
             done: FilesRead = value_of(await services.pool.submit(*work))
         finally:
             room.end()
@@ -249,6 +251,11 @@ class FileGroups:
         count = self._reader_for(files[0]).accepted(files, small.files, contexts)
         count_rows(small.files[:count], plans[0], contexts(0))
         return count
+
+    def counted(self, inner: Inner, outer: Lineage, begun: BegunFile) -> bool:
+        """Count the first rows of a file that was begun. Return False if it must be read alone from its start."""
+        rows = np.array([begun.output.rows])
+        return bool(self.accepted(SmallDatasets([inner], rows, outer, [begun.output])))
 
     def _reader_for(self, file: File) -> ReadsFiles:
         return self._tables if type(file) is TableFile else self._sources

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.plan.base import AUTO, Node
-from aiostream_data.plan.operators import Batch, Call, Filter, Map, SkipFirst, Take
+from aiostream_data.plan.operators import Call, Filter, Map, SkipFirst, Take
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.tables import TableFile
 
@@ -60,8 +60,6 @@ def have_same_functions(plan: FilePlan, other: FilePlan) -> bool:
 def _can_run_in_group(node: Any) -> bool:
     """Return True for operators without options for their calls, whose rows depend only on the rows of their file."""
     kind = type(node)
-    if kind is Batch:
-        return node.parts_from is None
     if kind is Take or kind is SkipFirst:
         return bool(node.count >= 0)
     if kind is Filter or (kind is Map and not node.batched):
@@ -78,9 +76,6 @@ def _can_run_in_group(node: Any) -> bool:
 
 
 def _does_the_same(node: Any, other: Any) -> bool:
-    if isinstance(node, Batch):
-        sizes = node.batch_size, node.drop_remainder, node.strings
-        return sizes == (other.batch_size, other.drop_remainder, other.strings)
     if not isinstance(node, Call):
         return bool(node.count == other.count)
     function, others = node.function_called, other.function_called

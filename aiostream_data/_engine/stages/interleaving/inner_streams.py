@@ -5,31 +5,31 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
 
 from aiostream_data._engine.calls.user_code import CallResults
-from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone, as_raisable
-from aiostream_data._engine.flow.channel import ReceiverClosed, Sender, open_channel
+from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
+from aiostream_data._engine.flow.channel import Receiver, Sender, open_channel
 from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.merge import ReadyStreams, Stream
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
-from aiostream_data._engine.flow.task_errors import carrying
 from aiostream_data._engine.memory.budget import READ_AHEAD, Budget
 from aiostream_data._engine.resume.emission_log import NO_ROWS
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.sources.files_read import BegunFile
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data._engine.stages.interleaving.file_groups import FileGroups, plans_of_files
 from aiostream_data._engine.stages.interleaving.inner_calls import CallsAhead, InnerCalls
 from aiostream_data._engine.stages.interleaving.inner_places import InnerPlace, JoinedPlaces
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one, with_outer
+from aiostream_data._engine.stages.interleaving.inner_runs import forward, go_on
 from aiostream_data._engine.stages.interleaving.made_datasets import MadeDatasets, SmallDatasets
 from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
 from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound
@@ -177,8 +177,7 @@ class InnerStreams:
             elif small.inners:
                 await self._open_small(small)
             else:
-                inner, outer = self._made.take()
-                self._opened.append(self._open(self.stage.plan_of(inner), outer))
+                self._opened.append(self._open_next(*self._made.take()))
 
     @property
     def _may_make_more(self) -> bool:
@@ -285,19 +284,35 @@ class InnerStreams:
         small = len(rows) * CHUNK_ROWS // max(1, int(rows.sum()))
         return max(1, min(2 * len(rows), QUICK_CALLS_PER_HOP, quick, small))
 
-    def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
-        services = self.stage.context.services
-        budget = services.budget
+    def _open_next(self, inner: Inner, outer: Lineage, begun: BegunFile | None) -> Stream:
+        """Open a dataset that is not small. Of a file that was begun, the first rows are known."""
+        if begun is None or self._files is None or not self._files.counted(inner, outer, begun):
+            return self._open(self.stage.plan_of(inner), outer)
+        plan = self.stage.plan_of(inner)
+        sender, receiver = self._channel()
+        place = InnerPlace(outer, 0, None, self.stage.context.services.book)
+        chunk = self._made.rows_of([begun.output])
+        work = go_on(self.stage.context_of(plan, outer), plan, sender, place, self._name_inner, begun, chunk)
+        self.group.create_task(work, name=f"inner {plan.label}")
+        return Stream(receiver, place)
+
+    def _channel(self) -> tuple[Sender[Chunk], Receiver[Chunk]]:
+        budget = self.stage.context.services.budget
         sender, receiver = open_channel(2, budget.channel_nbytes)
         receiver.counters = self.stage.counters
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.on_wait = budget.look_soon
+        return sender, receiver
+
+    def _open(self, inner: Node, outer: Lineage, given: int = 0, state: State = None) -> Stream:
+        services = self.stage.context.services
+        sender, receiver = self._channel()
         place = InnerPlace(outer, given, state, services.book)
         chunks = self._rows_in_memory(inner, given) if is_small(inner) else None
         if chunks is not None:
-            _fill(sender, chunks, outer, budget)
+            _fill(sender, chunks, outer, services.budget)
         else:
-            work = _forward(self.stage.context_of(inner, outer), inner, sender, place, self._name_inner)
+            work = forward(self.stage.context_of(inner, outer), inner, sender, place, self._name_inner)
             self.group.create_task(work, name=f"inner {inner.label}")
         return Stream(receiver, place)
 
@@ -351,34 +366,3 @@ def _fill(sender: Sender[Chunk], chunks: Iterable[Chunk], outer: Lineage, budget
         for chunk in chunks:
             nbytes = chunk_nbytes(chunk)
             sender.put(of_one(chunk, outer).with_lease(budget.charge(nbytes, READ_AHEAD)), nbytes)
-
-
-async def _forward(
-    context: RunContext,
-    node: Node,
-    sender: Sender[Chunk],
-    place: InnerPlace,
-    name: Callable[[BaseException, Node, Lineage], None],
-) -> None:
-    with sender, carrying(sender), _named(lambda error: name(error, node, place.outer)):
-        async with context.open(node, place.state) as receiver:
-            place.position = receiver.position
-            receiver.wanted_for(lambda: sender.is_awaited)
-            rows = 0
-            async for chunk in receiver:
-                rows += len(chunk)
-                await sender.send(of_one(chunk, place.outer), chunk_nbytes(chunk))
-            receiver.check(rows)
-            sender.declare(rows)
-
-
-@contextmanager
-def _named(name: Callable[[BaseException], None]) -> Iterator[None]:
-    """If the ``with`` block raises an error other than ReceiverClosed, pass the error to the function ``name``."""
-    try:
-        yield
-    except ReceiverClosed:
-        raise
-    except Exception as error:
-        name(error.error if isinstance(error, CarriedError) else error)
-        raise

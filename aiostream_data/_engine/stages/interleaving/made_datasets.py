@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.sources.files_read import FileRows, FilesRead
+from aiostream_data._engine.sources.files_read import BegunFile, FileRows, FilesRead
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, rows_of_each
 from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Lineage
@@ -59,10 +59,11 @@ class MadeDatasets:
         """Number of datasets that were not taken."""
         return len(self.inners) - self._next
 
-    def take(self) -> tuple[Inner, Lineage]:
-        """Take the next dataset. Return it and the lineage of its outer row."""
+    def take(self) -> tuple[Inner, Lineage, BegunFile | None]:
+        """Take the next dataset. Return it, the lineage of its outer row, and its first rows if it was begun."""
         place, self._next = self._next, self._next + 1
-        return self.inners[place], self.outer.slice(place, self._next)
+        begun = None if self._read is None else self._read.begun.get(place)
+        return self.inners[place], self.outer.slice(place, self._next), begun
 
     def take_small(self) -> SmallDatasets:
         """Take all small datasets before the next other one."""

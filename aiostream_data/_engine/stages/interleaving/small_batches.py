@@ -48,7 +48,8 @@ def batches_of(node: Batch, namespace_of: NamespaceOf, describe: Describe) -> li
     Raises:
         BatchShapeError: The rows of a batch cannot be stacked.
     """
-    batcher = _batcher(BatchOrder(node.batch_size, node.drop_remainder), node, describe)
+    order = BatchOrder(node.batch_size, node.drop_remainder)
+    batcher = Batcher(order, describe, strings=node.strings or "objects")
     batches = [batch for rows in chunks_of(node.input, namespace_of(node.input)) for batch in batcher.push(rows)]
     made = as_items([*batches, *batcher.finish()])
     return [] if made is None else [made]
@@ -72,30 +73,8 @@ def cut_into_batches(node: Batch, rows: Columns, counts: Sequence[int], describe
         node: Stands for all datasets, whose batches differ only in their rows.
         counts: Number of rows of each dataset.
     """
-    return as_items(_batcher(_EachAlone(node, counts), node, describe).push(rows, own=True))
-
-
-def batches_of_each(node: Batch, rows: Chunk, counts: Sequence[int], describe: Describe) -> Chunk | None:
-    """Return the batches of the rows of several datasets, which are copied; None if there are none.
-
-    Args:
-        counts: Number of rows of each dataset, in order.
-
-    Raises:
-        BatchShapeError: The rows of a batch cannot be stacked.
-    """
-    if can_be_cut(rows):
-        return as_items(_batcher(_EachAlone(node, counts), node, describe).push(rows))
-    batches, first = [], 0
-    for count in counts:
-        batcher = _batcher(BatchOrder(node.batch_size, node.drop_remainder), node, describe)
-        batches += [*batcher.push(rows.slice(first, first + count)), *batcher.finish()] if count else []
-        first += count
-    return as_items(batches)
-
-
-def _batcher(order: BatchOrder, node: Batch, describe: Describe) -> Batcher:
-    return Batcher(order, describe, strings=node.strings or "objects")
+    batcher = Batcher(_EachAlone(node, counts), describe, strings=node.strings or "objects")
+    return as_items(batcher.push(rows, own=True))
 
 
 class _EachAlone(BatchOrder):

@@ -1,263 +1,337 @@
 """Operators over small files that were read in groups, such as ``Dataset.from_tfrecord(file).map(parse)``.
 
 The run of one file would need tasks, channels and calls on worker threads for a few rows. So one call on a worker
-thread runs the operators over the files of a group. Files whose operators fail, or for which there is no time or memory
-left, get runs of their own, which apply all rules and name the failure.
+thread runs the operators over the files of a group, in blocks of rows. It ends when its time or memory is used up, and
+calls no function twice: a file that was begun gets a run that continues it, and the files after it get runs of their
+own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data._engine.calls.pacing import HOP_GROWTH
 from aiostream_data._engine.calls.row_work import RowWork, Tally
 from aiostream_data._engine.calls.rowwise import part_of
+from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.sizes import chunk_nbytes
-from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.position import Position, State
-from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead
+from aiostream_data._engine.sources.files_read import BegunFile, ContextOf, FileRows, FilesRead, RowCost
 from aiostream_data._engine.stages.interleaving.file_plans import FilePlan, have_same_functions
-from aiostream_data._engine.stages.interleaving.small_batches import batches_of_each
+from aiostream_data._engine.stages.interleaving.plan_positions import PlanPosition
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Batch, Call, SkipFirst, Take
+from aiostream_data.plan.operators import Call, Filter, Take
 from aiostream_data.rows.records import Chunk, concat
-from aiostream_data.transforms.batching import Describe
+
+GROUP_S: Final = 0.02
+"""Time in seconds after which the operators begin no further block of a group, whose first rows wait for the last."""
 
 COSTLY_S: Final = 0.002
 """Operators that need more time than this per file, in seconds, run concurrently in runs of the files."""
 
-NOISE_S: Final = 0.01
-"""Less time than this, in seconds, may be that of other threads and says nothing about the operators."""
-
-MOST_TOGETHER: Final = 16
-"""Maximum number of files for which operators run together. Time and memory are checked before these files."""
+FIRST_ROWS: Final = 16
+"""Maximum number of rows of the first block, as later files can be more costly than earlier ones."""
 
 NOTHING: Final = Tally(0, 0, 0, [], 0, 0.0, 0.0)
 """Statistics of an operator without rows."""
 
-ONE_ROW: Final = np.array([1])
+
+@dataclass
+class _Progress:
+    """What operators did with the rows of one file.
+
+    Attributes:
+        place: Place of the file in its group.
+        file: Rows of the file.
+        plan: Plan of the file.
+        consumed: Number of rows of the file that went into the first operator.
+        tallies: Statistics of each operator.
+        kept: For each operator, the numbers of the input rows that it kept, in parts.
+        failure: Error of the row behind the last output, and number of the operator that failed; None without one.
+    """
+
+    place: int
+    file: FileRows
+    plan: FilePlan
+    consumed: int = 0
+    tallies: list[Tally] = field(default_factory=list)
+    kept: list[list[NDArray[np.int64]]] = field(default_factory=list)
+    failure: tuple[BaseException, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.tallies = [NOTHING for _ in self.plan.operators]
+        self.kept = [[] for _ in self.plan.operators]
+
+    @property
+    def error(self) -> BaseException | None:
+        """Error of the row behind the last output. A failure does not matter if enough rows came before it."""
+        if self.failure is None or self._has_enough(self.failure[1] + 1):
+            return None
+        return self.failure[0]
+
+    @property
+    def is_over(self) -> bool:
+        """True if no further row of the file is needed."""
+        return self.consumed == self.file.rows or self.failure is not None or self._has_enough(0)
+
+    def _has_enough(self, first: int) -> bool:
+        operators, tallies = self.plan.operators[first:], self.tallies[first:]
+        return any(
+            isinstance(node, Take) and tally.rows >= node.count for node, tally in zip(operators, tallies, strict=True)
+        )
+
+    @property
+    def position(self) -> PlanPosition:
+        kept = [
+            np.concatenate(parts) if parts else np.empty(0, np.int64) if isinstance(node, Filter) else None
+            for node, parts in zip(self.plan.operators, self.kept, strict=True)
+        ]
+        rows_in, rows_out = [each.rows_in for each in self.tallies], [each.rows for each in self.tallies]
+        return PlanPosition(self.file.position, self.plan.operators, rows_in, rows_out, kept)
+
+    def output(self, first: int) -> FileRows:
+        """Return the output rows, of which the first one is row ``first`` of the group's output."""
+        rows = self.tallies[-1].rows
+        return self.file._replace(first=first, rows=rows, position=self.position, done=self.tallies)
+
+
+class _Piece(NamedTuple):
+    """Consecutive rows of one file in a block."""
+
+    of: _Progress
+    start: int
+    stop: int
+
+
+def with_operators(
+    read: FilesRead, plans: Sequence[FilePlan], context_of: ContextOf, most_nbytes: int, cost: RowCost | None
+) -> FilesRead:
+    """Run the operators of files that were read, until time or memory is used up. The result has no lease.
+
+    Args:
+        plans: Plans of the files.
+        most_nbytes: Maximum size in bytes of the output of an operator.
+        cost: Cost of a row of earlier files. With None, the first block has one row.
+    """
+    run = _GroupRun(read, plans, context_of, most_nbytes, cost)
+    while (block := run.next_block()) is not None:
+        run.process(block)
+    return run.result()
+
+
+class _GroupRun:
+    """Operators that run over the files of a group. See :func:`with_operators`."""
+
+    def __init__(
+        self, read: FilesRead, plans: Sequence[FilePlan], context_of: ContextOf, most_nbytes: int, cost: RowCost | None
+    ) -> None:
+        self._read, self._context_of, self._left_nbytes, self._known = read, context_of, most_nbytes, cost
+        self._files = [_Progress(place, file, plans[place]) for place, file in read.files.items()]
+        self._next = 0  # number of the first file of which rows are left
+        self._rows = 0  # of the last block
+        self._costs: list[RowCost | None] = [None] * len(plans[0].operators)  # of each operator, in the last block
+        self._nbytes = 0  # of all output rows
+        self._began = perf_counter()
+        self._chunks: list[Chunk] = []
+        self._is_late = self._is_full = False
+
+    @property
+    def _cost(self) -> RowCost | None:
+        """Cost of a row that goes through all operators, as a filter may keep all of the next rows."""
+        costs = [each for each in self._costs if each is not None]
+        if len(costs) < len(self._costs):
+            return self._known
+        return RowCost(sum(each.seconds for each in costs), max(each.nbytes for each in costs))
+
+    def next_block(self) -> list[_Piece] | None:
+        """Return the rows to process next: of one file, or of several files with the same functions."""
+        while self._next < len(self._files) and self._files[self._next].is_over:
+            self._next += 1
+        most = self._most_rows()
+        pieces: list[_Piece] = []
+        for file in self._files[self._next :]:
+            if most <= 0 or (pieces and not have_same_functions(pieces[0].of.plan, file.plan)):
+                break
+            stop = min(file.file.rows, file.consumed + most)
+            most -= stop - file.consumed
+            pieces.append(_Piece(file, file.consumed, stop))
+        return pieces or None
+
+    def _most_rows(self) -> int:
+        """Return the number of rows for which there is time and memory."""
+        if self._is_full or self._next == len(self._files):
+            return 0
+        left_s = max(GROUP_S, COSTLY_S * self._next) - (perf_counter() - self._began)
+        cost = self._cost
+        if cost is None:
+            most = max(1.0, 2.0 * self._rows)
+        else:
+            in_time, in_memory = left_s / max(cost.seconds, 1e-9), self._left_nbytes / max(cost.nbytes, 1.0)
+            most = min(HOP_ROWS, max(FIRST_ROWS, HOP_GROWTH * self._rows), in_time, in_memory)
+            self._is_full = in_memory < 1
+        self._is_late = left_s <= 0 or (most < 1 and not self._is_full)
+        return 0 if self._is_late else int(most)
+
+    def process(self, pieces: Sequence[_Piece]) -> None:
+        """Run all operators over a block."""
+        assert self._read.chunk is not None or all(piece.start == piece.stop for piece in pieces)
+        first, last = pieces[0], pieces[-1]
+        start, stop = first.of.file.first + first.start, last.of.file.first + last.stop
+        chunk = None if self._read.chunk is None or start == stop else self._read.chunk.slice(start, stop)
+        context, counts = self._context_of(first.of.place), np.array([each.stop - each.start for each in pieces])
+        largest = 0
+        for step, node in enumerate(first.of.plan.operators):
+            rows = int(counts.sum())
+            output = _output(node, step, chunk, counts, [piece.of for piece in pieces], context)
+            chunk, counts = output.chunk, output.rows
+            largest = max(largest, output.nbytes)
+            if rows:
+                self._costs[step] = RowCost(output.seconds / rows, output.nbytes / rows)
+        for piece in pieces:
+            piece.of.consumed = piece.stop
+        if chunk is not None:
+            self._chunks.append(chunk)
+            self._nbytes += chunk_nbytes(chunk)
+        self._rows = stop - start
+        self._left_nbytes -= largest
+
+    def result(self) -> FilesRead:
+        """Return the output of the files that are complete, and of the one that was begun."""
+        files: dict[int, FileRows] = {}
+        begun: dict[int, BegunFile] = {}
+        first = 0
+        for each in self._files:
+            output = each.output(first)
+            first += output.rows
+            if each.is_over and each.error is None:
+                files[each.place] = output
+            elif each.consumed:
+                begun[each.place] = BegunFile(output, partial(each.position.at_end, each.consumed), each.error)
+        mean_nbytes = max(self._read.mean_nbytes or 0.0, self._nbytes / max(1, len(files) + len(begun)))
+        return FilesRead(
+            concat(self._chunks) if self._chunks else None,
+            files,
+            mean_nbytes,
+            (self._read.took_s or 0.0) + perf_counter() - self._began,
+            begun,
+            are_costly=self._is_late or not files,
+            cost=self._cost,
+        )
 
 
 class _Output(NamedTuple):
-    """Output rows of one operator, of several files.
+    """Output rows of one operator, for a block.
 
     Attributes:
-        chunk: The rows, one file after another; None if there are none.
+        chunk: The rows; None if there are none.
         rows: Number of rows of each file, int64.
-        tally: Statistics.
-        kept: Numbers of the input rows that a filter kept; None for all rows.
+        nbytes: Size of the rows in bytes.
+        seconds: Time.
     """
 
     chunk: Chunk | None
     rows: NDArray[np.int64]
-    tally: Tally
-    kept: NDArray[np.int64] | None = None
+    nbytes: int = 0
+    seconds: float = 0.0
 
 
-class PlanPosition(NamedTuple):
-    """Position of the run of a plan over a small file, of which all rows are known.
-
-    Attributes:
-        file: Position of the file.
-        operators: Nodes from the first operator to the last.
-        outputs: Rows of the files for which the operators ran together, and rows of each operator.
-        number: Number of this file among them.
-    """
-
-    file: Position
-    operators: Sequence[Node]
-    outputs: Sequence[_Output]
-    number: int
-
-    def at(self, rows: int, book: BookWriter) -> State:
-        """Return the state of the last operator after its first ``rows`` rows."""
-        if not rows:
-            return None
-        states: list[dict[str, Any]] = []
-        for step in range(len(self.operators) - 1, -1, -1):
-            node = self.operators[step]
-            if isinstance(node, Take):
-                states.append({"op": "take", "taken": rows})
-            elif isinstance(node, SkipFirst):
-                states.append({"op": "skip", "skipped": node.count})
-            rows = self._rows_in(step, rows)
-        state = self.file.at(rows, book)
-        for each in reversed(states):
-            state = each | {"input": state}
-        return state
-
-    def forget(self, rows: int) -> None:
-        """Do nothing: there is no history."""
-
-    def _rows_in(self, step: int, rows: int) -> int:
-        """Return the number of input rows of an operator that lead to its first ``rows`` rows, at least 1."""
-        node, before, after = self.operators[step], self.outputs[step], self.outputs[step + 1]
-        if isinstance(node, SkipFirst):
-            return rows + node.count
-        if isinstance(node, Batch):
-            return min(rows * node.batch_size, int(before.rows[self.number]))
-        if after.kept is None:
-            return rows
-        if rows == after.rows[self.number]:
-            return int(before.rows[self.number])
-        first = int(before.rows[: self.number].sum())
-        return int(after.kept[int(after.rows[: self.number].sum()) + rows - 1]) - first + 1
-
-
-def with_operators(
-    read: FilesRead, plans: Sequence[FilePlan], context_of: ContextOf, most_nbytes: int, row_nbytes: float | None
-) -> FilesRead:
-    """Run the operators of files that were read. Leave out files for which this fails, takes long, or needs memory.
-
-    The result has no lease.
+def _output(
+    node: Node,
+    step: int,
+    chunk: Chunk | None,
+    rows: NDArray[np.int64],
+    files: Sequence[_Progress],
+    context: RunContext,
+) -> _Output:
+    """Run one operator over a block, and note what it did with the rows of each file.
 
     Args:
-        plans: Plans of the files.
-        most_nbytes: Maximum size of the output rows in bytes.
-        row_nbytes: Size of the output in bytes per row of a file, of earlier files. With None, one row is tried first,
-            so that no slow function is called for many rows one after another.
+        step: Number of the operator.
+        chunk: Input rows; None if there are none.
+        rows: Number of input rows of each file.
     """
-    if row_nbytes is None:
-        row_nbytes = _tried_nbytes(read, plans, context_of)
-    if row_nbytes is None:
-        return read._replace(chunk=None, files={}, are_costly=True)
-    began = perf_counter()
-    chunks: list[Chunk] = []
-    files: dict[int, FileRows] = {}
-    first = nbytes = tried = 0
-    for places in _together([*read.files], plans):
-        rows = _rows_of(read, places)
-        is_late = perf_counter() - began > max(NOISE_S, COSTLY_S * tried)
-        if is_late or nbytes + row_nbytes * int(rows.rows.sum()) > most_nbytes:
-            break
-        tried += len(places)
-        operators = plans[places[0]].operators
-        outputs = _outputs(operators, rows, context_of(places[0]))
-        if outputs is None:
-            continue
-        chunk = outputs[-1].chunk
-        if chunk is not None:
-            chunks.append(chunk)
-            nbytes += chunk_nbytes(chunk)
-            row_nbytes = max(row_nbytes, chunk_nbytes(chunk) / int(rows.rows.sum()))
-        for number, place in enumerate(places):
-            file, count = read.files[place], int(outputs[-1].rows[number])
-            position, done = PlanPosition(file.position, operators, outputs, number), _tallies(outputs, number)
-            files[place] = file._replace(first=first, rows=count, position=position, done=done)
-            first += count
-    took_s = perf_counter() - began
-    joined = concat(chunks) if chunks else None
-    mean_nbytes = max(read.mean_nbytes or 0.0, nbytes / max(1, tried))
-    are_costly = took_s > max(NOISE_S, COSTLY_S * tried)
-    return FilesRead(joined, files, mean_nbytes, (read.took_s or 0.0) + took_s, are_costly, row_nbytes)
-
-
-def _tried_nbytes(read: FilesRead, plans: Sequence[FilePlan], context_of: ContextOf) -> float | None:
-    """Return the size in bytes of what the operators make of one row; None if they need much time for it."""
-    place = next((place for place, file in read.files.items() if file.rows), None)
-    if place is None or read.chunk is None:
-        return 0.0
-    first = read.files[place].first
-    began = perf_counter()
-    row = _Output(read.chunk.slice(first, first + 1), ONE_ROW, NOTHING)
-    outputs = _outputs(plans[place].operators, row, context_of(place))
-    is_costly = perf_counter() - began > NOISE_S
-    chunk = None if outputs is None else outputs[-1].chunk
-    return None if is_costly else 0.0 if chunk is None else float(chunk_nbytes(chunk))
-
-
-def _together(places: Sequence[int], plans: Sequence[FilePlan]) -> Iterator[list[int]]:
-    """Group files whose operators can run together: few at first, so that slow ones are noticed soon."""
-    most = 1
-    part: list[int] = []
-    for place in places:
-        if part and (len(part) == most or not have_same_functions(plans[part[0]], plans[place])):
-            yield part
-            part, most = [], min(2 * most, MOST_TOGETHER)
-        part.append(place)
-    if part:
-        yield part
-
-
-def _rows_of(read: FilesRead, places: Sequence[int]) -> _Output:
-    files = [read.files[place] for place in places]
-    rows = np.array([file.rows for file in files], np.int64)
-    total = int(rows.sum())
-    chunk = read.chunk.slice(files[0].first, files[0].first + total) if read.chunk is not None and total else None
-    return _Output(chunk, rows, NOTHING)
-
-
-def _outputs(operators: Sequence[Node], rows: _Output, context: RunContext) -> list[_Output] | None:
-    """Run operators over rows. Return the rows, and the output of each operator; None if one of them fails."""
-    outputs = [rows]
-    for node in operators:
-        before = outputs[-1]
-        try:
-            output = _output(node, before.chunk, before.rows, context)
-        except Exception:  # noqa: BLE001 - the run of a file raises it
-            return None
-        if output is None:
-            return None
-        outputs.append(output)
-    return outputs
-
-
-def _output(node: Node, chunk: Chunk | None, rows: NDArray[np.int64], context: RunContext) -> _Output | None:
     if chunk is None:
-        return _Output(None, rows, NOTHING)
-    if isinstance(node, Batch):
-        return _batched(node, chunk, rows, context.services.origins.describe)
-    if not isinstance(node, Call):
-        return _selected(node, chunk, rows)
-    done = RowWork((part_of(context, node),))(chunk)
-    if done.failure is not None:
-        return None
-    if done.kept is not None:
-        rows = np.bincount(np.repeat(np.arange(len(rows)), rows)[done.kept], minlength=len(rows))
-    return _Output(done.chunk or None, rows, done.tallies[0], done.kept)
+        return _Output(None, rows)
+    owners = np.repeat(np.arange(len(rows)), rows)
+    if isinstance(node, Call):
+        called = _called(RowWork((part_of(context, node),)), step, chunk, owners, files)
+    else:
+        called = _selected(node, chunk, owners, np.array([each.tallies[step].rows_in for each in files]))
+    left = rows if called.kept is None else np.bincount(owners[called.kept], minlength=len(rows))
+    stops, firsts = np.cumsum(left), np.cumsum(rows) - rows
+    for number, file in enumerate(files):
+        before = file.tallies[step]
+        if isinstance(node, Filter):
+            of_file = slice(stops[number] - left[number], stops[number])
+            kept = np.arange(left[number]) if called.kept is None else called.kept[of_file] - firsts[number]
+            file.kept[step].append(before.rows_in + kept)
+        rows_in = int(called.rows_in[number])
+        share = rows_in / len(chunk)
+        of_rest = int(called.tally.nbytes * share), called.tally.busy_s * share, called.tally.cpu_s * share
+        file.tallies[step] = before + Tally(rows_in, int(left[number]), of_rest[0], [], 0, *of_rest[1:])
+    return _Output(called.chunk, left, called.tally.nbytes, called.tally.busy_s)
 
 
-def _selected(node: Any, chunk: Chunk, rows: NDArray[np.int64]) -> _Output:
-    """Return the first rows of each file, or all rows after them."""
-    numbers = np.arange(len(chunk)) - np.repeat(np.cumsum(rows) - rows, rows)  # of each row in its file
-    first = numbers < node.count
-    kept = np.flatnonzero(first if isinstance(node, Take) else ~first)
-    firsts = np.minimum(rows, node.count)
+class _Called(NamedTuple):
+    """Result of one operator.
+
+    Attributes:
+        chunk: Output rows; None if there are none.
+        kept: Numbers of the input rows that have a result; None for all rows.
+        rows_in: Number of input rows of each file before a failure.
+        tally: Statistics.
+    """
+
+    chunk: Chunk | None
+    kept: NDArray[np.int64] | None
+    rows_in: NDArray[np.int64]
+    tally: Tally
+
+
+def _called(work: RowWork, step: int, chunk: Chunk, owners: NDArray[np.int64], files: Sequence[_Progress]) -> _Called:
+    """Call a function for all rows. Behind a failure, go on with the next file."""
+    chunks: list[Chunk] = []
+    kept: list[NDArray[np.int64]] = []
+    rows_in = np.bincount(owners, minlength=len(files))
+    tally, start = NOTHING, 0
+    while start < len(chunk):
+        done = work(chunk.slice(start, len(chunk)))
+        tally += done.tallies[0]
+        if len(done.chunk):
+            chunks.append(done.chunk)
+        rows = len(chunk) - start if done.failure is None else done.rows
+        kept.append(start + (np.arange(rows) if done.kept is None else done.kept))
+        if done.failure is None:
+            break
+        failing = owners[start + done.rows]
+        first, stop = np.searchsorted(owners, [failing, failing + 1]).tolist()
+        rows_in[failing] = start + done.rows - first
+        files[failing].failure = done.failure, step
+        start = stop
+    all_kept = np.concatenate(kept)
+    is_whole = len(all_kept) == len(chunk)
+    return _Called(concat(chunks) if chunks else None, None if is_whole else all_kept, rows_in, tally)
+
+
+def _selected(node: Any, chunk: Chunk, owners: NDArray[np.int64], before: NDArray[np.int64]) -> _Called:
+    """Return the first rows of each file, or all rows after them.
+
+    Args:
+        before: Number of rows of each file in earlier blocks.
+    """
+    rows_in = np.bincount(owners, minlength=len(before))
+    numbers = np.arange(len(chunk)) + (before - np.cumsum(rows_in) + rows_in)[owners]  # of each row in its file
+    kept = np.flatnonzero((numbers < node.count) if isinstance(node, Take) else (numbers >= node.count))
     out = chunk if len(kept) == len(chunk) else chunk.take(kept)
     tally = Tally(len(chunk), len(out), chunk_nbytes(out), [], 0, 0.0, 0.0)
-    return _Output(out or None, firsts if isinstance(node, Take) else rows - firsts, tally)
-
-
-def _batched(node: Batch, chunk: Chunk, rows: NDArray[np.int64], describe: Describe) -> _Output:
-    """Return the batches of each file.
-
-    Raises:
-        BatchShapeError: The rows of a batch cannot be stacked.
-    """
-    began = perf_counter()
-    batches = batches_of_each(node, chunk, rows.tolist(), describe)
-    full, rest = rows // node.batch_size, rows % node.batch_size
-    counts = full if node.drop_remainder else full + (rest > 0)
-    nbytes = 0 if batches is None else chunk_nbytes(batches)
-    busy_s = perf_counter() - began
-    return _Output(batches, counts, Tally(len(chunk), int(counts.sum()), nbytes, [], 0, busy_s, busy_s))
-
-
-def _tallies(outputs: Sequence[_Output], number: int) -> list[Tally]:
-    """Return the statistics of each operator for one file: its rows, and its share of the rest."""
-    tallies = []
-    for before, after in pairwise(outputs):
-        rows_in, rows = int(before.rows[number]), int(after.rows[number])
-        share, tally = rows_in / max(1, after.tally.rows_in), after.tally
-        times = tally.busy_s * share, tally.cpu_s * share
-        tallies.append(Tally(rows_in, rows, int(tally.nbytes * share), [], 0, *times))
-    return tallies
+    return _Called(out if len(out) else None, kept, rows_in, tally)
 
 
 def count_rows(files: Sequence[FileRows], plan: FilePlan, context: RunContext) -> None:
@@ -273,7 +347,7 @@ def count_rows(files: Sequence[FileRows], plan: FilePlan, context: RunContext) -
         for tally in (file.done[number] for file in files):
             counters.rows_in += tally.rows_in
             counters.rows += tally.rows
-            counters.dropped += 0 if isinstance(node, Batch) else tally.rows_in - tally.rows
+            counters.dropped += 0 if isinstance(node, Take) else tally.rows_in - tally.rows
             counters.nbytes += tally.nbytes
             counters.busy_s += tally.busy_s
             counters.cpu_s += tally.cpu_s

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import partial
+from typing import Any
+
+import pytest
 
 from aiostream_data._engine.calls.pacing import Pace, Paces
 
@@ -51,5 +55,33 @@ def test_another_place_or_function_is_measured_anew() -> None:
     assert paces.begun("0/2", functions, 4) == Pace()
     assert paces.begun("0/1", functions[:1], 4) == Pace()
     assert paces.begun("0/1", functions, 4) == Pace()  # the run before was of another function
-    measured(paces.begun("0/2", [partial(other)], 4), 0.01)
-    assert paces.begun("0/2", [partial(other)], 4) == Pace()
+
+
+def test_runs_that_are_not_measured_yet_do_not_hide_one_that_was() -> None:
+    paces = Paces()
+    measured(paces.begun("0/1", [other], 4), 0.01)
+    assert [paces.begun("0/1", [other], 4).workers(4) for _ in range(3)] == [4, 4, 4]
+
+
+class Parser:
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def parse(self, row: str) -> str:
+        return row
+
+    def __call__(self, row: str) -> str:
+        return row
+
+
+@pytest.mark.parametrize(
+    "made_of",
+    [lambda file: partial(other, file), Parser, lambda file: Parser(file).parse, lambda file: file.upper],
+    ids=["partial", "object", "method", "builtin"],
+)
+def test_functions_that_are_made_of_each_file_are_known_and_not_kept(made_of: Callable[[str], Any]) -> None:
+    paces = Paces()
+    first = made_of("a")
+    measured(paces.begun("0/1", [first], 4), 0.01)
+    assert paces.begun("0/1", [made_of("b")], 4).workers(4) == 4
+    assert not any(referrer is paces._runs or isinstance(referrer, list) for referrer in gc.get_referrers(first))
