@@ -111,7 +111,7 @@ class WindowSlices(TensorSlices):
     """Source that emits the elements of a window that form columns.
 
     The chunks of the input decide whether elements form columns. So this source must have the row ids, orders and
-    states of :class:`WindowItems`: rewrites must not let it repeat or permute its rows itself.
+    states of :class:`WindowItems`. It cannot have a random order of its own.
     """
 
     name: str = WINDOW
@@ -119,9 +119,10 @@ class WindowSlices(TensorSlices):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowItems(PythonIterable):
-    """Source that emits the elements of a window that do not form columns."""
+    """Source that emits the elements of a window that do not form columns, ``times`` times; None repeats for ever."""
 
     one_shot: bool = False
+    times: int | None = 1
 
     @property
     def label(self) -> str:
@@ -173,3 +174,9 @@ class GroupByReducer(Operator):
 def _(node: Operator) -> int:
     rows = cardinality(node.input)
     return rows if rows in (0, INFINITE) else UNKNOWN
+
+
+@cardinality.register
+def _(node: WindowItems) -> int:
+    rows = len(node.iterable)
+    return INFINITE if node.times is None and rows else rows * (node.times or 0)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from aiostream_data.failing.policies import OnError, handling_of, policy_for_sources
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.keyed import WindowSlices
+from aiostream_data.plan.keyed import WindowItems
 from aiostream_data.plan.operators import (
     Batch,
     Call,
@@ -161,7 +161,7 @@ def _with_times(node: Node, count: int | None) -> Node | None:
     An in-memory source need not restart in every epoch, and neither need ``map()`` behind it. The search for the source
     skips nodes that do not affect rows, because states and random keys do not depend on these nodes.
     """
-    if isinstance(node, (Tensors, TensorSlices, Range)) and not isinstance(node, WindowSlices):
+    if isinstance(node, (Tensors, TensorSlices, Range, WindowItems)):
         return replace(node, times=_times(node.times, count))
     if isinstance(node, (Prefetch, InSubprocess)) or (isinstance(node, Map) and _ignores_epochs(node)):
         source = _with_times(node.input, count)

@@ -11,6 +11,7 @@ from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.sources.memory_rows import chunks_of, epochs_of, rows_of, rows_per_split
 from aiostream_data._engine.sources.permuted_rows import PermutedRows
+from aiostream_data.plan.keyed import WindowItems
 from aiostream_data.plan.sources import Range, Tensors, TensorSlices
 from aiostream_data.rows.id_arrays import SPLIT_BITS
 from aiostream_data.rows.lineage import Lineage
@@ -42,5 +43,5 @@ class MemorySource(NumberedRows):
 
     def _namespace(self) -> Namespace:
         node = self.node
-        times = epochs_of(node) if isinstance(node, (TensorSlices, Range, Tensors)) else None
+        times = epochs_of(node) if isinstance(node, (TensorSlices, Range, Tensors, WindowItems)) else None
         return self.context.namespace(node, lambda _: str(node.label), times=times)

@@ -14,9 +14,11 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_NBYTES, HOP_ROWS
 from aiostream_data._engine.resume.origins import Namespace
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.keyed import WindowItems
 from aiostream_data.plan.operators import ENDLESS
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.rows.structure import LEAF, Structure
@@ -46,6 +48,8 @@ def chunks_of(node: Node, namespace: Namespace, skip: int = 0) -> Iterator[Chunk
     elif isinstance(node, Tensors):
         for repetition in repetitions(node.times, skip):
             yield Items([fresh(node.element)], RowIds.run(namespace.base + repetition, 0, 1))
+    elif isinstance(node, WindowItems) and node.times != 1:
+        yield from _repeated_items(node, namespace, skip)
     elif isinstance(node, PythonIterable) and isinstance(node.iterable, (list, tuple, np.ndarray)):
         left = node.iterable[skip:]
         yield collected(left, RowIds.run(namespace.base, skip, len(left)))
@@ -91,7 +95,7 @@ def rows_per_split(node: Node) -> int:
     return len(node.iterable) if isinstance(node, PythonIterable) else 1
 
 
-def epochs_of(node: TensorSlices | Range | Tensors) -> int:
+def epochs_of(node: TensorSlices | Range | Tensors | WindowItems) -> int:
     """Return the number of repetitions of an in-memory source, each of which is an epoch for its operators."""
     return ENDLESS if node.times is None else node.times
 
@@ -141,6 +145,15 @@ def _short_repetitions(node: TensorSlices | Range, namespace: Namespace, rows: i
         splits, ordinals = np.divmod(np.arange(start, stop, dtype=np.int64), rows)
         ids = RowIds.of_source(namespace.base + splits, ordinals)
         yield Columns(_structure(node), _taken(node, ordinals), ids)
+
+
+def _repeated_items(node: WindowItems, namespace: Namespace, skip: int) -> Iterator[Chunk]:
+    items = node.iterable
+    rows = inf if node.times is None and items else len(items) * (node.times or 0)
+    for start, stop in row_spans(rows, object_nbytes(items) / max(1, len(items)), skip):
+        splits, ordinals = np.divmod(np.arange(start, stop, dtype=np.int64), len(items))
+        ids = RowIds.of_source(namespace.base + splits, ordinals)
+        yield collected([items[row] for row in ordinals.tolist()], ids)
 
 
 def _structure(node: TensorSlices | Range) -> Structure:

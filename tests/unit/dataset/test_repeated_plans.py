@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data.plan.base import walk
-from aiostream_data.plan.keyed import WindowSlices
+from aiostream_data.plan.keyed import WindowItems, WindowSlices
 from aiostream_data.plan.operators import Map, Prefetch, Repeat
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import TensorSlices
@@ -37,11 +38,32 @@ def test_maps_behind_a_source_are_not_started_again(count: int | None) -> None:
     assert source.times == count
 
 
-def test_the_rows_of_a_window_are_repeated_in_new_runs() -> None:
-    """Chunks decide whether they are arrays or a list, which must not change the names of rows."""
-    window: asd.Dataset[Any] = asd.Dataset(WindowSlices(structure=LEAF, leaves=(np.arange(4),), rows=4))
-    for dataset in (window, window.map(tripled)):
-        assert isinstance(rewrite(dataset.repeat(2).plan), Repeat)
+FORMS: dict[str, Callable[[asd.Dataset[Any]], asd.Dataset[Any]]] = {
+    "repeat": lambda window: window.repeat(3),
+    "map": lambda window: window.map(tripled).repeat(2),
+    "batch": lambda window: window.repeat(2).batch(3),
+    "endless": lambda window: window.repeat().take(9),
+    "twice": lambda window: window.repeat(2).repeat(2),
+    "none": lambda window: window.repeat(0),
+    "shuffle": lambda window: window.repeat(2).shuffle(3, seed=1),
+    "shuffle all": lambda window: window.shuffle(seed=1).repeat(2),
+}
+
+
+def read(dataset: asd.Dataset[Any]) -> tuple[Any, ...]:
+    with dataset.open(seed=3) as loader:
+        rows = [(str(row), [origin.as_dict() for origin in loader.origins(row)]) for row in loader]
+        return rows, loader.stream_hash, dataset.cardinality()
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_rows_of_a_window_are_repeated_alike_as_arrays_and_as_a_list(form: Any) -> None:
+    """Chunks decide which of these a window has."""
+    arrays: asd.Dataset[Any] = asd.Dataset(WindowSlices(structure=LEAF, leaves=(np.arange(4),), rows=4))
+    items: asd.Dataset[Any] = asd.Dataset(WindowItems(iterable=[0, 1, 2, 3]))
+    assert read(form(items)) == read(form(arrays))
+    resumes_everywhere(form(items).concatenate(asd.Dataset.range(1)))
+    assert not isinstance(rewrite(items.map(tripled).repeat(2).plan), Repeat)
 
 
 @pytest.mark.parametrize(

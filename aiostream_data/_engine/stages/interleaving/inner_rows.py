@@ -23,6 +23,7 @@ from aiostream_data._engine.stages.interleaving.small_batches import (
     cut_into_batches,
 )
 from aiostream_data.plan.base import Node
+from aiostream_data.plan.keyed import WindowItems
 from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.rows.lineage import Lineage, ids_side_by_side
@@ -75,6 +76,8 @@ def small_rows(inner: Inner) -> int:
         rows = len(inner)
     elif isinstance(inner, PythonIterable):
         rows = len(inner.iterable) if is_sequence(inner.iterable) else -1
+        if isinstance(inner, WindowItems):
+            rows = _repeated(rows, inner.times)
     elif isinstance(inner, (TensorSlices, Range)):
         rows = -1 if inner.permuted is not None else _repeated(rows_per_split(inner), inner.times)
     elif isinstance(inner, Batch):
@@ -143,7 +146,7 @@ def _kind_of(inner: Inner) -> _Kind:
         return (np.ndarray, inner.dtype, inner.shape[1:])
     if isinstance(inner, Batch):
         return (Batch, inner.batch_size, inner.drop_remainder, inner.strings, *_kind_of(inner.input))
-    if isinstance(inner, PythonIterable):
+    if isinstance(inner, PythonIterable) and getattr(inner, "times", 1) == 1:
         return (PythonIterable, inner.label, *_kind_of(inner.iterable))
     return (kind, id(inner))
 
