@@ -134,8 +134,10 @@ class Spaces:
     def _code(self, number: int) -> int:
         if number not in self._codes:
             space = self._origins.namespace(number)
-            alike = (space.number, space.epoch, space.cached, space.locate, space.listed)
-            if alike not in self._alike:  # thousands of inner data sets of flat_map() share one entry
+            # Thousands of inner data sets of flat_map() share one entry, as do several runs of one file.
+            source = None if space.locate is None else space.source
+            alike = (source, space.number, space.epoch, space.cached, space.listed)
+            if alike not in self._alike:
                 self._alike[alike] = self._first + len(self._spaces)
                 self._spaces[self._alike[alike]] = space
             self._codes[number] = self._alike[alike]
