@@ -37,6 +37,6 @@ def test_every_operator_has_a_plan_whose_states_are_damaged() -> None:
     found = {type(node).__name__ for case in PLANS.values() for node in walk(case.make(folder).plan)}
     of_runs = {"Block", "Recalled", "ParseRows", "EqualRows", "Agree", "RankShard", "MarkPadding"}
     of_runs |= {"WorkerShard", "LoaderShard"}
-    of_runs |= {"WindowItems"}  # in the windows of group_by_window()
+    of_runs |= {"WindowItems", "WindowSlices"}  # in the windows of group_by_window()
     of_runs |= {"TableFile"}  # in the data sets that from_parquet() interleaves
     assert {*STAGES, *STEPS} - found <= of_runs
