@@ -18,7 +18,9 @@ from aiostream_data.testing.faults import Fault, Kind, Rule
 from aiostream_data.testing.object_api.dialect import DialectName
 from aiostream_data.testing.wire_model import WireModel
 
-BEFORE_S, BUSY_S, AFTER_S = 2.0, 5.0, 4.0
+BEFORE_S, BUSY_S = 2.0, 5.0
+PATIENCE_S = 20.0
+"""Seconds after which a store that refuses nothing must be asked as often as before: more on a busy machine."""
 NBYTES = 2_000
 READERS = 48
 
@@ -33,17 +35,33 @@ def test_r18_requests_fall_by_half_within_two_seconds_and_come_back() -> None:
         async def case(stores: StoreSet) -> tuple[int, int]:
             nonlocal good
             shard = await stores.info(url)
-            ends = time.monotonic() + BEFORE_S + BUSY_S + AFTER_S
+            is_over = False
 
             async def reader() -> None:
                 nonlocal good
                 buffer = bytearray(NBYTES)
-                while time.monotonic() < ends:
+                while not is_over:
                     await stores.read_into(shard, 0, memoryview(buffer))
                     assert buffer == CONTENT[:NBYTES]
                     good += 1
 
-            await asyncio.gather(*(reader() for _ in range(READERS)))
+            async def per_second(seconds: float) -> float:
+                before = good
+                await asyncio.sleep(seconds)
+                return (good - before) / seconds
+
+            async def until_it_comes_back() -> None:
+                nonlocal is_over
+                await asyncio.sleep(0.5)
+                before = await per_second(BEFORE_S - 0.5)
+                await asyncio.sleep(BUSY_S)
+                ends = time.monotonic() + PATIENCE_S
+                while await per_second(1.0) <= 0.7 * before and time.monotonic() < ends:
+                    pass
+                is_over = True
+                assert time.monotonic() < ends
+
+            await asyncio.gather(until_it_comes_back(), *(reader() for _ in range(READERS)))
             return stores.counters.retries, stores.counters.failures
 
         busy = Rule(
@@ -59,7 +77,6 @@ def test_r18_requests_fall_by_half_within_two_seconds_and_come_back() -> None:
 
     before = rate(0.5, BEFORE_S)
     assert rate(BEFORE_S + 2.0, BEFORE_S + BUSY_S) < 0.5 * before
-    assert rate(BEFORE_S + BUSY_S + 2.0, BEFORE_S + BUSY_S + AFTER_S) > 0.7 * before
     assert failures == 0
     assert 0 < retries <= len(times) - good  # each refusal was asked for again
     assert good > 0
