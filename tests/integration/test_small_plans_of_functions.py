@@ -186,6 +186,31 @@ def test_other_operators_have_runs_of_their_own(tmp_path: Path, operator: Plan) 
     assert set(sizes) <= {1}  # the shards of each dataset
 
 
+class Strange:
+    """Result that cannot be looked at."""
+
+    def __len__(self) -> int:
+        raise MemoryError("strange")
+
+    __array__ = __len__
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise MemoryError("strange")
+
+
+def test_results_that_cannot_be_looked_at_have_the_same_outcome_as_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    paths = write_shards(folder, "from_text", "", FILES)
+
+    def strange(row: str) -> Any:
+        return Strange() if row.startswith(f"shard {BAD:04} 01") else row
+
+    plan: Plan = lambda rows: rows.map(strange).map(lambda row: 0)  # noqa: E731
+    check_both_ways(opened(paths, plan, cycle_length=1), tmp_path / "log.jsonl")
+
+
 def test_different_plans_are_delivered_in_order(tmp_path: Path) -> None:
     paths = write_shards(tmp_path, "from_text", "", FILES)
     plans: list[Plan] = [PLANS["map"], PLANS["skip"], lambda rows: rows, PLANS["map, filter"], PLANS["take"]]

@@ -55,6 +55,7 @@ class _Progress:
         tallies: Statistics of each operator.
         kept: For each operator, the numbers of the input rows that it kept, in parts.
         failure: Error of the row behind the last output, and number of the operator that failed; None without one.
+        is_unknown: True if an operator failed for an unknown row, so that the file must be read alone.
     """
 
     place: int
@@ -64,6 +65,7 @@ class _Progress:
     tallies: list[Tally] = field(default_factory=list)
     kept: list[list[NDArray[np.int64]]] = field(default_factory=list)
     failure: tuple[BaseException, int] | None = None
+    is_unknown: bool = False
 
     def __post_init__(self) -> None:
         self.tallies = [NOTHING for _ in self.plan.operators]
@@ -180,8 +182,15 @@ class _GroupRun:
         return 0 if self._is_late else int(most)
 
     def process(self, pieces: Sequence[_Piece]) -> None:
-        """Run all operators over a block."""
-        assert self._read.chunk is not None or all(piece.start == piece.stop for piece in pieces)
+        """Run all operators over a block. If one fails for an unknown row, leave the files to runs of their own."""
+        try:
+            self._process(pieces)
+        except Exception:  # noqa: BLE001 - the run of a file raises it
+            self._is_full = True
+            for piece in pieces:
+                piece.of.is_unknown = True
+
+    def _process(self, pieces: Sequence[_Piece]) -> None:
         first, last = pieces[0], pieces[-1]
         start, stop = first.of.file.first + first.start, last.of.file.first + last.stop
         chunk = None if self._read.chunk is None or start == stop else self._read.chunk.slice(start, stop)
@@ -210,6 +219,8 @@ class _GroupRun:
         for each in self._files:
             output = each.output(first)
             first += output.rows
+            if each.is_unknown:
+                continue
             if each.is_over and each.error is None:
                 files[each.place] = output
             elif each.consumed:
