@@ -71,7 +71,7 @@ PLANS: dict[str, Plan] = {
     "take none": lambda rows: rows.take(0),
 }
 ROWWISE_SOURCES = ["from_tfrecord", "from_text", "from_fixed_length", "from_csv"]
-"""Sources whose rows name their number in the file."""
+"""Sources whose rows contain their row number."""
 
 
 @pytest.fixture(autouse=True)

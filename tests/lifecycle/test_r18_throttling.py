@@ -20,7 +20,7 @@ from aiostream_data.testing.wire_model import WireModel
 
 BEFORE_S, BUSY_S = 2.0, 5.0
 PATIENCE_S = 20.0
-"""Seconds after which a store that refuses nothing must be asked as often as before: more on a busy machine."""
+"""Maximum time in seconds from the last refusal until the rate of requests is back. A busy machine needs longer."""
 NBYTES = 2_000
 READERS = 48
 

@@ -56,7 +56,7 @@ class RowCost(NamedTuple):
 
 
 class BegunFile(NamedTuple):
-    """File of which the first rows went through the operators of its plan. A run continues with the others.
+    """File whose first rows were processed by the operators of its plan. A run processes its other rows.
 
     Attributes:
         output: Output rows.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from aiostream_data._engine.failures.carried_error import CarriedError, as_raisable
-from aiostream_data._engine.flow.channel import ReceiverClosed, Sender
+from aiostream_data._engine.flow.channel import Receiver, ReceiverClosed, Sender
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.task_errors import carrying
@@ -29,13 +29,7 @@ async def forward(context: RunContext, node: Node, sender: Sender[Chunk], place:
     with sender, carrying(sender), _named(lambda error: name(error, node, place.outer)):
         async with context.open(node, place.state) as receiver:
             place.position = receiver.position
-            receiver.wanted_for(lambda: sender.is_awaited)
-            rows = 0
-            async for chunk in receiver:
-                rows += len(chunk)
-                await sender.send(of_one(chunk, place.outer), chunk_nbytes(chunk))
-            receiver.check(rows)
-            sender.declare(rows)
+            sender.declare(await _send_all(receiver, sender, place.outer))
 
 
 async def go_on(
@@ -62,13 +56,18 @@ async def go_on(
         state = begun.state_of(BookWriter(Spaces(context.services.origins)))  # refers to no rows
         async with context.open(node, state) as receiver:
             position.then = receiver.position
-            receiver.wanted_for(lambda: sender.is_awaited)
-            left = 0
-            async for chunk in receiver:
-                left += len(chunk)
-                await sender.send(of_one(chunk, place.outer), chunk_nbytes(chunk))
-            receiver.check(left)
-            sender.declare(rows + left)
+            sender.declare(rows + await _send_all(receiver, sender, place.outer))
+
+
+async def _send_all(receiver: Receiver[Chunk], sender: Sender[Chunk], outer: Lineage) -> int:
+    """Send all rows of a run. Return their number."""
+    receiver.wanted_for(lambda: sender.is_awaited)
+    rows = 0
+    async for chunk in receiver:
+        rows += len(chunk)
+        await sender.send(of_one(chunk, outer), chunk_nbytes(chunk))
+    receiver.check(rows)
+    return rows
 
 
 @dataclass

@@ -146,7 +146,7 @@ class _GroupRun:
 
     @property
     def _cost(self) -> RowCost | None:
-        """Cost of a row that goes through all operators, as a filter may keep all of the next rows."""
+        """Cost of a row that no filter drops. The next rows cost at most as much, if they are like the last ones."""
         costs = [each for each in self._costs if each is not None]
         if len(costs) < len(self._costs):
             return self._known
@@ -182,7 +182,10 @@ class _GroupRun:
         return 0 if self._is_late else int(most)
 
     def process(self, pieces: Sequence[_Piece]) -> None:
-        """Run all operators over a block. If one fails for an unknown row, leave the files to runs of their own."""
+        """Run all operators over a block.
+
+        If an operator fails and the failing row is unknown, all files of the block are read alone.
+        """
         try:
             self._process(pieces)
         except Exception:  # noqa: BLE001 - the run of a file raises it
