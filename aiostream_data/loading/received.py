@@ -15,7 +15,7 @@ from aiostream_data.loading.opening import Opening
 from aiostream_data.loading.state_format import Saved
 from aiostream_data.metrics.stream_hash import Delivered, StreamHash
 from aiostream_data.ranks import LoaderWorkers
-from aiostream_data.ranks.padding import padding_rows
+from aiostream_data.ranks.padding import has_padding, padding_rows
 from aiostream_data.rows.lineage import MadeOf, are_own_rows, source_ids
 from aiostream_data.rows.provenance import Origin
 from aiostream_data.rows.row_ids import RowIds
@@ -248,7 +248,4 @@ def _rows_in(made_of: MadeOf | None) -> int:
 
 
 def _without_padding(ids: RowIds) -> RowIds:
-    if ids.are_sources():
-        return ids
-    is_padding = padding_rows(ids)
-    return ids.keep(~is_padding) if is_padding.any() else ids
+    return ids.keep(~padding_rows(ids)) if has_padding(ids) else ids

@@ -54,6 +54,11 @@ def padding_rows(ids: RowIds) -> NDArray[np.bool_]:
     return ids.ends_with(PADDING)
 
 
+def has_padding(ids: RowIds) -> bool:
+    """Return True if the id of any row marks the row as padding."""
+    return ids.any_ends_with(PADDING)
+
+
 def padding_of(ids: RowIds, adder: int = OF_RANKS) -> NDArray[np.bool_]:
     """Return one bool per row: True if the row's id marks the row as padding that ``adder`` added."""
     is_padding = padding_rows(ids)

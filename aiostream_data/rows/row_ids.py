@@ -315,6 +315,14 @@ class RowIds:
         found: Mask = (self._pairs[np.arange(len(self)), last] == kind) & (last > 0)
         return found
 
+    def any_ends_with(self, kind: int) -> bool:
+        """Return True if :meth:`ends_with` is True for any row. Ids of consecutive rows need no mask for this."""
+        if self._columns == 2:
+            return False
+        if self._run is not None and not self._run.steps[-2]:
+            return self._run.first[-2] == kind and len(self) > 0
+        return bool(self.ends_with(kind).any())
+
     def last_ordinals(self) -> Numbers:
         """Return the second number of the last id pair of each row."""
         return self._pairs[np.arange(len(self)), self._widths() - 1]
