@@ -1,13 +1,14 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Split a buffer into records without the GIL, and compute CRC-32C; ``framing_py`` is the pure-Python twin.
 
-Each position is checked against the end of the buffer before it is read. Index arrays grow with the number of records
+Each position is checked against the end of the buffer before it is read. The index grows with the number of records
 found. So the allocated memory is proportional to the size of the input, even for malicious input.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memchr
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcpy
 
 import numpy as np
 
@@ -29,13 +30,19 @@ cdef extern from "crc32c.h" nogil:
 crc32c_init()
 
 cdef enum Verdict:
-    INCOMPLETE, FULL, BAD_LENGTH_CRC, TOO_LONG, BAD_PAYLOAD_CRC
+    INCOMPLETE, BAD_LENGTH_CRC, TOO_LONG, BAD_PAYLOAD_CRC, NO_MEMORY
 
 cdef Py_ssize_t HEADER_NBYTES = 12
 cdef Py_ssize_t FOOTER_NBYTES = 4
 cdef Py_ssize_t FIRST_CAPACITY = 512
-cdef Py_ssize_t LIKELY_LINE_NBYTES = 32  # if lines are shorter, the index grows
 cdef Py_ssize_t NOGIL_NBYTES = 32768
+
+
+cdef struct Index:  # grows without the GIL, because waiting for the GIL again takes longer than splitting
+    int64_t *starts
+    int64_t *lengths
+    Py_ssize_t count
+    Py_ssize_t capacity
 
 
 def hardware_crc() -> bool:
@@ -72,8 +79,7 @@ def masked_crc32c(data) -> int:
 
 
 cdef Verdict cut_tfrecords(
-    const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop, bint verify, uint64_t max_nbytes,
-    int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count,
+    const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop, bint verify, uint64_t max_nbytes, Index *index,
 ) noexcept nogil:
     """Split records, starting at ``at[0]``, until the data ends or a record is invalid. Store the end in ``at[0]``."""
     cdef uint64_t length
@@ -91,11 +97,8 @@ cdef Verdict cut_tfrecords(
         record += HEADER_NBYTES
         if verify and crc32c_masked(record, length) != crc32c_little32(record + length):
             return BAD_PAYLOAD_CRC
-        if count[0] == starts.shape[0]:
-            return FULL
-        starts[count[0]] = at[0] + HEADER_NBYTES
-        lengths[count[0]] = length
-        count[0] += 1
+        if not added(index, at[0] + HEADER_NBYTES, length):
+            return NO_MEMORY
         at[0] += HEADER_NBYTES + <Py_ssize_t> length + FOOTER_NBYTES
     return INCOMPLETE
 
@@ -105,20 +108,19 @@ def frame_tfrecords(
 ):
     """Find the complete TFRecords in ``buffer[start:stop]``. See ``framing_py.frame_tfrecords``."""
     _check(buffer.shape[0], start, stop)
-    cdef Py_ssize_t at = start, count = 0
+    cdef Py_ssize_t at = start
     cdef uint64_t limit = min(max(max_nbytes, 0), <int64_t> 1 << 62)
     cdef Verdict verdict = INCOMPLETE
     cdef const unsigned char *data = &buffer[0] if buffer.shape[0] else NULL
-    starts = np.empty(FIRST_CAPACITY, np.int64)
-    lengths = np.empty(FIRST_CAPACITY, np.int64)
-    cdef int64_t[::1] starts_view = starts, lengths_view = lengths
-    while True:
+    cdef Index index = Index(NULL, NULL, 0, 0)
+    try:
         with nogil:
-            verdict = cut_tfrecords(data, &at, stop, verify, limit, starts_view, lengths_view, &count)
-        if verdict != FULL:
-            break
-        starts = starts_view = _doubled(starts)
-        lengths = lengths_view = _doubled(lengths)
+            verdict = cut_tfrecords(data, &at, stop, verify, limit, &index)
+        starts, lengths = _arrays(index)
+    finally:
+        _release(index)
+    if verdict == NO_MEMORY:
+        raise MemoryError
     problem = None
     if verdict == BAD_LENGTH_CRC:
         problem = "length checksum mismatch"
@@ -126,28 +128,24 @@ def frame_tfrecords(
         problem = f"record of {crc32c_little64(data + at)} bytes is longer than the limit of {limit}"
     elif verdict == BAD_PAYLOAD_CRC:
         problem = "payload checksum mismatch"
-    return starts[:count].copy(), lengths[:count].copy(), at, problem
+    return starts, lengths, at, problem
 
 
-cdef bint cut_lines(
-    const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop,
-    int64_t[::1] starts, int64_t[::1] lengths, Py_ssize_t *count, Py_ssize_t most_lines,
+cdef Verdict cut_lines(
+    const unsigned char *data, Py_ssize_t *at, Py_ssize_t stop, Py_ssize_t most_lines, Index *index,
 ) noexcept nogil:
-    """Split lines, starting at ``at[0]``. Return False if the index arrays are full before the last line."""
+    """Split lines, starting at ``at[0]``, until the data ends. Store the end in ``at[0]``."""
     cdef const unsigned char *found
     cdef Py_ssize_t end
-    while at[0] < stop and count[0] < most_lines:
+    while at[0] < stop and index.count < most_lines:
         found = <const unsigned char *> memchr(data + at[0], 10, stop - at[0])
         if found == NULL:
-            return True
-        if count[0] == starts.shape[0]:
-            return False
+            return INCOMPLETE
         end = found - data
-        starts[count[0]] = at[0]
-        lengths[count[0]] = end - at[0] - (1 if end > at[0] and data[end - 1] == 13 else 0)
-        count[0] += 1
+        if not added(index, at[0], end - at[0] - (1 if end > at[0] and data[end - 1] == 13 else 0)):
+            return NO_MEMORY
         at[0] = end + 1
-    return True
+    return INCOMPLETE
 
 
 def find_lines(
@@ -155,29 +153,62 @@ def find_lines(
 ):
     """Find the complete lines in ``buffer[start:stop]``. See ``framing_py.find_lines``."""
     _check(buffer.shape[0], start, stop)
-    cdef Py_ssize_t at = start, count = 0
+    cdef Py_ssize_t at = start
     cdef const unsigned char *data = &buffer[0] if buffer.shape[0] else NULL
-    cdef bint done = False
-    cdef Py_ssize_t capacity = min(most_lines, max(FIRST_CAPACITY, (stop - start) // LIKELY_LINE_NBYTES))
-    starts = np.empty(max(capacity, 1), np.int64)
-    lengths = np.empty(max(capacity, 1), np.int64)
-    cdef int64_t[::1] starts_view = starts, lengths_view = lengths
-    while True:
+    cdef Verdict verdict = INCOMPLETE
+    cdef Index index = Index(NULL, NULL, 0, 0)
+    try:
         with nogil:
-            done = cut_lines(data, &at, stop, starts_view, lengths_view, &count, most_lines)
-        if done:
-            break
-        starts = starts_view = _doubled(starts)
-        lengths = lengths_view = _doubled(lengths)
-    if 4 * count < 3 * len(starts):  # do not keep the unused memory
-        return starts[:count].copy(), lengths[:count].copy(), at
-    return starts[:count], lengths[:count], at
+            verdict = cut_lines(data, &at, stop, most_lines, &index)
+        starts, lengths = _arrays(index)
+    finally:
+        _release(index)
+    if verdict == NO_MEMORY:
+        raise MemoryError
+    return starts, lengths, at
 
 
-cdef _doubled(array):
-    larger = np.empty(2 * len(array), array.dtype)
-    larger[: len(array)] = array
-    return larger
+cdef inline bint added(Index *index, int64_t start, int64_t length) noexcept nogil:
+    """Append a record to the index. Return False without memory for it."""
+    if index.count == index.capacity and not grown(index):
+        return False
+    index.starts[index.count] = start
+    index.lengths[index.count] = length
+    index.count += 1
+    return True
+
+
+cdef bint grown(Index *index) noexcept nogil:
+    """Double the room of an index. Return False without memory for it."""
+    cdef Py_ssize_t capacity = 2 * index.capacity if index.capacity else FIRST_CAPACITY
+    cdef int64_t *starts = <int64_t *> realloc(index.starts, capacity * sizeof(int64_t))
+    if starts == NULL:
+        return False
+    index.starts = starts
+    cdef int64_t *lengths = <int64_t *> realloc(index.lengths, capacity * sizeof(int64_t))
+    if lengths == NULL:
+        return False
+    index.lengths = lengths
+    index.capacity = capacity
+    return True
+
+
+cdef _arrays(Index index):
+    """Return the starts and lengths of an index as arrays."""
+    return _array(index.starts, index.count), _array(index.lengths, index.count)
+
+
+cdef _array(const int64_t *numbers, Py_ssize_t count):
+    array = np.empty(count, np.int64)
+    cdef int64_t[::1] view = array
+    if count:
+        memcpy(&view[0], numbers, count * sizeof(int64_t))
+    return array
+
+
+cdef _release(Index index):
+    free(index.starts)
+    free(index.lengths)
 
 
 cdef _check(Py_ssize_t size, Py_ssize_t start, Py_ssize_t stop):
