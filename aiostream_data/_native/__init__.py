@@ -139,10 +139,10 @@ except ImportError:
     from aiostream_data._native.mixing_py import deal_rows, follow_choices
 
 try:
-    from aiostream_data._native.ordering import interleave_rows
+    from aiostream_data._native.ordering import distinct, first_breaks, ids_of_runs, interleave_rows, renumbered
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.ordering_py import interleave_rows
+    from aiostream_data._native.ordering_py import distinct, first_breaks, ids_of_runs, interleave_rows, renumbered
 
 try:
     from aiostream_data._native.philox import PhiloxSeeker
@@ -201,6 +201,7 @@ __all__ = [
     "deal_rows",
     "dict_columns",
     "dicts_of",
+    "distinct",
     "exchange_rows",
     "exchange_spans",
     "export_array",
@@ -210,6 +211,7 @@ __all__ = [
     "find_lines",
     "find_tar_header",
     "finish",
+    "first_breaks",
     "first_invalid_utf8",
     "follow_choices",
     "frame_tfrecords",
@@ -218,6 +220,7 @@ __all__ = [
     "hash_rows",
     "hash_run",
     "highway_spans",
+    "ids_of_runs",
     "import_array",
     "import_schema",
     "interleave_rows",
@@ -229,6 +232,7 @@ __all__ = [
     "pull_elements",
     "read_small_files",
     "read_spans",
+    "renumbered",
     "reorder_csv",
     "scalar_results",
     "scan_csv",

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False
-"""Interleave rows of several streams, block by block; ``ordering_py`` is the pure-Python twin."""
+"""Interleave rows of several streams, and describe chosen rows; ``ordering_py`` is the pure-Python twin."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -148,3 +148,73 @@ def interleave_rows(
     position[1] = taken
     position[2] = opened
     return which_out[:given], rows_out[:given], runs == 1, waiting, waited_slot
+
+
+# -- chosen rows: for each row the number of its chunk, and its index in this chunk ------------------
+# All kernels keep the GIL: they take microseconds, and several calls follow each other for one chunk.
+
+
+def first_breaks(const int32_t[:] which, const int64_t[:] rows, Py_ssize_t most):
+    """Return where runs of consecutive rows of one chunk begin behind the first; see ``ordering_py.first_breaks``."""
+    _check_lengths(which.shape[0], rows.shape[0])
+    cdef Py_ssize_t i
+    breaks = []
+    for i in range(1, rows.shape[0]):
+        if which[i] != which[i - 1] or rows[i] != rows[i - 1] + 1:
+            if len(breaks) >= most:
+                break
+            breaks.append(i)
+    return breaks
+
+
+def distinct(const int32_t[:] which, Py_ssize_t numbers):
+    """Return the distinct numbers below ``numbers`` in ``which``, ascending. See ``ordering_py.distinct``."""
+    found = bytearray(numbers)
+    cdef uint8_t[::1] is_found = found
+    cdef Py_ssize_t i
+    for i in range(which.shape[0]):
+        if which[i] < 0 or which[i] >= numbers:
+            raise IndexError(f"number {which[i]} is outside 0 to {numbers - 1}")
+        is_found[which[i]] = 1
+    return [i for i in range(numbers) if is_found[i]]
+
+
+def renumbered(const int32_t[:] which, const int32_t[:] table):
+    """Return ``table[which[i]]`` for each i. See ``ordering_py.renumbered``."""
+    out = np.empty(which.shape[0], np.int32)
+    cdef int32_t[::1] target = out
+    cdef Py_ssize_t i
+    for i in range(which.shape[0]):
+        if which[i] < 0 or which[i] >= table.shape[0]:
+            raise IndexError(f"number {which[i]} is outside 0 to {table.shape[0] - 1}")
+        target[i] = table[which[i]]
+    return out
+
+
+def ids_of_runs(
+    const int64_t[:, ::1] firsts,
+    const int64_t[:, ::1] steps,
+    const int64_t[::1] counts,
+    const int32_t[:] which,
+    const int64_t[:] rows,
+):
+    """Return the numbers of row ``rows[i]`` of run ``which[i]`` for each i; see ``ordering_py.ids_of_runs``."""
+    _check_lengths(which.shape[0], rows.shape[0])
+    cdef Py_ssize_t i, k, runs = firsts.shape[0], width = firsts.shape[1]
+    if steps.shape[0] != runs or steps.shape[1] != width or counts.shape[0] != runs:
+        raise ValueError("the arrays of the runs differ in length")
+    out = np.empty((rows.shape[0], width), np.int64)
+    cdef int64_t[:, ::1] target = out
+    cdef int32_t run
+    for i in range(rows.shape[0]):
+        run = which[i]
+        if run < 0 or run >= runs or rows[i] < 0 or rows[i] >= counts[run]:
+            raise IndexError(f"row {rows[i]} of run {run} does not exist")
+        for k in range(width):
+            target[i, k] = firsts[run, k] + steps[run, k] * rows[i]
+    return out
+
+
+cdef _check_lengths(Py_ssize_t which, Py_ssize_t rows):
+    if which != rows:
+        raise ValueError(f"{which} numbers of chunks and {rows} of rows")

@@ -1,4 +1,4 @@
-"""Interleave rows of several streams, block by block: the pure-Python version of ``ordering.pyx``.
+"""Interleave rows of several streams, and describe chosen rows: the pure-Python version of ``ordering.pyx``.
 
 The functions follow the rules of tf.data's interleave kernel. The kernel has several slots, each with one open stream.
 Each slot emits up to ``block_length`` rows before the next slot. The kernel detects the end of a stream only when the
@@ -92,3 +92,73 @@ def interleave_rows(
     position[:] = slot, taken, opened
     is_run = bool(rows) and len(set(which)) == 1 and rows == list(range(rows[0], rows[0] + len(rows)))
     return np.array(which, np.int32), np.array(rows, np.int64), is_run, waiting, waited_slot
+
+
+# -- chosen rows: for each row the number of its chunk, and its index in this chunk
+
+
+def first_breaks(which: NDArray[np.int32], rows: NDArray[np.int64], most: int) -> list[int]:
+    """Return where runs of consecutive rows of one chunk begin behind the first run, at most ``most`` positions.
+
+    Args:
+        which: Number of the chunk of each row.
+        rows: Index of each row in its chunk, as many as in ``which``.
+    """
+    _check_lengths(which, rows)
+    is_break = (which[1:] != which[:-1]) | (rows[1:] != rows[:-1] + 1)
+    found: list[int] = (np.flatnonzero(is_break)[:most] + 1).tolist()
+    return found
+
+
+def distinct(which: NDArray[np.int32], numbers: int) -> list[int]:
+    """Return the distinct numbers in ``which``, ascending.
+
+    Raises:
+        IndexError: A number is negative, or is not below ``numbers``.
+    """
+    found: list[int] = np.unique(which).tolist()
+    if found and not 0 <= found[0] <= found[-1] < numbers:
+        raise IndexError(f"a number is outside 0 to {numbers - 1}")
+    return found
+
+
+def renumbered(which: NDArray[np.int32], table: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return ``table[which[i]]`` for each i.
+
+    Raises:
+        IndexError: A number is negative, or is outside the table.
+    """
+    distinct(which, len(table))
+    return table[which]
+
+
+def ids_of_runs(
+    firsts: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    which: NDArray[np.int32],
+    rows: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the numbers of row ``rows[i]`` of run ``which[i]`` for each i, int64 of shape (rows, columns).
+
+    Args:
+        firsts: Numbers of the first row of each run, of shape (runs, columns).
+        steps: For each of these numbers, the difference from one row to the next.
+        counts: Number of rows of each run.
+
+    Raises:
+        IndexError: A run, or a row of a run, does not exist.
+        ValueError: The arrays differ in length.
+    """
+    _check_lengths(which, rows)
+    if steps.shape != firsts.shape or len(counts) != len(firsts):
+        raise ValueError("the arrays of the runs differ in length")
+    distinct(which, len(firsts))
+    if ((rows < 0) | (rows >= counts[which])).any():
+        raise IndexError("a row of a run does not exist")
+    return firsts[which] + steps[which] * rows[:, None]
+
+
+def _check_lengths(which: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
+    if len(which) != len(rows):
+        raise ValueError(f"{len(which)} numbers of chunks and {len(rows)} of rows")

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
+
 Numbers = NDArray[np.int64]
 
 MOST_PIECES = 16
@@ -101,14 +103,22 @@ def joined(parts: list[IdRun]) -> IdRun | None:
     return whole._replace(rows=rows)
 
 
+def gathered_ids(parts: list[IdRun], which: NDArray[np.int32], rows: Numbers) -> Numbers | None:
+    """Return the id of row ``rows[i]`` of ``parts[which[i]]`` for each i, or None if the widths of ids differ."""
+    if len({len(part.first) for part in parts}) != 1:
+        return None
+    firsts, steps, counts = (np.array(numbers, np.int64) for numbers in zip(*parts, strict=True))
+    return _native.ids_of_runs(firsts, steps, counts, which, rows)
+
+
 def gathered_run(parts: list[IdRun], which: NDArray[np.int32], rows: Numbers) -> IdRun | None:
     """Return the ids of row ``rows[i]`` of ``parts[which[i]]`` for each i, or None if they are not one run."""
     if not len(rows):
         return None
-    breaks = np.flatnonzero((which[1:] != which[:-1]) | (rows[1:] != rows[:-1] + 1))
-    if len(breaks) >= MOST_PIECES:
+    breaks = _native.first_breaks(which, rows, MOST_PIECES)
+    if len(breaks) == MOST_PIECES:
         return None
-    starts = [0, *(breaks + 1).tolist()]
+    starts = [0, *breaks]
     stops = [*starts[1:], len(rows)]
     return joined(
         [

@@ -36,7 +36,7 @@ from aiostream_data.rows.id_arrays import (
     used,
     widened,
 )
-from aiostream_data.rows.id_runs import IdRun, gathered_run, joined
+from aiostream_data.rows.id_runs import IdRun, gathered_ids, gathered_run, joined
 
 CUT: Final = 1
 """Kind of the id pair that ``unbatch()`` appends: the row's index in its element."""
@@ -132,9 +132,10 @@ class RowIds:
     def gather(parts: Sequence[RowIds], which: NDArray[np.int32], rows: Numbers) -> RowIds:
         """Copy the id of row ``rows[i]`` of ``parts[which[i]]`` for each i."""
         runs = [part._run for part in parts if part._run is not None]
-        run = gathered_run(runs, which, rows) if len(runs) == len(parts) else None
-        if run is not None:
-            return RowIds(run)
+        if parts and len(runs) == len(parts):
+            found = gathered_run(runs, which, rows) or gathered_ids(runs, which, rows)
+            if found is not None:
+                return RowIds(found)
         return RowIds(_native.take_rows_many(alike([part._pairs for part in parts]), which, rows))
 
     # -- selecting rows

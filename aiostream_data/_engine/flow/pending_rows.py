@@ -13,6 +13,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data.rows.columns import LendsObjects
 from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.interleave import MergeStep
@@ -46,11 +47,11 @@ class PickedRows:
         """Record a step of the merge; ``current`` maps each input slot to its chunk."""
         if not self._count:
             self._since = perf_counter()
-        slots = np.flatnonzero(np.bincount(step.which)).tolist()
+        slots = _native.distinct(step.which, max(current) + 1)
         table = np.zeros(slots[-1] + 1, np.int32)
         for slot in slots:
             table[slot] = self._number_of(current[slot])
-        self._which.append(table[step.which])
+        self._which.append(_native.renumbered(step.which, table))
         self._rows.append(step.rows)
         self._count += len(step)
 
@@ -94,8 +95,6 @@ def unbroken_run(
 ) -> Chunk | None:
     """Return a slice if the rows are consecutive rows of one chunk, otherwise None."""
     first, last = int(rows[0]), int(rows[-1])
-    if last - first != len(rows) - 1 or not bool((which == which[0]).all()):
-        return None
-    if len(rows) > 2 and not bool((rows[1:] > rows[:-1]).all()):  # rows of several streams of one chunk
+    if last - first != len(rows) - 1 or _native.first_breaks(which, rows, 1):
         return None
     return chunks[int(which[0])].slice(first, last + 1)

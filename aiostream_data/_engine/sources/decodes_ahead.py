@@ -125,10 +125,12 @@ class DecodesAhead:
 
     def _decoded(self, chunk: Columns) -> _Rows:
         """Decode a chunk of records up to the first one that cannot be decoded. Runs on a worker thread."""
-        ordinals = chunk.ids.ordinals
+
+        def ordinal(row: int) -> int:
+            return int(chunk.ids.row(row).ordinals[0])
 
         def part(start: int, stop: int) -> Chunk:
-            return decode(chunk.slice(start, stop), self.decoders, lambda row: (self.url, int(ordinals[start + row])))
+            return decode(chunk.slice(start, stop), self.decoders, lambda row: (self.url, ordinal(start + row)))
 
         found = leading(len(chunk), part)
         return _Rows([self._leased(rows, chunk) for rows in found.done], found.error)
