@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS, MAX_CHUNK_NBYTES, rows_of_a_chunk
+from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS, LOW_MEMORY_CHUNK_NBYTES, rows_of_a_chunk
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, run_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
@@ -33,13 +33,13 @@ class MergeLoop:
     Attributes:
         current: For each input slot, the chunk from which the next rows are taken.
         pool: Pool of memory for large ``bytes`` rows; None copies these rows into one block.
-        large_nbytes: Maximum size in bytes of a chunk of large rows.
+        most_nbytes: Maximum size in bytes of a chunk of copied rows.
         works_ahead: True if the next rows are chosen and copied while the rows before them are sent.
     """
 
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
     pool: LendsObjects | None = field(init=False, default=None)
-    large_nbytes: int = field(init=False, default=MAX_CHUNK_NBYTES)
+    most_nbytes: int = field(init=False, default=LOW_MEMORY_CHUNK_NBYTES)
     works_ahead: bool = field(init=False, default=False)
     _picked: PickedRows = field(init=False, default_factory=PickedRows)
     _rows_at_once: int = field(init=False, default=1)
@@ -80,7 +80,7 @@ class MergeLoop:
 
     def load(self, slot: int, chunk: Chunk) -> None:
         """Use ``chunk`` as the current chunk of an input slot."""
-        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk), self.large_nbytes)
+        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk), self.most_nbytes)
         self._rows_of_a_step = max(self._rows_at_once, min(len(chunk), HOP_ROWS))
         self.current[slot] = chunk
 

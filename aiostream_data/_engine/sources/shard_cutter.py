@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, rows_of_a_slice
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, most_chunk_nbytes, rows_of_a_slice
 from aiostream_data._engine.flow.first_failing_row import leading
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
@@ -135,6 +135,7 @@ class ShardCutter:
         """
         chunks: deque[Chunk] = deque()
         step, held = self.step_nbytes(stream, block), stream.held_nbytes
+        most_nbytes = most_chunk_nbytes(self.budget.limit)
         self._made = 0
         reserved = max(self.memory.nbytes, SMALL_NBYTES)
         while self._made + max(0, stream.held_nbytes - held) + step <= room_nbytes and len(self.lost) < MOST_AT_ONCE:
@@ -145,7 +146,7 @@ class ShardCutter:
                 self._block = None
             if column is None:
                 return chunks, self.damage is not None
-            rows = rows_of_a_slice(len(column), column.nbytes)
+            rows = rows_of_a_slice(len(column), column.nbytes, most_nbytes)
             for start in range(0, len(column), rows):
                 offset = stream.offset_of(int(column.starts[start]))
                 if offset is not None:

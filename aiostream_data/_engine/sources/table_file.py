@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS, LARGE_ROWS_NBYTES, MAX_CHUNK_NBYTES
+from aiostream_data._engine.flow.chunk_sizes import most_chunk_nbytes, rows_of_a_chunk
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.memory.buffers import GRAIN_NBYTES
@@ -41,7 +41,6 @@ from aiostream_data.formats.row_groups import (
 )
 from aiostream_data.formats.table_types import TypesOfFiles
 from aiostream_data.plan.tables import TableFile
-from aiostream_data.rows.columns import LARGE_ROW_NBYTES
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, ShardRef, concat
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
@@ -89,7 +88,7 @@ class TableFileSource(NumberedRows):
 
     kind: ClassVar[str] = "table"
 
-    _emitted: Log[NDArray[np.int64]] = field(default_factory=Log)
+    _emitted: Log[RowIds] = field(default_factory=Log)
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: TableFile = self.node
@@ -147,9 +146,10 @@ class TableFileSource(NumberedRows):
 
     async def _send(self, decoded: _Decoded, base: int, sent: int, outlet: Outlet) -> int:
         """Send the rows of a group behind the ``sent`` rows of this run. Return the number of rows after these."""
+        most_nbytes = most_chunk_nbytes(self.context.services.budget.limit)
         for part in decoded.parts:
-            for chunk in _chunks(part, base, self._first, decoded.charge):
-                self._emitted.add(sent, chunk.ids.ordinals)
+            for chunk in _chunks(part, base, self._first, decoded.charge, most_nbytes):
+                self._emitted.add(sent, chunk.ids)
                 sent += len(chunk)
                 await outlet.send(chunk)
         return sent
@@ -244,7 +244,7 @@ class TableFileSource(NumberedRows):
 
     def at(self, rows: int, book: BookWriter) -> State:
         found = self._emitted.find(rows - 1) if rows else None
-        place = self._first if found is None else int(found[1][rows - 1 - found[0]]) + 1
+        place = self._first if found is None else found[1].pairs_of(rows - 1 - found[0])[0][1] + 1
         return self.state_before(place)
 
     @classmethod
@@ -293,12 +293,11 @@ class TableFileSource(NumberedRows):
         return rows if len(found) == 1 else _in_order(rows, np.concatenate(places))
 
 
-def _chunks(part: TableRows, base: int, first: int, charge: Charge) -> Iterator[Columns]:
+def _chunks(part: TableRows, base: int, first: int, charge: Charge, most_nbytes: int) -> Iterator[Columns]:
     """Cut the rows of a group from row ``first`` of the file into chunks."""
     whole = chunk_of(part, base, charge)
     start = int(np.searchsorted(part.rows, first))
-    most_nbytes = LARGE_ROWS_NBYTES if part.nbytes >= LARGE_ROW_NBYTES * len(part.rows) else MAX_CHUNK_NBYTES
-    step = max(1, min(HOP_ROWS, int(most_nbytes * len(part.rows) / max(1, part.nbytes))))
+    step = rows_of_a_chunk(len(part.rows), part.nbytes, most_nbytes)
     for begin in range(start, len(part.rows), step):
         yield whole.slice(begin, min(begin + step, len(part.rows)))
 
@@ -318,7 +317,7 @@ def chunk_of(part: TableRows, base: int, lease: Charge | None) -> Columns:
 def _all_rows(directory: Directory, group: RowGroup, parts: Sequence[memoryview], base: int) -> Chunk:
     """Decode all rows of a group, also those that a filter excludes."""
     found = directory.decode(group, parts, filtered=False)
-    return concat([chunk for part in found for chunk in _chunks(part, base, 0, None)])  # type: ignore[arg-type]
+    return concat([chunk_of(part, base, None) for part in found])
 
 
 def _in_order(rows: Chunk, places: NDArray[np.int64]) -> Chunk:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from aiostream_data._engine.flow.chunk_sizes import rows_of_a_chunk
+from aiostream_data._engine.flow.chunk_sizes import most_chunk_nbytes, rows_of_a_chunk
 from aiostream_data._engine.flow.context import hop
 from aiostream_data._engine.flow.fused_steps import Step
 from aiostream_data._engine.resume.lineage_writer import BookWriter
@@ -73,7 +73,7 @@ class ShuffleStep(Step):
 
         Rows in the spill file need new memory when they are read back.
         """
-        at_once = rows_of_a_chunk(rows, nbytes)
+        at_once = rows_of_a_chunk(rows, nbytes, most_chunk_nbytes(self._budget.limit))
         if not self._buffer.nbytes_on_disk:
             return at_once
         return max(1, min(at_once, self._budget.channel_nbytes * rows // max(1, nbytes)))

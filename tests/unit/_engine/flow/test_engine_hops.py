@@ -13,7 +13,7 @@ from aiostream_data._engine.calls.pacing import HOP_GROWTH, HOP_S, LONG_HOP_S, P
 from aiostream_data._engine.flow.chunk_sizes import (
     CHUNK_ROWS,
     HOP_ROWS,
-    MAX_CHUNK_NBYTES,
+    LOW_MEMORY_CHUNK_NBYTES,
     rows_of_a_chunk,
     rows_of_a_slice,
 )
@@ -252,13 +252,13 @@ def test_a_function_whose_first_call_waits_is_judged_by_the_calls_after_it() -> 
 
 def test_a_chunk_of_large_rows_has_few_of_them_and_at_least_one() -> None:
     assert rows_of_a_chunk(100, 100 * 8) == HOP_ROWS
-    assert rows_of_a_chunk(4, 4 * MAX_CHUNK_NBYTES // 2) == 2
-    assert rows_of_a_chunk(1, 100 * MAX_CHUNK_NBYTES) == 1
+    assert rows_of_a_chunk(4, 4 * LOW_MEMORY_CHUNK_NBYTES // 2) == 2
+    assert rows_of_a_chunk(1, 100 * LOW_MEMORY_CHUNK_NBYTES) == 1
     assert rows_of_a_chunk(0, 0) == 1
 
 
 def test_a_slice_of_large_rows_has_as_many_of_them_as_one_of_any_rows() -> None:
     assert rows_of_a_slice(100, 100 * 8) == HOP_ROWS
-    assert rows_of_a_slice(100, 100 * 64) == MAX_CHUNK_NBYTES // 64
-    assert rows_of_a_slice(4, 4 * MAX_CHUNK_NBYTES) == CHUNK_ROWS
+    assert rows_of_a_slice(100, 100 * 64) == LOW_MEMORY_CHUNK_NBYTES // 64
+    assert rows_of_a_slice(4, 4 * LOW_MEMORY_CHUNK_NBYTES) == CHUNK_ROWS
     assert rows_of_a_slice(0, 0) == CHUNK_ROWS

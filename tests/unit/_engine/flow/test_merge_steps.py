@@ -11,15 +11,16 @@ import pytest
 
 from aiostream_data._engine.flow.channel import open_channel
 from aiostream_data._engine.flow.chunk_sizes import (
-    LARGE_ROWS_NBYTES,
+    HOP_ROWS,
+    LOW_MEMORY_CHUNK_NBYTES,
     MAX_CHUNK_NBYTES,
-    large_rows_nbytes,
+    most_chunk_nbytes,
     rows_of_a_chunk,
 )
 from aiostream_data._engine.flow.merge import Merge, ReadyStreams, Stream
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.resume.merge_log import MergeLog
-from aiostream_data.rows.columns import LARGE_ROW_NBYTES, VarColumn
+from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import Chunk, Columns, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.interleave import InterleaveOrder
@@ -83,7 +84,7 @@ def large_rows(source: int, rows: int) -> tuple[Chunk, np.ndarray[Any, Any]]:
 
 
 def merged(
-    order: InterleaveOrder, *streams: Stream | ReadyStreams, large_nbytes: int = MAX_CHUNK_NBYTES
+    order: InterleaveOrder, *streams: Stream | ReadyStreams, most_nbytes: int = LOW_MEMORY_CHUNK_NBYTES
 ) -> list[Chunk]:
     log = MergeLog()
     book: Any = None
@@ -93,7 +94,7 @@ def merged(
 
     outlet: Any = Outlet(look)
     merge = Merge(Prepared(*streams), order, log)
-    merge.large_nbytes = large_nbytes
+    merge.most_nbytes = most_nbytes
     asyncio.run(merge.run(outlet))
     chunks: list[Chunk] = outlet.chunks
     return chunks
@@ -112,7 +113,7 @@ def stream_of(chunk: Chunk) -> Stream:
 
 def test_the_rows_of_a_group_of_shards_stay_one_chunk_without_a_copy() -> None:
     group, values = large_rows(0, 8)
-    assert chunk_nbytes(group) > 2 * MAX_CHUNK_NBYTES
+    assert chunk_nbytes(group) > 2 * LOW_MEMORY_CHUNK_NBYTES
     (chunk,) = merged(InterleaveOrder(1, 1), ReadyStreams(group, np.ones(8, np.int64), [Place() for _ in range(8)]))
     assert isinstance(chunk, Columns)
     (column,) = chunk.leaves
@@ -124,26 +125,28 @@ def test_the_rows_of_a_group_of_shards_stay_one_chunk_without_a_copy() -> None:
 def test_rows_that_take_turns_are_copied_in_chunks_of_limited_size() -> None:
     streams = [large_rows(source, 8)[0] for source in (0, 1)]
     chunks = merged(InterleaveOrder(2, 1), *map(stream_of, streams))
-    assert max(map(chunk_nbytes, chunks)) <= MAX_CHUNK_NBYTES
+    assert max(map(chunk_nbytes, chunks)) <= LOW_MEMORY_CHUNK_NBYTES
     assert [row for chunk in chunks for row in first_bytes(chunk)] == [
         row + 10 * source for row in range(8) for source in (0, 1)
     ]
 
 
-def test_large_rows_that_take_turns_are_copied_in_large_chunks() -> None:
+def test_rows_that_take_turns_are_copied_in_larger_chunks_with_more_memory() -> None:
     streams = [large_rows(source, 8)[0] for source in (0, 1)]
-    large_nbytes = 2 * MAX_CHUNK_NBYTES
-    chunks = merged(InterleaveOrder(2, 1), *map(stream_of, streams), large_nbytes=large_nbytes)
-    assert MAX_CHUNK_NBYTES < max(map(chunk_nbytes, chunks)) <= large_nbytes
+    most_nbytes = 2 * LOW_MEMORY_CHUNK_NBYTES
+    chunks = merged(InterleaveOrder(2, 1), *map(stream_of, streams), most_nbytes=most_nbytes)
+    assert LOW_MEMORY_CHUNK_NBYTES < max(map(chunk_nbytes, chunks)) <= most_nbytes
 
 
 @pytest.mark.parametrize(
-    ("memory_limit", "nbytes"), [(1 << 20, MAX_CHUNK_NBYTES), (1 << 30, 4 << 20), (1 << 40, LARGE_ROWS_NBYTES)]
+    ("memory_limit", "nbytes"), [(1 << 20, LOW_MEMORY_CHUNK_NBYTES), (1 << 30, 4 << 20), (1 << 40, MAX_CHUNK_NBYTES)]
 )
-def test_the_size_of_chunks_of_large_rows_follows_the_memory_limit(memory_limit: int, nbytes: int) -> None:
-    assert large_rows_nbytes(memory_limit) == nbytes
+def test_the_size_of_chunks_follows_the_memory_limit(memory_limit: int, nbytes: int) -> None:
+    assert most_chunk_nbytes(memory_limit) == nbytes
 
 
-def test_small_rows_are_copied_in_chunks_that_fit_into_the_cache() -> None:
-    rows, row_nbytes = 1 << 20, LARGE_ROW_NBYTES - 1
-    assert rows_of_a_chunk(rows, rows * row_nbytes, LARGE_ROWS_NBYTES) == MAX_CHUNK_NBYTES // row_nbytes
+@pytest.mark.parametrize("row_nbytes", [100, 1 << 10, 1 << 20])
+def test_a_chunk_has_as_many_rows_as_fit_into_its_size(row_nbytes: int) -> None:
+    rows = 1 << 20
+    found = rows_of_a_chunk(rows, rows * row_nbytes, MAX_CHUNK_NBYTES)
+    assert found == min(HOP_ROWS, MAX_CHUNK_NBYTES // row_nbytes)
