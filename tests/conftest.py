@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from zlib import crc32
 
@@ -13,6 +14,7 @@ import every_stage  # noqa: F401 - before constants are replaced, of which modul
 import hypothesis
 import pytest
 from http_server import HttpObjects, http_server
+from leaks import leaves_nothing
 
 from aiostream_data.storage import memory
 from aiostream_data.testing.servers import ObjectServer, gcs_server, s3_server
@@ -81,12 +83,21 @@ def _garbage_is_looked_for_among_what_the_module_makes() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check for leaks once all tests of a marked module have run, as looking for them takes long."""
+    with leaves_nothing() if request.node.get_closest_marker("leaves_nothing") else nullcontext():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def small_shards_in_groups_or_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every other test read small shards alone, as large ones are: the shards of nearly all tests are small.
 
     Half of the other tests read every file of one record, however small, into a ``bytes`` object of its own.
     """
+    if request.node.get_closest_marker("chooses_groups"):
+        return
     number = crc32(request.node.nodeid.encode())
     if number % 4 == 0:
         monkeypatch.setattr("aiostream_data._engine.sources.small_shards.SEPARATE_NBYTES", 0)

@@ -59,9 +59,7 @@ LASTING: dict[str, Fault] = {
 """Faults of every answer for the bad objects."""
 
 
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these choose themselves."""
+pytestmark = pytest.mark.chooses_groups
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from groups_or_alone import check_both_ways
-from leaks import leaves_nothing
 from many_shards import CHANGES, CONTENT, DAMAGE, SUFFIXES, source, write_shards
 
 import aiostream_data as asd
@@ -35,15 +34,7 @@ GROUP_NBYTES = [4 << 20, 64 << 10, 1 << 11]
 """Sizes of a group: as usual, too small for objects that grow when they are decompressed, and a few shards."""
 
 
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these choose themselves."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _nothing_is_left() -> Iterator[None]:
-    with leaves_nothing():
-        yield
+pytestmark = [pytest.mark.chooses_groups, pytest.mark.leaves_nothing]
 
 
 def turn(number: int, *lists: list[Any]) -> list[Any]:

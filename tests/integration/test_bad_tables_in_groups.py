@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
@@ -27,15 +27,7 @@ BAD = 13
 """Number of the bad file, in the middle of a group."""
 
 
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these choose themselves."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _nothing_is_left() -> Iterator[None]:
-    with leaves_nothing():
-        yield
+pytestmark = [pytest.mark.chooses_groups, pytest.mark.leaves_nothing]
 
 
 def table(number: int) -> pa.Table:

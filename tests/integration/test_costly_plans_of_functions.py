@@ -5,28 +5,18 @@ from __future__ import annotations
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from groups_or_alone import alone, grouped
-from leaks import leaves_nothing
 from many_shards import write_shards
 
 from aiostream_data import Dataset
 
-
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these choose themselves."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _nothing_is_left() -> Iterator[None]:
-    with leaves_nothing():
-        yield
+pytestmark = [pytest.mark.chooses_groups, pytest.mark.leaves_nothing]
 
 
 def opened(paths: list[Path], plan: Callable[[Dataset[Any]], Dataset[Any]], **merging: Any) -> Dataset[Any]:

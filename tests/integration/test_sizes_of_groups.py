@@ -27,9 +27,7 @@ FILES = 160
 FILES_OF_A_BLOCK = 8
 
 
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these read in groups."""
+pytestmark = pytest.mark.chooses_groups
 
 
 def from_files(pattern: str) -> Dataset[Any]:

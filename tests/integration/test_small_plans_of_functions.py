@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
@@ -74,15 +74,7 @@ ROWWISE_SOURCES = ["from_tfrecord", "from_text", "from_fixed_length", "from_csv"
 """Sources whose rows contain their row number."""
 
 
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these choose themselves."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _nothing_is_left() -> Iterator[None]:
-    with leaves_nothing():
-        yield
+pytestmark = [pytest.mark.chooses_groups, pytest.mark.leaves_nothing]
 
 
 def opened(paths: list[Path], plan: Plan, name: str = "from_text", **merging: Any) -> Dataset[Any]:

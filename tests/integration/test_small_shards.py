@@ -29,9 +29,7 @@ BAD = 137
 """Number of the shard with a problem."""
 
 
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these read in groups."""
+pytestmark = pytest.mark.chooses_groups
 
 
 def content_of(number: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from groups_or_alone import alone, check_both_ways, grouped
-from leaks import leaves_nothing
 from many_shards import DAMAGE
 
 from aiostream_data import Dataset, ObjectNotFoundError
@@ -36,15 +35,7 @@ def write_npy(path: Path, number: int) -> None:
 WRITE: dict[str, Callable[[Path, int], None]] = {"parquet": write_parquet, "npy": write_npy}
 
 
-@pytest.fixture(autouse=True)
-def small_shards_in_groups_or_alone() -> None:
-    """Replace the fixture of all tests: these choose themselves."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _nothing_is_left() -> Iterator[None]:
-    with leaves_nothing():
-        yield
+pytestmark = [pytest.mark.chooses_groups, pytest.mark.leaves_nothing]
 
 
 def written(folder: Path, kind: str, files: int = FILES) -> list[Path]:
