@@ -66,7 +66,9 @@ def decode(chunk: Chunk, decoders: Sequence[Decoder], describe: Describe) -> Chu
 
 def refers_to(values: NDArray[np.uint8], leaf: Column) -> bool:
     """Return True if the values of a leaf are part of the array ``values``."""
-    return isinstance(leaf, VarColumn) and np.may_share_memory(leaf.values, values)
+    if not isinstance(leaf, VarColumn):
+        return False
+    return leaf.values is values or np.may_share_memory(leaf.values, values)
 
 
 def own_nbytes(chunk: Chunk, is_shared: Callable[[Column], bool]) -> int | None:

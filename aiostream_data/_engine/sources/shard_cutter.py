@@ -191,7 +191,7 @@ class ShardCutter:
 
     def _buffer_lease(self, values: NDArray[np.uint8], block: RangeBlock | None) -> object:
         """Return the memory lease of the range, decompressed block or joined record that contains ``values``."""
-        if block is not None and np.may_share_memory(values, block.data):
+        if block is not None and (values is block.data or np.may_share_memory(values, block.data)):
             return block.lease
         if self._block is not None and np.may_share_memory(values, self._block[0]):
             return self._block[1]

@@ -170,17 +170,23 @@ class TableFileSource(NumberedRows):
         parts, charge = fetched
         del fetched
         try:
-            charge.resize(max(charge.nbytes, await self._needed_nbytes(directory, group, parts)))
-            found = await self.hop(directory.decode, group, parts)
+            found = await self.hop(self._decoded_rows, charge, directory, group, parts)
         except BaseException:
             charge.end()
             raise
         charge.resize(sum(part.nbytes for part in found))
         return _Decoded(found, charge)
 
-    async def _needed_nbytes(self, directory: Directory, group: RowGroup, parts: Sequence[memoryview]) -> int:
-        """Return the memory that decoding a group needs together with its bytes."""
-        needed: int = group.stored_nbytes + await self.hop(directory.decoded_nbytes, group, parts)
+    def _decoded_rows(
+        self, charge: Charge, directory: Directory, group: RowGroup, parts: Sequence[memoryview]
+    ) -> list[TableRows]:
+        """Decode a group within a charge, which grows to the memory that this needs. Runs on a worker thread."""
+        charge.resize(max(charge.nbytes, self._needed_nbytes(directory, group, parts)))
+        return directory.decode(group, parts)
+
+    def _needed_nbytes(self, directory: Directory, group: RowGroup, parts: Sequence[memoryview]) -> int:
+        """Return the memory that decoding a group needs together with its bytes. Runs on a worker thread."""
+        needed = group.stored_nbytes + directory.decoded_nbytes(group, parts)
         self._check_group(needed)
         return needed
 
@@ -283,7 +289,7 @@ class TableFileSource(NumberedRows):
             wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
             if len(wanted):
                 parts = await self._read(stores, shard, group.ranges)
-                await self._needed_nbytes(directory, group, parts)
+                await self.hop(self._needed_nbytes, directory, group, parts)
                 if isinstance(directory, DeletesRows):
                     await self.hop(directory.check_kept, group, parts, ordinals[wanted])
                 decoded = await self.hop(_all_rows, directory, group, parts, base)
