@@ -96,22 +96,28 @@ except ImportError:
 
 try:
     from aiostream_data._native.gather import (
+        are_packed,
         compact,
         compact_many,
         exchange_rows,
         exchange_spans,
+        length_range,
         take_rows,
         take_rows_many,
+        total_length,
     )
 except ImportError:
     HAVE_NATIVE = False
     from aiostream_data._native.gather_py import (
+        are_packed,
         compact,
         compact_many,
         exchange_rows,
         exchange_spans,
+        length_range,
         take_rows,
         take_rows_many,
+        total_length,
     )
 
 try:
@@ -192,6 +198,7 @@ __all__ = [
     "NativeBodyReceiver",
     "NativeExchange",
     "PhiloxSeeker",
+    "are_packed",
     "byte_rows",
     "byte_rows_many",
     "compact",
@@ -224,6 +231,7 @@ __all__ = [
     "import_array",
     "import_schema",
     "interleave_rows",
+    "length_range",
     "masked_crc32c",
     "ordinary_head",
     "parse_csv",
@@ -239,6 +247,7 @@ __all__ = [
     "str_rows",
     "take_rows",
     "take_rows_many",
+    "total_length",
     "tuple_columns",
     "unbox_floats",
     "unbox_ints",

@@ -189,6 +189,41 @@ def exchange_spans(arena, Py_ssize_t used, held_starts, held_lengths, slots, val
     return out, out_starts, old_lengths, used + total
 
 
+# -- lengths of rows: these kernels keep the GIL, because they take microseconds -----------------
+
+
+def total_length(const int64_t[:] lengths):
+    """Return the sum of all lengths. See ``gather_py.total_length``."""
+    cdef int64_t total = 0
+    cdef Py_ssize_t i
+    for i in range(lengths.shape[0]):
+        total += lengths[i]
+    return total
+
+
+def length_range(const int64_t[:] lengths):
+    """Return the least and the greatest length. See ``gather_py.length_range``."""
+    if not lengths.shape[0]:
+        raise ValueError("no rows have no least length")
+    cdef int64_t least = lengths[0], most = lengths[0]
+    cdef Py_ssize_t i
+    for i in range(lengths.shape[0]):
+        least = min(least, lengths[i])
+        most = max(most, lengths[i])
+    return least, most
+
+
+def are_packed(const int64_t[:] starts, const int64_t[:] lengths):
+    """Return True if each row begins where the row before it ends. See ``gather_py.are_packed``."""
+    cdef Py_ssize_t i
+    if starts.shape[0] != lengths.shape[0]:
+        raise ValueError(f"{starts.shape[0]} starts and {lengths.shape[0]} lengths")
+    for i in range(1, starts.shape[0]):
+        if starts[i] != starts[i - 1] + lengths[i - 1]:
+            return False
+    return True
+
+
 # -- memory of arrays --------------------------------------------------------------------------
 
 

@@ -117,6 +117,31 @@ def check_arena(arena: NDArray[Any], held_starts: Rows, held_lengths: Rows) -> N
         raise ValueError("the spans must be two int64 arrays of one length")
 
 
+def total_length(lengths: NDArray[np.int64]) -> int:
+    """Return the sum of all lengths."""
+    return int(lengths.sum())
+
+
+def length_range(lengths: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the least and the greatest length.
+
+    Raises:
+        ValueError: There are no lengths.
+    """
+    return int(lengths.min()), int(lengths.max())
+
+
+def are_packed(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> bool:
+    """Return True if each row begins where the row before it ends.
+
+    Raises:
+        ValueError: The arrays differ in length.
+    """
+    if len(starts) != len(lengths):
+        raise ValueError(f"{len(starts)} starts and {len(lengths)} lengths")
+    return bool((starts[1:] == starts[:-1] + lengths[:-1]).all())
+
+
 def check_alike(arrays: Sequence[NDArray[Any]]) -> None:
     """Raise ``ValueError`` unless ``arrays`` is non-empty and all arrays share dtype and row shape."""
     if not arrays:

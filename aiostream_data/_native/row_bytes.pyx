@@ -77,9 +77,24 @@ cdef enum:
     KEEP_GIL_NBYTES = 1 << 17  # takes about 10 microseconds to copy; reacquiring the GIL takes at least as long
 
 
+cdef _check_rows(const unsigned char[::1] values, starts, lengths):
+    """Raise an error if a row is outside the array."""
+    cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
+    cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
+    cdef Py_ssize_t i
+    cdef bint is_inside = first.shape[0] == length.shape[0]
+    if is_inside:
+        for i in range(first.shape[0]):  # values.shape[0] - length[i] cannot overflow, but a sum could
+            if first[i] < 0 or length[i] < 0 or first[i] > values.shape[0] - length[i]:
+                is_inside = False
+                break
+    if not is_inside:
+        check_rows(np.asarray(values), starts, lengths)
+
+
 def byte_rows(const unsigned char[::1] values, starts, lengths, memory=None):
     """Return ``[bytes(values[start:start + length]), ...]`` for all starts and lengths; see the pure-Python twin."""
-    check_rows(values, starts, lengths)
+    _check_rows(values, starts, lengths)
     return _copied([values], np.zeros(len(starts), np.int32), starts, lengths, memory)
 
 
@@ -132,7 +147,7 @@ cdef list _copied(sources, which, starts, lengths, list memory):
 
 def str_rows(const unsigned char[::1] values, starts, lengths):
     """Return ``[str(values[start:start + length], "utf-8"), ...]``; see the pure-Python twin."""
-    check_rows(values, starts, lengths)
+    _check_rows(values, starts, lengths)
     cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
     cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
     cdef Py_ssize_t i
@@ -145,7 +160,7 @@ def str_rows(const unsigned char[::1] values, starts, lengths):
 
 def first_invalid_utf8(const unsigned char[::1] values, starts, lengths):
     """Return the first row that is not valid UTF-8, or -1; see the pure-Python twin."""
-    check_rows(values, starts, lengths)
+    _check_rows(values, starts, lengths)
     cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
     cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
     cdef const unsigned char* source = &values[0] if values.shape[0] else NULL

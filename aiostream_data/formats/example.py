@@ -169,7 +169,7 @@ class ExampleParser:
         one. Omitting later records prevents large allocations for values that short records cannot contain.
         """
         least = max(want.size * _LEAST_NBYTES[want.kind] * want.required for want in self._wanted)
-        if not len(lengths) or lengths.min() >= least:
+        if not len(lengths) or _native.length_range(lengths)[0] >= least:
             return len(lengths)
         return int((lengths < least).argmax()) + 1
 

@@ -65,7 +65,7 @@ class VarColumn:
     @property
     def nbytes(self) -> int:
         row = self.dtype.itemsize * math.prod(self.item_shape)
-        return int(self.lengths.sum()) * row + INDEX_NBYTES * len(self.starts)
+        return _native.total_length(self.lengths) * row + INDEX_NBYTES * len(self.starts)
 
     def slice(self, start: int, stop: int) -> VarColumn:
         return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
@@ -79,6 +79,12 @@ class VarColumn:
         values, starts = _native.compact(self.values, self.starts, self.lengths)
         return VarColumn(values, starts, self.lengths, self.kind)
 
+    def packed_values(self) -> NDArray[Any]:
+        """Return the values of all rows, one row after the other: a view if they are so already, otherwise a copy."""
+        if not len(self) or not _native.are_packed(self.starts, self.lengths):
+            return self.compact().values
+        return self.values[int(self.starts[0]) : int(self.starts[-1]) + int(self.lengths[-1])]
+
     def element(self, row: int) -> Any:
         start = int(self.starts[row])
         part = self.values[start : start + int(self.lengths[row])]
@@ -89,7 +95,7 @@ class VarColumn:
     def elements(self, pool: LendsObjects | None = None) -> list[Any]:
         """Return the rows. If they are large ``bytes``, their memory is taken from ``pool``."""
         if self.kind == "bytes":
-            is_large = pool is not None and int(self.lengths.sum()) >= LARGE_ROW_NBYTES * max(1, len(self))
+            is_large = pool is not None and _native.total_length(self.lengths) >= LARGE_ROW_NBYTES * max(1, len(self))
             memory = pool.lend_objects(self.lengths.tolist()) if pool is not None and is_large else None
             return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths, memory)
         if self.kind == "str":
@@ -207,7 +213,8 @@ def gather_column(
         return SeparateBytes([separate[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)])
     starts = _native.take_rows_many([column.starts for column in variable], which, rows)
     lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
-    if pool is not None and variable[0].kind == "bytes" and int(lengths.sum()) >= LARGE_ROW_NBYTES * max(1, len(rows)):
+    is_large = _native.total_length(lengths) >= LARGE_ROW_NBYTES * max(1, len(rows))
+    if pool is not None and variable[0].kind == "bytes" and is_large:
         sources = [np.ascontiguousarray(column.values) for column in variable]
         memory = pool.lend_objects(lengths.tolist())
         return SeparateBytes(_native.byte_rows_many(sources, which, starts, lengths, memory))

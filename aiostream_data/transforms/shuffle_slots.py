@@ -111,7 +111,7 @@ class VarSlots:
         self._slots_used = first + len(rows)
 
     def exchange(self, slots: Slots, rows: VarColumn) -> VarColumn:
-        added = int(rows.lengths.sum())
+        added = _native.total_length(rows.lengths)
         self._make_room(added)
         values, starts, lengths, self._used = _native.exchange_spans(
             self._arena,
@@ -190,10 +190,10 @@ class SameLengthSlots:
         return (self._length, *self._example.item_shape)
 
     def _fits(self, rows: VarColumn) -> bool:
-        return bool((rows.lengths == self._length).all())
+        return not len(rows) or _native.length_range(rows.lengths) == (self._length, self._length)
 
     def _as_dense(self, rows: VarColumn) -> NDArray[Any]:
-        return rows.compact().values.reshape(len(rows), *self._row_shape)
+        return rows.packed_values().reshape(len(rows), *self._row_shape)
 
     def _as_column(self, rows: NDArray[Any]) -> VarColumn:
         starts = np.arange(len(rows), dtype=np.int64) * self._length

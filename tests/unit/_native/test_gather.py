@@ -141,3 +141,22 @@ def test_the_native_kernels_refuse_index_dtypes_that_a_cast_would_hide() -> None
         gather.take_rows(np.zeros(3), np.array([2**32 + 1], np.uint64))
     with pytest.raises(TypeError, match="int32"):
         gather.take_rows_many([np.zeros(3)], np.array([2**32]), ints(0))
+
+
+def test_lengths_are_added_and_compared(kernel: Any) -> None:
+    assert kernel.total_length(ints(3, 0, 4)) == 7
+    assert kernel.total_length(ints()) == 0
+    assert kernel.length_range(ints(3, 0, 4)) == (0, 4)
+    assert kernel.length_range(ints(3, 9, 4)[::2]) == (3, 4)
+    with pytest.raises(ValueError):
+        kernel.length_range(ints())
+
+
+def test_rows_are_packed_if_each_begins_where_the_one_before_ends(kernel: Any) -> None:
+    assert kernel.are_packed(ints(5, 8, 8), ints(3, 0, 4))
+    assert kernel.are_packed(ints(5), ints(3))
+    assert kernel.are_packed(ints(), ints())
+    assert not kernel.are_packed(ints(5, 9), ints(3, 1))
+    assert not kernel.are_packed(ints(5, 0), ints(3, 5))
+    with pytest.raises(ValueError, match="2 starts and 1 lengths"):
+        kernel.are_packed(ints(5, 8), ints(3))

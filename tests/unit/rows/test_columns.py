@@ -37,6 +37,8 @@ SAME: list[Callable[[VarColumn], Any]] = [
     lambda column: column.slice(2, 2).elements(),
     lambda column: column.take(np.arange(len(column))[::-2]).elements(),
     lambda column: column.compact().elements(),
+    lambda column: column.packed_values().tobytes(),
+    lambda column: column.slice(1, 4).packed_values().tobytes(),
     lambda column: [column.element(row) for row in range(len(column))],
     lambda column: (column.nbytes, column.kind, column.dtype, column.item_shape),
     lambda column: (column.values.tobytes(), column.starts.tolist(), column.lengths.tolist()),
@@ -49,6 +51,15 @@ SAME: list[Callable[[VarColumn], Any]] = [
 @pytest.mark.parametrize("of", SAME)
 def test_every_method_gives_the_same(of: Callable[[VarColumn], Any], rows: list[bytes]) -> None:
     assert of(SeparateBytes(rows)) == of(in_one_array(rows))
+
+
+def test_packed_values_are_copied_only_if_the_rows_are_not_packed() -> None:
+    column = in_one_array(ROWS)
+    assert np.shares_memory(column.slice(2, 5).packed_values(), column.values)
+    for rows in ([0, 0, 2], [4, 2], [3, 2]):
+        picked = column.take(np.array(rows))
+        assert picked.packed_values().tobytes() == b"".join(ROWS[row] for row in rows)
+        assert not np.shares_memory(picked.packed_values(), column.values)
 
 
 def test_slices_and_selections_contain_the_same_objects() -> None:
