@@ -139,3 +139,27 @@ def test_ids_can_be_neither_indexed_nor_turned_into_an_array() -> None:
     assert np.asarray(ids).dtype == object
     with pytest.raises(TypeError):
         hash(ids)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+@pytest.mark.parametrize("kind", [CUT, PADDING])
+def test_ids_say_whether_any_ends_with_a_kind_of_pair(rows: int, kind: int) -> None:
+    source = RowIds.run(7, 100, rows)
+    run = source.with_pair(PADDING, 0)
+    for ids in (source, run, RowIds.from_padded(run.padded()), run.join(source)):
+        assert ids.any_ends_with(kind) == bool(ids.ends_with(kind).any())
+    if rows > 1:
+        some = source.with_pair(PADDING, 0, where=np.arange(rows) == 1)
+        assert some.any_ends_with(kind) == (kind == PADDING)
+
+
+@given(st.data())
+def test_ids_of_runs_are_gathered_as_their_arrays_are(data: Any) -> None:
+    runs = [RowIds.run(split, 10 * split, 5) for split in range(3)]
+    if data.draw(st.booleans()):
+        runs = [run.with_pair(NUMBERED, split) for split, run in enumerate(runs)]
+    choices = data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), max_size=30))
+    which = np.array([run for run, _ in choices], np.int32)
+    rows = np.array([row for _, row in choices], np.int64)
+    arrays = [RowIds.from_padded(run.padded()) for run in runs]
+    assert RowIds.gather(runs, which, rows).tolist() == RowIds.gather(arrays, which, rows).tolist()
