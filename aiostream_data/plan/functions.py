@@ -21,9 +21,9 @@ import dis
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -205,12 +205,14 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     yield from sorted((name, part) for name, part in found.items() if name not in ignored)
 
 
-def _assigned(code: types.CodeType, operation: str) -> set[str]:
+@lru_cache(maxsize=1024)  # reading instructions takes long, and every loader needs the names for its fingerprint
+def _assigned(code: types.CodeType, operation: str) -> Set[str]:
+    """Return the names that code, and the code inside it, assigns with instructions of one kind."""
     names = {str(step.argval) for step in dis.get_instructions(code) if step.opname == operation}
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             names |= _assigned(inner, operation)
-    return names
+    return frozenset(names)
 
 
 def _bytecode(code: types.CodeType) -> str:
