@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from aiostream_data._engine.flow.chunk_sizes import HOP_ROWS, LOW_MEMORY_CHUNK_NBYTES, rows_of_a_chunk
+from aiostream_data._engine.flow.chunk_sizes import (
+    HOP_ROWS,
+    LOW_MEMORY_CHUNK_NBYTES,
+    most_chunk_nbytes,
+    rows_of_a_chunk,
+)
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, run_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
@@ -33,15 +38,16 @@ class MergeLoop:
     Attributes:
         current: For each input slot, the chunk from which the next rows are taken.
         pool: Pool of memory for large ``bytes`` rows; None copies these rows into one block.
-        most_nbytes: Maximum size in bytes of a chunk of copied rows.
         works_ahead: True if the next rows are chosen and copied while the rows before them are sent.
     """
 
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
     pool: LendsObjects | None = field(init=False, default=None)
-    most_nbytes: int = field(init=False, default=LOW_MEMORY_CHUNK_NBYTES)
     works_ahead: bool = field(init=False, default=False)
     _picked: PickedRows = field(init=False, default_factory=PickedRows)
+    _most_nbytes: int = field(init=False, default=LOW_MEMORY_CHUNK_NBYTES)
+    """Maximum size in bytes of a chunk of copied rows."""
+
     _rows_at_once: int = field(init=False, default=1)
     """Maximum number of rows that are copied together."""
 
@@ -80,12 +86,13 @@ class MergeLoop:
 
     def load(self, slot: int, chunk: Chunk) -> None:
         """Use ``chunk`` as the current chunk of an input slot."""
-        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk), self.most_nbytes)
+        self._rows_at_once = rows_of_a_chunk(len(chunk), chunk_nbytes(chunk), self._most_nbytes)
         self._rows_of_a_step = max(self._rows_at_once, min(len(chunk), HOP_ROWS))
         self.current[slot] = chunk
 
     async def send_all(self, outlet: Outlet) -> None:
         """Send rows until all inputs are finished. If an input fails, first send the rows chosen before the failure."""
+        self._most_nbytes = most_chunk_nbytes(outlet.budget.limit)
         try:
             await self._send_steps(outlet)
             await outlet.settled()

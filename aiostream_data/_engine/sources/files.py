@@ -11,7 +11,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.chunk_sizes import most_chunk_nbytes
 from aiostream_data._engine.flow.loss_account import LossAccount
 from aiostream_data._engine.flow.merge import Merge
 from aiostream_data._engine.flow.recall import outermost
@@ -146,7 +145,6 @@ class ReadFilesSource(Stage):
                 account.rows_before = rows
             merge = Merge(streams, order, MergeLog(), account)
             merge.pool = self.context.services.blocks
-            merge.most_nbytes = most_chunk_nbytes(self.context.services.budget.limit)
             merge.works_ahead = not self.context.services.workers.one_at_a_time
             self._runs.add(rows, _EraRun(era, own, merge.log, slots))
             if state is not None:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data._engine.flow.chunk_sizes import most_chunk_nbytes
 from aiostream_data._engine.flow.merge_loop import MergeLoop
 from aiostream_data._engine.flow.recall import in_groups, inputs_of
 from aiostream_data._engine.flow.stage import Stage
@@ -84,7 +83,6 @@ class TakesTurns(MergeLoop, Stage):
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         self._inlets = inlets
-        self.most_nbytes = most_chunk_nbytes(self.context.services.budget.limit)
         for name in self.names:
             self.counters.extra.setdefault(f"rows from {name}", 0)
         try:

@@ -13,7 +13,6 @@ import numpy as np
 from aiostream_data._engine.calls.user_code import CallResults, UserFunction
 from aiostream_data._engine.failures.carried_error import PartlyDone
 from aiostream_data._engine.failures.element_summary import summary
-from aiostream_data._engine.flow.chunk_sizes import most_chunk_nbytes
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.drained import Drained
 from aiostream_data._engine.flow.merge import Merge
@@ -76,7 +75,6 @@ class InterleaveStage(Stage):
         order = InterleaveOrder(node.cycle_length, node.block_length, node.ordered)
         async with asyncio.TaskGroup() as group:
             merge = Merge(InnerStreams(self, inlets[0], outlet, group), order, self._log)
-            merge.most_nbytes = most_chunk_nbytes(self.context.services.budget.limit)
             if self._state is not None:
                 await merge.resume(self._state)
                 if gains_rows(self.context, node.input):

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiostream_data._engine.flow.channel import open_channel
 from aiostream_data._engine.flow.merge import Merge, Stream
+from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.resume.merge_log import MergeLog
 from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import RowIds
@@ -55,6 +56,7 @@ class Outlet:
     """Looks at the state of the merge at each moment at which rows are sent: the merge is never ahead."""
 
     def __init__(self, look: Callable[[int], None]) -> None:
+        self.budget = Budget(64 << 20)
         self.values: list[Any] = []
         self._look = look
 

@@ -11,6 +11,7 @@ import pytest
 
 from aiostream_data._engine.flow.channel import open_channel
 from aiostream_data._engine.flow.chunk_sizes import (
+    COPY_SHARE,
     HOP_ROWS,
     LOW_MEMORY_CHUNK_NBYTES,
     MAX_CHUNK_NBYTES,
@@ -19,6 +20,7 @@ from aiostream_data._engine.flow.chunk_sizes import (
 )
 from aiostream_data._engine.flow.merge import Merge, ReadyStreams, Stream
 from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.resume.merge_log import MergeLog
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import Chunk, Columns, records_chunk
@@ -55,7 +57,8 @@ class Prepared:
 
 
 class Outlet:
-    def __init__(self, look: Callable[[int], None]) -> None:
+    def __init__(self, look: Callable[[int], None], memory_limit: int) -> None:
+        self.budget = Budget(memory_limit)
         self.chunks: list[Chunk] = []
         self._look = look
 
@@ -92,9 +95,8 @@ def merged(
     def look(rows: int) -> None:
         assert log.at(rows, book) is not None, "a state can be saved after each chunk"
 
-    outlet: Any = Outlet(look)
+    outlet: Any = Outlet(look, memory_limit=COPY_SHARE * most_nbytes)
     merge = Merge(Prepared(*streams), order, log)
-    merge.most_nbytes = most_nbytes
     asyncio.run(merge.run(outlet))
     chunks: list[Chunk] = outlet.chunks
     return chunks
