@@ -85,7 +85,7 @@ def _garbage_is_looked_for_among_what_the_module_makes() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Check for leaks once all tests of a marked module have run, as looking for them takes long."""
+    """Check a marked module for leaks after its last test. A check after each test would take long."""
     with leaves_nothing() if request.node.get_closest_marker("leaves_nothing") else nullcontext():
         yield
 

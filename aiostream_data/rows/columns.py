@@ -80,7 +80,7 @@ class VarColumn:
         return VarColumn(values, starts, self.lengths, self.kind)
 
     def packed_values(self) -> NDArray[Any]:
-        """Return the values of all rows, one row after the other: a view if they are so already, otherwise a copy."""
+        """Return the values of all rows without gaps: a view if the rows have no gaps, otherwise a copy."""
         if not len(self) or not _native.are_packed(self.starts, self.lengths):
             return self.compact().values
         return self.values[int(self.starts[0]) : int(self.starts[-1]) + int(self.lengths[-1])]

@@ -126,11 +126,11 @@ class DecodesAhead:
     def _decoded(self, chunk: Columns) -> _Rows:
         """Decode a chunk of records up to the first one that cannot be decoded. Runs on a worker thread."""
 
-        def ordinal(row: int) -> int:
-            return int(chunk.ids.row(row).ordinals[0])
-
         def part(start: int, stop: int) -> Chunk:
-            return decode(chunk.slice(start, stop), self.decoders, lambda row: (self.url, ordinal(start + row)))
+            def describe(row: int) -> tuple[str, int]:
+                return self.url, chunk.ids.pairs_of(start + row)[0][1]
+
+            return decode(chunk.slice(start, stop), self.decoders, describe)
 
         found = leading(len(chunk), part)
         return _Rows([self._leased(rows, chunk) for rows in found.done], found.error)
