@@ -19,7 +19,7 @@ START: Final = 8 << 20
 LEAST: Final = 8 << 20
 """Minimum range size. A range costs about 0.3 ms of CPU time in addition to its bytes, which is 10 % at this size."""
 
-MOST: Final = 32 << 20
+MOST: Final = 16 << 20
 
 WAIT_SHARE: Final = 1 / 4
 """Target ratio of the latency of a request to its total time."""

@@ -7,19 +7,29 @@ grows only if growth pays. The window measures throughput in rounds, of one wind
 ranges, lets one round pass, and compares the next round with the best earlier round. If throughput did not grow, the
 window returns to its earlier size, and waits longer before its next attempt.
 
+Throughput varies, so growth can seem to pay although requests only wait for each other. Therefore, the window has at
+most `ROOM` times as many ranges as the store serves at the same time, which :class:`.FastestRequest` explains. A larger
+window only needs more memory, and new memory costs as much time as receiving the bytes.
+
 If the consumer is slower than the store, ranges arrive in time and the window shrinks. This module does no I/O and
 reads no clock, because callers pass all times.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil
 from typing import Final
 
-from aiostream_data.storage.read_ahead import LEAST, PATIENCE
+from aiostream_data.storage.fastest_request import FastestRequest
+from aiostream_data.storage.read_ahead import LEAST, MOST, PATIENCE
 
-FREE: Final = 8
+FREE: Final = 16
 """Number of ranges up to which every late range doubles the window."""
+
+ROOM: Final = 5.0
+"""Maximum ratio of the window to the number of ranges that a store serves at the same time. Some ranges take longer
+than the fastest one, and the rows of a shard wait for its slowest range."""
 
 FIRST_FACTOR: Final = 2.0
 """Growth factor of the window until growth fails for the first time."""
@@ -53,8 +63,10 @@ class ReadWindow:
     """
 
     ranges: int = LEAST
+    _fastest: FastestRequest = field(default_factory=FastestRequest)
     _in_time: int = 0
     _count: int = 0
+    _weight: int = 0
     _late: int = 0
     _nbytes: int = 0
     _began: float = -1.0
@@ -70,7 +82,17 @@ class ReadWindow:
         """True before the first range was received."""
         return self._began < 0
 
-    def took(self, nbytes: int, now_s: float, *, was_there: bool, least: int, most: int) -> None:
+    def arrived(self, nbytes: int, seconds: float, now_s: float) -> None:
+        """Record a request.
+
+        Args:
+            nbytes: Size of the range in bytes.
+            seconds: Time from the request to the last byte of the range.
+            now_s: Time in seconds, from any start.
+        """
+        self._fastest.took(nbytes, seconds, now_s)
+
+    def took(self, nbytes: int, now_s: float, *, was_there: bool, least: int, most: int, weight: int = 1) -> None:
         """Record that the reader needed a range.
 
         Args:
@@ -79,11 +101,13 @@ class ReadWindow:
             was_there: False if the reader had to wait for the range.
             least: Minimum number of ranges, from the number of objects that are read concurrently.
             most: Maximum number of ranges, from the memory limit.
+            weight: Number of ranges that this one counts as.
         """
         if self.is_new:
             self._began = now_s
         self.ranges = min(max(self.ranges, least), max(most, LEAST))
         self._count += 1
+        self._weight += weight
         self._nbytes += nbytes
         if was_there:
             self._shrink_if_idle()
@@ -97,12 +121,18 @@ class ReadWindow:
         elapsed_s = now_s - self._began
         if self._count >= self.ranges and elapsed_s >= ROUND_S:
             if self._late >= LATE_SHARE * self._count:
-                self._judge(self._nbytes / elapsed_s, most)
+                self._judge(self._nbytes / elapsed_s, min(most, self._useful(self._weight / elapsed_s, now_s)))
             self._begin_round(now_s)
 
     def _begin_round(self, now_s: float) -> None:
         self._began = now_s
-        self._count = self._late = self._nbytes = 0
+        self._count = self._weight = self._late = self._nbytes = 0
+
+    def _useful(self, per_s: float, now_s: float) -> int:
+        """Return the largest window that can be useful, from the number of ranges per second."""
+        if not self._fastest.is_known:
+            return MOST
+        return max(FREE, ceil(ROOM * per_s * self._fastest.seconds(now_s)))
 
     def _shrink_if_idle(self) -> None:
         self._in_time += 1
@@ -112,7 +142,12 @@ class ReadWindow:
             self.ranges = max(LEAST, self.ranges - max(1, self.ranges // FREE))
 
     def _judge(self, per_s: float, most: int) -> None:
-        """Use the throughput of a round in which the store limited the speed."""
+        """Use the throughput of a round in which the store limited the speed.
+
+        Args:
+            per_s: Throughput in bytes per second.
+            most: Maximum number of ranges.
+        """
         if self._settles:  # this round also received ranges that were requested before the growth
             self._settles = False
             return
@@ -121,6 +156,8 @@ class ReadWindow:
         self._best_per_s = max(_KEPT * self._best_per_s, per_s)
         if self._pause > 0:
             self._pause -= 1
+        elif self.ranges > most:
+            self.ranges = most
         elif self.ranges < most:
             self._before, self._settles = self.ranges, True
             self.ranges = min(most, max(self.ranges + 1, int(self.ranges * self._factor)))

@@ -170,7 +170,7 @@ class ShardRanges:
         self.counters.add(BYTES_WAIT, now_s - began)
         self._tasks.popleft()
         self._in_use = self.last_weight = weight
-        self._note(nbytes, now_s, was_there=was_there)
+        self._note(nbytes, weight, now_s, was_there=was_there)
         self.budget.poke()  # the next range is first in line and may now be urgent
         return block
 
@@ -185,15 +185,18 @@ class ShardRanges:
         task = self._group.create_task(self._outcome(part))
         self._tasks.append((task, weight, part.nbytes))
 
-    def _note(self, nbytes: int, now_s: float, *, was_there: bool) -> None:
+    def _note(self, nbytes: int, weight: int, now_s: float, *, was_there: bool) -> None:
         window = self.ahead.window
         before = window.ranges
-        is_near = self.stores.part_nbytes(self.shard.url) is None
-        most = most_ahead(self.budget.limit, 1, self.part_nbytes, NEAR_NBYTES_AHEAD if is_near else None)
+        most = most_ahead(self.budget.limit, 1, self.part_nbytes, NEAR_NBYTES_AHEAD if self._is_near else None)
         is_in_time = was_there or not self.is_current
-        window.took(nbytes, now_s, was_there=is_in_time, least=self.ahead.least, most=most)
+        window.took(nbytes, now_s, was_there=is_in_time, least=self.ahead.least, most=most, weight=weight)
         if window.ranges > before:
             self.ahead.fill()
+
+    @property
+    def _is_near(self) -> bool:
+        return self.stores.part_nbytes(self.shard.url) is None
 
     # -- plan
 
@@ -267,7 +270,10 @@ class ShardRanges:
     def _fetching(self, nbytes: int) -> Iterator[None]:
         started = perf_counter()
         yield
-        self.counters.add(FETCH, perf_counter() - started)
+        now_s = perf_counter()
+        if not self._is_near:  # a file that is partly in the page cache says nothing
+            self.ahead.window.arrived(nbytes, now_s - started, now_s)
+        self.counters.add(FETCH, now_s - started)
         self.counters.add(FETCHES, 1)
         self.counters.add(FETCHED, nbytes)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from aiostream_data.storage.read_ahead import LEAST
-from aiostream_data.storage.read_window import FREE, ReadWindow
+from aiostream_data.storage.read_window import FREE, ROOM, ReadWindow
 
 MIB = 1 << 20
 PART = 8 * MIB
@@ -38,3 +42,34 @@ def test_the_window_shrinks_while_every_range_arrives_in_time() -> None:
     for turn in range(10_000):
         window.took(PART, 1e3 + turn, was_there=True, least=LEAST, most=64)
     assert window.ranges == LEAST
+
+
+def busy_store(
+    ranges: int, *, latency_s: float, per_s: float, known: bool, weight: int = 1, most: int = 64
+) -> ReadWindow:
+    """Return the window after ranges from a store whose speed varies by a third; ``known``: with times of requests."""
+    window, now_s, draw = ReadWindow(), 0.0, random.Random(5)
+    for _ in range(ranges):
+        nbytes = weight * PART
+        varied = per_s * draw.uniform(0.67, 1.33)
+        in_flight = max(1, window.ranges // weight)
+        step_s = max(nbytes / varied, (latency_s + nbytes / varied) / in_flight)
+        now_s += step_s
+        if known:
+            window.arrived(nbytes, in_flight * step_s, now_s)
+        window.took(nbytes, now_s, was_there=False, least=LEAST, most=most, weight=weight)
+    return window
+
+
+@pytest.mark.parametrize("weight", [1, 4])
+def test_noise_does_not_grow_the_window_beyond_what_the_store_serves_at_once(weight: int) -> None:
+    counts = range(200, 4_000, 300)
+    unknown = [busy_store(n, latency_s=0.0, per_s=2e9, known=False, weight=weight).ranges for n in counts]
+    known = [busy_store(n, latency_s=0.0, per_s=2e9, known=True, weight=weight).ranges for n in counts]
+    assert max(unknown) > 2 * FREE  # otherwise this test shows nothing
+    assert max(known) <= max(FREE, 2 * ROOM * weight)
+
+
+def test_a_distant_store_has_a_large_window_also_if_the_times_of_requests_are_known() -> None:
+    window = busy_store(1_000, latency_s=0.2, per_s=2e9, known=True)
+    assert 0.2 * 2e9 / PART < window.ranges <= 64
