@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, cast
 
 from aiostream_data.failing.policies import OnError, handling_of, policy_for_sources
-from aiostream_data.plan.base import Node
+from aiostream_data.plan.base import Node, SameElements
 from aiostream_data.plan.keyed import WindowItems
 from aiostream_data.plan.operators import (
     Batch,
@@ -28,7 +28,7 @@ from aiostream_data.plan.operators import (
 )
 from aiostream_data.plan.rank_nodes import RankShard
 from aiostream_data.plan.shuffling import chosen_shuffle
-from aiostream_data.plan.sources import Range, ReadFiles, Tensors, TensorSlices
+from aiostream_data.plan.sources import ListFiles, Range, ReadFiles, Tensors, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess, LoaderShard
 from aiostream_data.plan.tables import reads_files
 from aiostream_data.plan.windows import Bucket, PaddedBatch
@@ -136,6 +136,9 @@ def _rewrite_one(node: Node) -> Node:
         return replace(node.input, decoders=(node.decoder,))
     if isinstance(node, ParseExample) and handling_of(node.on_error).interferes:
         return ParseRows(input=node.input, decoder=node.decoder, name=node.name, on_error=node.on_error)
+    if isinstance(node, Interleave) and reads_files(node.function):
+        skips = handling_of(node.function.on_error).kind == "skip"
+        return replace(node, input=_with_missing_files(node.input)) if skips else node
     if isinstance(node, Repeat):
         return _with_times(node.input, node.count) or node
     if isinstance(node, Shuffle):
@@ -146,6 +149,13 @@ def _rewrite_one(node: Node) -> Node:
         # Assemble batches directly in the device slot, so that rows are copied only once.
         return replace(node, input=batches_in_parts(node.input, 0))
     return node
+
+
+def _with_missing_files(node: Node) -> Node:
+    """Let a list of files keep the names of missing files, because the reader of the files counts them as losses."""
+    if isinstance(node, ListFiles):
+        return replace(node, keeps_missing=True)
+    return with_inputs(node, _with_missing_files) if isinstance(node, SameElements) else node
 
 
 def _may_be_fused(node: ParseExample, source: ReadFiles) -> bool:

@@ -187,6 +187,8 @@ class ListFiles(Node):
         patterns: URLs and glob patterns. An empty tuple emits all URLs of the index file.
         share: Pair (number, count) if ranks share the URLs. Each rank emits every ``count``-th URL, in order.
         index_url: URL of an index file that replaces listing the store, or None.
+        keeps_missing: True to emit URLs without wildcards whose objects do not exist. A rewrite sets it if a reader
+            counts them as losses, because of its error policy.
     """
 
     patterns: tuple[str, ...] = field(repr=False)
@@ -195,6 +197,7 @@ class ListFiles(Node):
     share: tuple[int, int] | None = None
     permuted: Permuted | None = None
     index_url: str | None = field(default=None, repr=False)
+    keeps_missing: bool = False
 
     @property
     def label(self) -> str:

@@ -219,6 +219,51 @@ def test_a_file_of_an_index_that_is_gone_is_skipped(write: Callable[[str], list[
     assert list(dataset_of(".parquet", None, index=index, on_error="skip")) == [*numbers(0), *numbers(2)]
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_named_file_that_is_missing_is_skipped_alone(
+    write: Callable[[str], list[Path]], tmp_path: Path, kind: str
+) -> None:
+    paths = write(kind)
+    paths[1].unlink()
+    files, left, log = list(map(str, paths)), [*numbers(0), *numbers(2)], tmp_path / "lost.jsonl"
+    with pytest.raises(ObjectNotFoundError, match=rf"1\{kind}"):
+        list(dataset_of(kind, files))
+    assert list(dataset_of(kind, files, on_error=Quarantine(log))) == left
+    (entry,) = map(json.loads, log.read_text().splitlines())
+    assert (entry["url"].endswith(f"1{kind}"), entry["lost"], entry["done"]) == (True, "shard", "skipped")
+    with dataset_of(kind, files).open(on_error="skip") as loader:
+        assert list(loader) == left
+        assert sum(stage.skipped for stage in loader.stats().stages) == 1
+    resumes_everywhere(dataset_of(kind, files, on_error="skip", shuffle_shards=True, seed=3))
+
+
+def test_missing_files_are_skipped_behind_operators_on_their_names_and_by_processes(
+    write: Callable[[str], list[Path]], tmp_path: Path
+) -> None:
+    paths = write(".parquet")
+    paths[1].unlink()
+    names = Dataset.list_files(list(map(str, paths)))
+    with pytest.raises(ObjectNotFoundError):
+        list(names)
+    left = [*numbers(0), *numbers(2)]
+    assert list(dataset_of(".parquet", names.skip(1), on_error="skip")) == numbers(2)
+    assert sorted(dataset_of(".parquet", names.shuffle(seed=1).repeat(2), on_error="skip")) == sorted(2 * left)
+    rows = dataset_of(".parquet", list(map(str, paths)), on_error="skip")
+    assert list(rows.in_subprocess()) == left
+    for rank in range(2):
+        with rows.open(rank=rank, world_size=2) as loader:
+            assert set(loader) < set(left)
+
+
+def test_a_missing_file_is_a_loss_of_the_budget_and_no_file_at_all_is_an_error(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "0.parquet", numbers(0))
+    missing = [str(tmp_path / f"{number}.parquet") for number in range(1, 3)]
+    with pytest.raises(ErrorBudgetError, match="2 of"):
+        list(dataset_of(".parquet", [str(tmp_path / "0.parquet"), *missing], on_error=Skip(max_count=1)))
+    with pytest.raises(ObjectNotFoundError, match=r"1\.parquet"):
+        list(dataset_of(".parquet", missing, on_error="skip"))
+
+
 def test_the_policy_is_no_part_of_the_pipeline(write: Callable[[str], list[Path]], tmp_path: Path) -> None:
     write(".parquet")
     files = str(tmp_path / "*.parquet")

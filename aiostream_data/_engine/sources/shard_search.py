@@ -118,11 +118,10 @@ async def _search(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[
         return node.known_files()
     stores = context.services.stores(node.storage_options)
     if node.index_url is None:
-        skips = isinstance(node, ReadFiles) and handling_of(node.on_error).kind == "skip"
         parts: Sequence[str | ShardTable] = node.patterns
         if len(parts) > ASKED_AT_OPEN:
             parts = await hop(context.counters(node), context.services.pool.submit(_parts, node.patterns))
-        return await _list(stores, parts, skips, is_inner=bool(context.prefix))
+        return await _list(stores, parts, _keeps_missing(node), is_inner=bool(context.prefix))
     content = await read_index_bytes(stores, node.index_url)
     shards: Sequence[ShardRef] = await hop(
         context.counters(node), context.services.pool.submit(_choose, node, node.index_url, bytes(content))
@@ -130,13 +129,19 @@ async def _search(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[
     return shards
 
 
-async def _list(stores: StoreSet, parts: Sequence[str | ShardTable], skips: bool, is_inner: bool) -> Sequence[ShardRef]:
+def _keeps_missing(node: ListFiles | ReadFiles) -> bool:
+    return node.keeps_missing if isinstance(node, ListFiles) else handling_of(node.on_error).kind == "skip"
+
+
+async def _list(
+    stores: StoreSet, parts: Sequence[str | ShardTable], keeps_missing: bool, is_inner: bool
+) -> Sequence[ShardRef]:
     """Return the shards that match the patterns, in pattern order.
 
     Args:
         parts: Patterns, and shards in the places of URLs that are not asked for.
-        skips: If True, keep a missing file in the list if its URL has no wildcards. Reading such a file later counts as
-            a loss.
+        keeps_missing: If True, keep a missing file in the list if its URL has no wildcards. Reading such a file later
+            counts as a loss.
         is_inner: If True, do not raise an error when all files are missing. If False, raise an error, because the URLs
             are probably wrong.
     """
@@ -146,7 +151,7 @@ async def _list(stores: StoreSet, parts: Sequence[str | ShardTable], skips: bool
         try:
             return await stores.glob(pattern)
         except ObjectNotFoundError as error:
-            if not skips or error.is_bucket or has_magic(pattern):
+            if not keeps_missing or error.is_bucket or has_magic(pattern):
                 raise
             missing.append(error)
             return [ShardRef(pattern)]
