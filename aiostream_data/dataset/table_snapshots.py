@@ -20,7 +20,7 @@ from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Interleave
 from aiostream_data.plan.rewrite import replaced
 from aiostream_data.plan.snapshots import SnapshotFiles
-from aiostream_data.plan.tables import ReadsFile
+from aiostream_data.plan.tables import FilesToken, ReadsFile
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.rows.shard_table import ShardTable
 
@@ -111,14 +111,14 @@ class RowsOfSnapshot(ReadsFile):
         filters: Conditions on columns.
         files: The data files; None until ``open()`` has found them.
         storage_options: Options of the store, which may be secret.
-        token: Object that stands for all files of the data set; see :class:`.plan.tables.TableFile`.
+        token: Token of the data set; see :class:`.plan.tables.TableFile`.
     """
 
     columns: tuple[str, ...] | None
     filters: Filters
     files: _Files | None = field(default=None, repr=False, compare=False)
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    token: object = field(default_factory=object, repr=False, compare=False)
+    token: FilesToken = field(default_factory=FilesToken, repr=False, compare=False)
 
     def __call__(self, url: str) -> Any:
         assert self.files is not None, "SnapshotFiles emits no URL before its files are found"

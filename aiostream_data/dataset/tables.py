@@ -16,7 +16,7 @@ from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
 from aiostream_data.formats.tokens import TokensFormat
-from aiostream_data.plan.tables import ReadsFile, TableFormatLike
+from aiostream_data.plan.tables import FilesToken, ReadsFile, TableFormatLike
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class RowsOf(ReadsFile):
     Attributes:
         format: Format of the file.
         storage_options: Options of the store, which may be secret.
-        files: Object that stands for all files of the data set; see :class:`.plan.tables.TableFile`.
+        files: Token of the data set; see :class:`.plan.tables.TableFile`.
     """
 
     format: TableFormatLike
     storage_options: Mapping[str, Any] = field(repr=False)
-    files: object = field(default_factory=object, repr=False, compare=False)
+    files: FilesToken = field(default_factory=FilesToken, repr=False, compare=False)
 
     def __call__(self, url: str) -> Any:
         return Chain(self.node(url, self.format, self.storage_options, self.files))

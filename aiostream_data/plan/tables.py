@@ -19,6 +19,15 @@ class TableFormatLike(Protocol):
     def name(self) -> str: ...
 
 
+class FilesToken:
+    """Stands for all files of one data set, whose columns must be equal.
+
+    What a loader knows of the files has the lifetime of the token: a function can return a data set for each element.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadsFile:
     """Base class of functions from the URL of a file to the data set of its rows.
@@ -33,7 +42,9 @@ class ReadsFile:
         """Return the data set of the rows of a file."""
         raise NotImplementedError
 
-    def node(self, url: str, format: TableFormatLike, storage_options: Mapping[str, Any], files: object) -> TableFile:
+    def node(
+        self, url: str, format: TableFormatLike, storage_options: Mapping[str, Any], files: FilesToken
+    ) -> TableFile:
         """Return the source of one file with the error policy; see :class:`TableFile`."""
         return TableFile(url=url, format=format, storage_options=storage_options, files=files, on_error=self.on_error)
 
@@ -54,14 +65,14 @@ class TableFile(Node):
     Attributes:
         url: URL of the file.
         format: Format of the file, with the columns to read.
-        files: Object that is the same for all files whose columns must be equal.
+        files: Token of the data set of the file.
         on_error: Error policy for a damaged or missing file, and for damaged row groups.
     """
 
     url: str = field(repr=False)
     format: TableFormatLike
     storage_options: Mapping[str, Any] = field(repr=False)
-    files: object = field(repr=False)
+    files: FilesToken = field(repr=False)
     on_error: OnError = None
 
     @property

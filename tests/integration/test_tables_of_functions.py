@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from groups_or_alone import alone, check_both_ways, grouped
 from many_shards import DAMAGE
 
 from aiostream_data import Dataset, ObjectNotFoundError
+from aiostream_data.formats.table_types import TypesOfFiles
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.resume import resumes_everywhere
 
@@ -112,6 +114,16 @@ def test_a_missing_file_is_named_with_similar_ones_or_skipped(tmp_path: Path) ->
         list(missing.flat_map(Dataset.from_parquet))
     assert "to skip this: pass on_error= to the dataset" in raised.value.__notes__[-1]
     assert len(list(missing.flat_map(lambda url: Dataset.from_parquet(url, on_error="skip")))) == 2
+
+
+@pytest.mark.parametrize("groups", [alone, grouped])
+def test_a_loader_forgets_the_types_of_data_sets_that_have_ended(tmp_path: Path, groups: Callable[[], Any]) -> None:
+    urls = [str(path) for path in written(tmp_path / "files", "npy", 8)]
+    rows = Dataset.from_tensor_slices(urls).repeat(10).interleave(lambda url: Dataset.from_npy(url))
+    with groups(), rows.open() as loader:
+        assert len(list(loader)) == 10 * 12
+        gc.collect()
+        assert sum(isinstance(each, TypesOfFiles) for each in gc.get_objects()) < 20
 
 
 def test_patterns_are_listed_as_before(tmp_path: Path) -> None:

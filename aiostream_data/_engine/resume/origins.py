@@ -23,6 +23,15 @@ from aiostream_data.safe_url import safe_url
 from aiostream_data.transforms.randomness import key_of
 
 _REMEMBERED: Final = 1 << 18
+"""Maximum number of namespaces in a table. Most of them belong to sources that have ended."""
+
+
+def always(name: str) -> Callable[[int], str]:
+    """Return a function that returns ``name`` for every split, and refers to nothing else.
+
+    A function that refers to a source would keep its data in memory after the source has ended.
+    """
+    return lambda _: name
 
 
 class Cached(NamedTuple):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
-from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.sources.memory_rows import row_spans
 from aiostream_data.errors import CardinalityError
 from aiostream_data.plan.endless import Counter, Random
@@ -60,8 +60,7 @@ class EndlessSource(NumberedRows):
         )
 
     def _namespace(self) -> Namespace:
-        node = self.node
-        return self.context.namespace(node, lambda _: str(node.label))
+        return self.context.namespace(self.node, always(str(self.node.label)))
 
 
 @dataclass

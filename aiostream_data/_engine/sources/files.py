@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import ClassVar, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,12 +73,15 @@ class _EraRun(NamedTuple):
     slots: int
 
 
-class _Windows(dict[tuple[int, int], ReadWindow]):
-    """Number of concurrent ranges of each source, which the epochs of a loader share. The key identifies the source."""
+class _Windows(dict[int, ReadWindow]):
+    """Number of concurrent ranges of each source of the plan, by its number. The epochs of a loader share it."""
 
 
-class _Offsets(dict[tuple[int, int, int | None], ShardOffsets]):
-    """Byte offsets of records. Each key of this table identifies a source run and the numbering of its shards."""
+class _Offsets(WeakValueDictionary[tuple[int, int, int | None], ShardOffsets]):
+    """Byte offsets of records. Each key of this table identifies a source run and the numbering of its shards.
+
+    The namespaces of a source keep its offsets. They are forgotten together.
+    """
 
 
 @dataclass
@@ -126,8 +130,9 @@ class ReadFilesSource(Stage):
 
     def _ranges_ahead(self) -> RangesAhead:
         node, context = self.node, self.context
-        windows = context.services.features.of(_Windows)
-        window = windows.setdefault((context.path, context.keys[node]), ReadWindow())
+        window = ReadWindow()
+        if context.path == 0:  # data sets of functions are too many, and each is read once
+            window = context.services.features.of(_Windows).setdefault(context.keys[node], window)
         near = most_open(node)
         return RangesAhead(window, node.cycle_length, near, near + WHOLE_OBJECTS if node.format.whole else near)
 

@@ -10,7 +10,7 @@ from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.sources.listed_shards import shard_numbers
@@ -92,8 +92,7 @@ class ListFilesSource(NumberedRows):
         return NumberedShards.of(found, shard_numbers(self.context, self.node))
 
     def _namespace(self) -> Namespace:
-        label = str(self.node.label)
-        return self.context.namespace(self.node, lambda _: label, listed=self._listed)
+        return self.context.namespace(self.node, always(str(self.node.label)), listed=self._listed)
 
 
 def _names(namespace: Namespace, shards: NumberedShards, numbers: list[int]) -> Chunk:

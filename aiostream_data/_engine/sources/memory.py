@@ -8,7 +8,7 @@ from typing import Any
 
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
-from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.sources.memory_rows import chunks_of, epochs_of, rows_of, rows_per_split
 from aiostream_data._engine.sources.permuted_rows import PermutedRows
 from aiostream_data.plan.keyed import WindowItems
@@ -44,4 +44,4 @@ class MemorySource(NumberedRows):
     def _namespace(self) -> Namespace:
         node = self.node
         times = epochs_of(node) if isinstance(node, (TensorSlices, Range, Tensors, WindowItems)) else None
-        return self.context.namespace(node, lambda _: str(node.label), times=times)
+        return self.context.namespace(node, always(str(node.label)), times=times)

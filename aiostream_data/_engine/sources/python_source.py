@@ -20,7 +20,7 @@ from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_reader import TABLE
-from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.resume.places import SKIPPED_ROWS, Place
 from aiostream_data._engine.sources.generator_signature import check_signature
 from aiostream_data._engine.sources.one_shot_rows import OneShotRows
@@ -219,8 +219,7 @@ class PythonSource(NumberedRows):
             self.context.services.features.of(OneShotRows).of(self.node).set_result(passed)
 
     def _namespace(self) -> Namespace:
-        name = self._name()
-        return self.context.namespace(self.node, lambda _: name)
+        return self.context.namespace(self.node, always(self._name()))
 
     def _name(self) -> str:
         return f"{self.node.label}({self.node.factory_name if isinstance(self.node, Generator) else ''})"

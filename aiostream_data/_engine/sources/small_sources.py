@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.flow.context import RunContext, hop
 from aiostream_data._engine.flow.loss_account import LossAccount
 from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.origins import Hint, Locate
+from aiostream_data._engine.resume.origins import Hint, Locate, always
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.files import ReadFilesSource, describe_source
@@ -177,8 +177,7 @@ def _counters(context: RunContext, node: ReadFiles) -> StageCounters:
 
 def _base(node: ReadFiles, context: RunContext, locate: Locate) -> int:
     """Return the split number of the rows of a source with one shard."""
-    url = url_of(node)
-    return context.namespace(node, lambda number: url, locate).base
+    return context.namespace(node, always(url_of(node)), locate).base
 
 
 def _located(

@@ -19,6 +19,7 @@ from aiostream_data._engine.flow.context import RunContext, hop
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
+from aiostream_data._engine.resume.origins import always
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead, group_nbytes
 from aiostream_data._engine.sources.group_bytes import BlockPlaces
@@ -112,7 +113,7 @@ class SmallTables:
         seen = self.context.services.features.of(SeenTypes)
         for place, (file, rows) in enumerate(zip(files, read, strict=True)):
             try:
-                seen[file.files].add(file.url, rows.types)
+                seen.of(file.files).add(file.url, rows.types)
             except TableSchemaError:  # the run of this file raises it
                 return place
             context = context_of(place)
@@ -175,7 +176,7 @@ def _decoded(
         if opened is None:
             continue
         directory, parts, nbytes = opened
-        base = context_of(place).namespace(file, lambda _, url=file.url: str(url)).base  # type: ignore[misc]
+        base = context_of(place).namespace(file, always(file.url)).base
         rows = [chunk_of(part, base, None) for part in parts if len(part.rows)]
         if rows and not all(_has_layout_of((chunks or rows)[0], each) for each in rows):
             continue

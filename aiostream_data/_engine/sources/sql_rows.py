@@ -17,7 +17,7 @@ from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
 from aiostream_data._engine.sources.sql_reader import MAX_KEY, Key, SqlPage, SqlReader
@@ -82,7 +82,7 @@ class SqlSource(NumberedRows):
         return 1 if self.context.services.workers.one_at_a_time else max(1, min(count, CHUNK_ROWS))
 
     def _namespace(self) -> Namespace:
-        return self.context.namespace(self.node, lambda _: self.node.label)
+        return self.context.namespace(self.node, always(str(self.node.label)))
 
     # -- saved position
 

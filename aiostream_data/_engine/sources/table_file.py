@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.memory.buffers import GRAIN_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
-from aiostream_data._engine.resume.origins import Namespace, local
+from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
 from aiostream_data._engine.sources.row_groups_ahead import (
@@ -40,7 +40,7 @@ from aiostream_data.formats.row_groups import (
     advance,
 )
 from aiostream_data.formats.table_types import TypesOfFiles
-from aiostream_data.plan.tables import TableFile
+from aiostream_data.plan.tables import FilesToken, TableFile
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, ShardRef, concat
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
@@ -65,18 +65,20 @@ class _Fetched(NamedTuple):
     charge: Charge
 
 
-class SeenTypes(defaultdict[object, TypesOfFiles]):
-    """Types of the columns of the opened files, by the object that stands for their data set. A feature."""
+class SeenTypes(WeakKeyDictionary[FilesToken, TypesOfFiles]):
+    """Types of the columns of the opened files of each data set. A feature."""
 
-    def __init__(self) -> None:
-        super().__init__(TypesOfFiles)
+    def of(self, files: FilesToken) -> TypesOfFiles:
+        """Return the types of a data set. They are forgotten with the token."""
+        return self.setdefault(files, TypesOfFiles())
 
 
-class _Paces(defaultdict[object, ReadAhead]):
-    """Controllers of read-ahead, which the files of a data set share, by the object that stands for the data set."""
+class _Paces(WeakKeyDictionary[FilesToken, ReadAhead]):
+    """Controllers of read-ahead, which the files of a data set share. A feature."""
 
-    def __init__(self) -> None:
-        super().__init__(ReadAhead)
+    def of(self, files: FilesToken) -> ReadAhead:
+        """Return the controller of a data set. It is forgotten with the token."""
+        return self.setdefault(files, ReadAhead())
 
 
 @dataclass
@@ -125,7 +127,7 @@ class TableFileSource(NumberedRows):
                 fetch,
                 decode,
                 wake=budget.poke,
-                pace=self.context.services.features.of(_Paces)[node.files],
+                pace=self.context.services.features.of(_Paces).of(node.files),
                 most=NEAR_GROUPS if stores.part_nbytes(node.url) is None else AHEAD_GROUPS,
                 most_nbytes=min(AHEAD_NBYTES, budget.limit // AHEAD_SHARE) // self.context.crowd,
             )
@@ -221,7 +223,7 @@ class TableFileSource(NumberedRows):
             ranges, found = await self.hop(advance, steps, parts)
             if found is not None:
                 seen = self.context.services.features.of(SeenTypes)
-                seen[self.node.files].add(shard.url, found.types)
+                seen.of(self.node.files).add(shard.url, found.types)
                 return shard, found
             self._check_room(sum(part.nbytes for part in ranges))
             parts = await self._read(stores, shard, ranges)
@@ -244,7 +246,7 @@ class TableFileSource(NumberedRows):
             )
 
     def _namespace(self) -> Namespace:
-        return self.context.namespace(self.node, lambda _: str(self.node.url))
+        return self.context.namespace(self.node, always(str(self.node.url)))
 
     # -- saved position
 

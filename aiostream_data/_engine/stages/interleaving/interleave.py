@@ -21,7 +21,7 @@ from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.merge_log import MergeLog, check_merge
-from aiostream_data._engine.resume.origins import Namespace, local, source_of
+from aiostream_data._engine.resume.origins import Namespace, always, local, source_of
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.resume.row_keys import expression
@@ -247,7 +247,7 @@ class InterleaveStage(Stage):
             source = source_of(context.path, context.keys[self.node])
             number = keys_of(inner)[inner]
             self._namespaces[label] = context.services.origins.open(
-                source, number, context.epoch, lambda _: name, kind=label
+                source, number, context.epoch, always(name), kind=label
             )
         return self._namespaces[label]
 
