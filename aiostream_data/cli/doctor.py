@@ -20,6 +20,7 @@ EXTRAS = {
     "hub": ("aiohttp", "pyyaml"),
     "files": ("aiofiles",),
     "fsspec": ("fsspec",),
+    "gzip": ("zlib-ng",),
     "zstd": ("zstandard",),
     "lz4": ("lz4",),
     "snappy": ("cramjam",),

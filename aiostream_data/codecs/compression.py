@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from aiostream_data.codecs.deflate import deflate_library
 from aiostream_data.codecs.library_streams import (
     LibraryStreams,
     may_begin_bz2,
@@ -206,6 +207,7 @@ class _Deflate:
         self._name = name
         self._url = url
         self._step_nbytes = step_nbytes
+        self._library = deflate_library()
         self._state: zlib._Decompress | None = self._fresh()  # None after the end of a member
         self._padding = False
         self._produced = 0
@@ -239,8 +241,8 @@ class _Deflate:
         before = state.copy()
         try:
             out = state.decompress(data, self._step_nbytes)
-        except zlib.error as error:
-            return _until_damage(before, data), b"", str(error).rpartition(": ")[2]
+        except self._library.error as error:
+            return self._until_damage(before, data), b"", str(error).rpartition(": ")[2]
         if state.eof:
             self._state = None
             return out, state.unused_data, ""
@@ -260,24 +262,24 @@ class _Deflate:
         return rest
 
     def _fresh(self) -> zlib._Decompress:
-        return zlib.decompressobj(WINDOW_BITS[self._name])
+        state: zlib._Decompress = self._library.decompressobj(WINDOW_BITS[self._name])
+        return state
+
+    def _until_damage(self, state: zlib._Decompress, data: bytes) -> bytes:
+        """Decompress all bytes before the damage, one byte at a time.
+
+        The library returns no output from a step that contains damage.
+        """
+        out = bytearray()
+        try:
+            for at in range(len(data)):
+                out += state.decompress(data[at : at + 1])
+        except self._library.error:
+            pass
+        return bytes(out)
 
     def _corrupt(self, reason: str) -> CorruptRecordError:
         return CorruptRecordError(self._url, self._produced, reason)
-
-
-def _until_damage(state: zlib._Decompress, data: bytes) -> bytes:
-    """Decompress all bytes before the damage, one byte at a time.
-
-    zlib returns no output from a step that contains damage.
-    """
-    out = bytearray()
-    try:
-        for at in range(len(data)):
-            out += state.decompress(data[at : at + 1])
-    except zlib.error:
-        pass
-    return bytes(out)
 
 
 class _ZstdLibrary:

@@ -7,7 +7,6 @@ whole process, so this module decodes the chunks of plain numbers itself, withou
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from itertools import starmap
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.codecs.deflate import deflate_library
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.hdf5_arrays import STRING_NBYTES, Hdf5Array
 from aiostream_data.formats.hdf5_chunks import CHECKSUM_NBYTES, FLETCHER32, GZIP, SHUFFLE, ChunkSizes, StoredChunk
@@ -79,11 +79,12 @@ def _inflated(array: Hdf5Array, sizes: ChunkSizes, chunk: StoredChunk, stored: m
     if GZIP not in used:
         found: bytes | memoryview = stored
     else:
-        stream = zlib.decompressobj()
+        library = deflate_library()
+        stream = library.decompressobj()
         may_be_plain = sizes.may_be_stored_as_is(chunk)
         try:
             found = stream.decompress(stored, sizes.nbytes + 1)
-        except zlib.error as error:
+        except library.error as error:
             if may_be_plain:
                 return None
             raise _damaged(array, chunk, str(error)) from None

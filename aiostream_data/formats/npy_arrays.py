@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.codecs.deflate import deflate_library
 from aiostream_data.codecs.npy_header import NpyHeader
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.rows.columns import Column, VarColumn
@@ -129,10 +130,11 @@ class StoredArray:
         return self._columns(array, fields)
 
     def _decompressed(self, deflated: Deflated, stored: memoryview) -> memoryview:
-        decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
+        library = deflate_library()
+        decompressor = library.decompressobj(-zlib.MAX_WBITS)
         try:
             found = decompressor.decompress(stored, deflated.nbytes + 1)
-        except zlib.error as error:
+        except library.error as error:
             raise self._error(f"the array {self.name!r} cannot be decompressed: {error}") from error
         if len(found) != deflated.nbytes or zlib.crc32(found) != deflated.crc:
             raise self._error(f"the array {self.name!r} is damaged: its size or checksum is wrong")

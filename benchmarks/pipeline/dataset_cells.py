@@ -195,7 +195,7 @@ def _clients() -> list[Contender]:
 CONTENDERS: Sequence[Contender] = (
     Contender(
         name="from_files", group=OURS, module="dataset_ours", variant="from_files", how="no arguments", has_cycle=False,
-        packages=("numpy", "uvloop", "s3fs"),
+        packages=("numpy", "uvloop", "s3fs", "zlib-ng"),
     ),
     Contender(
         name="from_fixed_length", group=OURS, module="dataset_ours", variant="from_fixed_length", unit=RECORD,
