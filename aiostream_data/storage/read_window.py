@@ -31,6 +31,9 @@ ROOM: Final = 5.0
 """Maximum ratio of the window to the number of ranges that a store serves at the same time. Some ranges take longer
 than the fastest one, and the rows of a shard wait for its slowest range."""
 
+SHRINK_SHARE: Final = 1 / 8
+"""Fraction of the window by which it shrinks if the consumer is slower than the store."""
+
 FIRST_FACTOR: Final = 2.0
 """Growth factor of the window until growth fails for the first time."""
 
@@ -139,7 +142,7 @@ class ReadWindow:
         if self._in_time >= max(PATIENCE, self.ranges):
             self._in_time = 0
             self._before = 0
-            self.ranges = max(LEAST, self.ranges - max(1, self.ranges // FREE))
+            self.ranges = max(LEAST, self.ranges - max(1, int(self.ranges * SHRINK_SHARE)))
 
     def _judge(self, per_s: float, most: int) -> None:
         """Use the throughput of a round in which the store limited the speed.
@@ -154,10 +157,9 @@ class ReadWindow:
         if self._before:
             self._keep_or_undo(per_s)
         self._best_per_s = max(_KEPT * self._best_per_s, per_s)
+        self.ranges = min(self.ranges, most)
         if self._pause > 0:
             self._pause -= 1
-        elif self.ranges > most:
-            self.ranges = most
         elif self.ranges < most:
             self._before, self._settles = self.ranges, True
             self.ranges = min(most, max(self.ranges + 1, int(self.ranges * self._factor)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,33 @@ MIB = 1 << 20
 PART = 8 * MIB
 
 
-def after(ranges: int, *, latency_s: float, per_s: float, most: int = 64) -> ReadWindow:
-    """Return the window after a store with this latency and bandwidth has delivered so many ranges."""
-    window, now_s = ReadWindow(), 0.0
+def after(
+    ranges: int,
+    *,
+    latency_s: float,
+    per_s: float,
+    most: int = 64,
+    noise: float = 0.0,
+    tells_times: bool = False,
+    weight: int = 1,
+) -> ReadWindow:
+    """Return the window after a store with this latency and bandwidth has delivered so many ranges.
+
+    Args:
+        noise: Fraction by which the bandwidth varies.
+        tells_times: True to record the time of each request too.
+        weight: Number of ranges that each request counts as.
+    """
+    window, now_s, draw = ReadWindow(), 0.0, random.Random(5)
+    nbytes = weight * PART
     for _ in range(ranges):
-        now_s += max(PART / per_s, (latency_s + PART / per_s) / window.ranges)
-        window.took(PART, now_s, was_there=False, least=LEAST, most=most)
+        body_s = nbytes / (per_s * draw.uniform(1 - noise, 1 + noise))
+        in_flight = max(1, window.ranges // weight)
+        step_s = max(body_s, (latency_s + body_s) / in_flight)
+        now_s += step_s
+        if tells_times:
+            window.arrived(nbytes, in_flight * step_s, now_s)
+        window.took(nbytes, now_s, was_there=False, least=LEAST, most=most, weight=weight)
     return window
 
 
@@ -44,32 +66,16 @@ def test_the_window_shrinks_while_every_range_arrives_in_time() -> None:
     assert window.ranges == LEAST
 
 
-def busy_store(
-    ranges: int, *, latency_s: float, per_s: float, known: bool, weight: int = 1, most: int = 64
-) -> ReadWindow:
-    """Return the window after ranges from a store whose speed varies by a third; ``known``: with times of requests."""
-    window, now_s, draw = ReadWindow(), 0.0, random.Random(5)
-    for _ in range(ranges):
-        nbytes = weight * PART
-        varied = per_s * draw.uniform(0.67, 1.33)
-        in_flight = max(1, window.ranges // weight)
-        step_s = max(nbytes / varied, (latency_s + nbytes / varied) / in_flight)
-        now_s += step_s
-        if known:
-            window.arrived(nbytes, in_flight * step_s, now_s)
-        window.took(nbytes, now_s, was_there=False, least=LEAST, most=most, weight=weight)
-    return window
-
-
 @pytest.mark.parametrize("weight", [1, 4])
 def test_noise_does_not_grow_the_window_beyond_what_the_store_serves_at_once(weight: int) -> None:
     counts = range(200, 4_000, 300)
-    unknown = [busy_store(n, latency_s=0.0, per_s=2e9, known=False, weight=weight).ranges for n in counts]
-    known = [busy_store(n, latency_s=0.0, per_s=2e9, known=True, weight=weight).ranges for n in counts]
+    store: dict[str, Any] = {"latency_s": 0.0, "per_s": 2e9, "noise": 1 / 3, "weight": weight}
+    unknown = [after(count, **store).ranges for count in counts]
+    known = [after(count, **store, tells_times=True).ranges for count in counts]
     assert max(unknown) > 2 * FREE  # otherwise this test shows nothing
     assert max(known) <= max(FREE, 2 * ROOM * weight)
 
 
 def test_a_distant_store_has_a_large_window_also_if_the_times_of_requests_are_known() -> None:
-    window = busy_store(1_000, latency_s=0.2, per_s=2e9, known=True)
+    window = after(1_000, latency_s=0.2, per_s=2e9, noise=1 / 3, tells_times=True)
     assert 0.2 * 2e9 / PART < window.ranges <= 64
