@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.codecs.deflate import deflate_library
 from aiostream_data.errors import TfdsError
 from aiostream_data.formats.example import ExampleParser
 from aiostream_data.formats.features import FeatureSpec, storage_dtype
@@ -229,10 +229,11 @@ def _tensor(feature: TfdsFeature, data: bytes, shape: tuple[int | None, ...]) ->
 
 def _inflated(data: bytes, most: int) -> bytes:
     """Decompress a tensor of at most ``most`` bytes."""
-    stream = zlib.decompressobj()
+    library = deflate_library()
+    stream = library.decompressobj()
     try:
-        content = stream.decompress(data, most + 1)
-    except zlib.error as error:
+        content: bytes = stream.decompress(data, most + 1)
+    except library.error as error:
         raise _BadTensor(f"the tensor is not compressed by zlib: {error}") from None
     if len(content) > most:
         raise _BadTensor(f"the tensor has more than {most} bytes")
