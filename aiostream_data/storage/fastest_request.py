@@ -20,7 +20,7 @@ DOUBLES_S: Final = 30.0
 """Time in which an old measurement doubles, because the distance and the load of a store change."""
 
 MOST_DOUBLINGS: Final = 20.0
-"""After so many doublings, a measurement limits nothing. A loader can pause for days."""
+"""Maximum number of doublings. Without it, the time would overflow if a loader pauses for days."""
 
 
 @dataclass(slots=True)

@@ -27,9 +27,9 @@ _REMEMBERED: Final = 1 << 18
 
 
 def always(name: str) -> Callable[[int], str]:
-    """Return a function that returns ``name`` for every split, and refers to nothing else.
+    """Return a function that gives every split the same name.
 
-    A function that refers to a source would keep its data in memory after the source has ended.
+    The function refers to nothing but the name. A reference to the source would keep its data in memory after its end.
     """
     return lambda _: name
 

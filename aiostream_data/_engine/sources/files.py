@@ -80,7 +80,7 @@ class _Windows(dict[int, ReadWindow]):
 class _Offsets(WeakValueDictionary[tuple[int, int, int | None], ShardOffsets]):
     """Byte offsets of records. Each key of this table identifies a source run and the numbering of its shards.
 
-    The namespaces of a source keep its offsets. They are forgotten together.
+    The table drops the offsets of a source when the last namespace of the source is deleted.
     """
 
 
@@ -131,7 +131,7 @@ class ReadFilesSource(Stage):
     def _ranges_ahead(self) -> RangesAhead:
         node, context = self.node, self.context
         window = ReadWindow()
-        if context.path == 0:  # data sets of functions are too many, and each is read once
+        if context.path == 0:  # a function can return millions of data sets, and each is read once
             window = context.services.features.of(_Windows).setdefault(context.keys[node], window)
         near = most_open(node)
         return RangesAhead(window, node.cycle_length, near, near + WHOLE_OBJECTS if node.format.whole else near)

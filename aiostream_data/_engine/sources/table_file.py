@@ -66,18 +66,18 @@ class _Fetched(NamedTuple):
 
 
 class SeenTypes(WeakKeyDictionary[FilesToken, TypesOfFiles]):
-    """Types of the columns of the opened files of each data set. A feature."""
+    """For each data set, the types of the columns in the files opened so far. A feature."""
 
     def of(self, files: FilesToken) -> TypesOfFiles:
-        """Return the types of a data set. They are forgotten with the token."""
+        """Return the types of a data set. The table drops them when the token is deleted."""
         return self.setdefault(files, TypesOfFiles())
 
 
 class _Paces(WeakKeyDictionary[FilesToken, ReadAhead]):
-    """Controllers of read-ahead, which the files of a data set share. A feature."""
+    """For each data set, the controller of read-ahead that its files share. A feature."""
 
     def of(self, files: FilesToken) -> ReadAhead:
-        """Return the controller of a data set. It is forgotten with the token."""
+        """Return the controller of a data set. The table drops it when the token is deleted."""
         return self.setdefault(files, ReadAhead())
 
 

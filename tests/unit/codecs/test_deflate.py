@@ -22,7 +22,7 @@ zlib_ng = pytest.importorskip("zlib_ng.zlib_ng")
 
 
 def outcome(library: ModuleType, name: Any, stream: bytes, piece: int, step: int) -> tuple[bytes, str]:
-    """Return all output, and the error with its offset; "" without an error."""
+    """Return all output, and the text of the error, which contains its offset. The text is empty without an error."""
     out = bytearray()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "deflate_library", lambda: library)
