@@ -199,7 +199,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Raises:
             ColumnError: The data frame has no such column.
             PlanError: An argument is invalid, or the data frame has no columns, or columns without unique str names.
-            ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
+            ArrowTypeError: A column has a type that cannot be read, such as a union. Select other columns.
         """
         from aiostream_data.dataset.data_frames import frame_slices
 
@@ -959,7 +959,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             CorruptRecordError: A file is damaged, or is not a Parquet file.
             PlanError: A file has no column of this name, or a filter does not fit the type of its column.
             TableSchemaError: The selected columns of two files differ.
-            ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
+            ArrowTypeError: A column has a type that cannot be read, such as a union. Select other columns.
             MemoryBudgetError: A row group does not fit into the memory limit.
             MissingExtraError: PyArrow is not installed (extra ``parquet``).
         """
@@ -1113,7 +1113,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             CorruptRecordError: A file is damaged, or is neither an Arrow file nor an Arrow stream.
             PlanError: A file has no column of this name.
             TableSchemaError: Two files differ in their columns.
-            ArrowTypeError: A column has a type without a NumPy form, such as a decimal. Select other columns.
+            ArrowTypeError: A column has a type that cannot be read, such as a union. Select other columns.
             MemoryBudgetError: A record batch does not fit into the memory limit.
             MissingExtraError: PyArrow is not installed (extra ``arrow``).
         """

@@ -10,6 +10,7 @@ from typing import Any, Final
 from aiostream_data.errors import ArrowTypeError, CorruptRecordError
 from aiostream_data.formats.arrow_fields import SchemaField, Stored, rebuilt_type
 from aiostream_data.formats.arrow_messages import Buffer, RecordBatch
+from aiostream_data.formats.object_sizes import makes_objects, node_nbytes
 from aiostream_data.rows.records import ByteRange
 
 _SIZE_NBYTES: Final = 8
@@ -123,11 +124,15 @@ def array_of(pyarrow: Any, part: Stored, body: Body, dictionaries: Mapping[int, 
 def decoded_nbytes(pyarrow: Any, parts: Iterable[Stored], body: Body) -> int:
     """Return the memory that decoding of the fields needs in addition to the stored bytes, as the file declares it."""
     total = 0
-    for part in (inner for outer in parts for inner in outer.walk()):
-        total += part.node.length * _row_nbytes(pyarrow, part.field, bool(part.node.null_count))
-        total += sum(map(body.decompressed_nbytes, part.buffers))
-        if part.field.is_variadic:
-            total += sum(buffer.nbytes for buffer in part.buffers)
+    for outer in parts:
+        is_object = makes_objects(pyarrow, outer.field.type)
+        for part in outer.walk():
+            total += part.node.length * _row_nbytes(pyarrow, part.field, bool(part.node.null_count))
+            decompressed = sum(map(body.decompressed_nbytes, part.buffers))
+            stored = sum(buffer.nbytes for buffer in part.buffers)
+            total += decompressed + (stored if part.field.is_variadic else 0)
+            if is_object:  # the objects are copies
+                total += part.node.length * node_nbytes(pyarrow, part.field.type) + (decompressed or stored)
     return total
 
 

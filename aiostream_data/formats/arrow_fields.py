@@ -173,6 +173,9 @@ def rebuilt_type(pyarrow: Any, field: SchemaField, children: list[Any]) -> Any:
             return make(children[0])
     if types.is_fixed_size_list(own):
         return pyarrow.list_(children[0], own.list_size)
+    if types.is_map(own):
+        keys, values = children[0].type
+        return pyarrow.map_(keys.with_nullable(False), values)
     raise ArrowTypeError(field.path, f"the column has the type {own}, which cannot be read. Select other columns")
 
 

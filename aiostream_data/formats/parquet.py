@@ -15,6 +15,7 @@ from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.column_paths import top_of
 from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
+from aiostream_data.formats.object_sizes import leaf_nbytes
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
 from aiostream_data.formats.parquet_footer import FIXED_NBYTES, short_statistics
 from aiostream_data.formats.parquet_pages import StoredColumn, pages_size
@@ -41,7 +42,6 @@ _VALUE_NBYTES: Final = 8
 
 _LENGTH_NBYTES: Final = 4
 """Bytes of the length in front of a value that is not encoded, if its length is its own."""
-
 
 _REPEATED_NBYTES: Final = 32 << 20
 """The texts of a column are measured if its dictionary could repeat more than this number of bytes."""
@@ -116,7 +116,9 @@ class ParquetDirectory:
             self._schema = self._metadata.schema.to_arrow_schema()
             self._names = self._schema.names
             schema = self._metadata.schema
-            self._leaves = [_leaf(schema.column(number)) for number in range(len(schema))]
+            sizes = {field.name: leaf_nbytes(self._pyarrow, field.type) for field in self._schema}
+            leaves = (schema.column(number) for number in range(len(schema)))
+            self._leaves = [_leaf(leaf, sizes.get(top_of(leaf.path, sizes), 0)) for leaf in leaves]
         self._check_columns()
 
     def selecting(self, columns: tuple[str, ...], filters: Filters) -> ParquetDirectory:
@@ -190,12 +192,13 @@ class ParquetDirectory:
         nbytes, number = _ROW_NBYTES * group.rows, self._all.index(group)
         for column in self._columns(number):
             pages = pages_size(self._url, column, part_of(column.place, group.ranges, parts))
-            nbytes += max(column.nbytes, pages.nbytes)
+            copies = 2 if column.is_object else 1
+            nbytes += max(column.nbytes, pages.nbytes) + (copies - 1) * pages.nbytes
             if column.is_text and column.values * pages.dictionary_nbytes > _REPEATED_NBYTES:
                 file = KnownRanges(self._nbytes, group.ranges, parts)
                 texts = TextColumn(self._pyarrow, file, self._metadata, number, column.path)
                 with explained(self._pyarrow, self._url, column.place.start):
-                    nbytes += _texts_nbytes(texts, column, pages.dictionary_items)
+                    nbytes += copies * _texts_nbytes(texts, column, pages.dictionary_items)
         return nbytes
 
     @cached_property
@@ -251,9 +254,11 @@ class ParquetDirectory:
                     self._url, 0, f"the footer places column {leaf.path!r} at bytes {start} to {stop}"
                 )
             nbytes = max(decoded, (leaf.fixed_nbytes or _VALUE_NBYTES) * values)
+            nbytes += leaf.object_nbytes * values
             item_nbytes = leaf.fixed_nbytes or _LENGTH_NBYTES
             is_text = not leaf.fixed_nbytes
-            yield StoredColumn(leaf.path, ByteRange(start, stop), values, nbytes, item_nbytes, is_text)
+            place = ByteRange(start, stop)
+            yield StoredColumn(leaf.path, place, values, nbytes, item_nbytes, is_text, leaf.object_nbytes > 0)
 
     def table(self, group: RowGroup, parts: Sequence[memoryview]) -> Any:
         """Return the columns for elements and filters as a ``pyarrow.Table`` with all rows of the group.
@@ -335,15 +340,18 @@ class _Leaf(NamedTuple):
         path: Name of the column, with the names of the structs around it.
         kind: Type of the stored values.
         fixed_nbytes: Bytes of a value; 0 if each value has its own length.
+        object_nbytes: Memory of a value as a Python object; 0 if the values become columns.
     """
 
     path: str
     kind: str
     fixed_nbytes: int
+    object_nbytes: int
 
 
-def _leaf(column: Any) -> _Leaf:
-    return _Leaf(column.path, column.physical_type, FIXED_NBYTES.get(column.physical_type, max(0, column.length)))
+def _leaf(column: Any, object_nbytes: int) -> _Leaf:
+    fixed_nbytes = FIXED_NBYTES.get(column.physical_type, max(0, column.length))
+    return _Leaf(column.path, column.physical_type, fixed_nbytes, object_nbytes)
 
 
 def shown_type(pyarrow: Any, type: Any) -> str | None:

@@ -38,6 +38,7 @@ class StoredColumn(NamedTuple):
         nbytes: Size in memory, in bytes, as the footer declares it.
         item_nbytes: Least size of a value that is not encoded, in bytes.
         is_text: True if each value has a length of its own.
+        is_object: True if the values become Python objects, which are copies.
     """
 
     path: str
@@ -46,6 +47,7 @@ class StoredColumn(NamedTuple):
     nbytes: int
     item_nbytes: int
     is_text: bool
+    is_object: bool = False
 
 
 class PagesSize(NamedTuple):

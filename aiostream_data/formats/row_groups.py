@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.rows.columns import Column
+from aiostream_data.rows.columns import Column, column_nbytes
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import LEAF, Structure
 
@@ -74,7 +74,7 @@ class TableRows(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return sum(leaf.nbytes for leaf in self.leaves) + self.rows.nbytes
+        return sum(map(column_nbytes, self.leaves)) + self.rows.nbytes
 
 
 class Directory(Protocol):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.rows.object_nbytes import objects_nbytes, sample_of
 
 VarKind = Literal["bytes", "str", "array"]
 
@@ -65,7 +66,12 @@ class VarColumn:
     @property
     def nbytes(self) -> int:
         row = self.dtype.itemsize * math.prod(self.item_shape)
-        return _native.total_length(self.lengths) * row + INDEX_NBYTES * len(self.starts)
+        nbytes = _native.total_length(self.lengths) * row + INDEX_NBYTES * len(self.starts)
+        if not self.dtype.hasobject:
+            return nbytes
+        filled = self.starts[self.lengths > 0]
+        some = self.values[filled[sample_of(len(filled))]]
+        return nbytes + objects_nbytes(some, _native.total_length(self.lengths))
 
     def slice(self, start: int, stop: int) -> VarColumn:
         return VarColumn(self.values, self.starts[start:stop], self.lengths[start:stop], self.kind)
@@ -167,6 +173,15 @@ class SeparateBytes(VarColumn):
 
 
 Column: TypeAlias = NDArray[Any] | VarColumn
+
+
+def column_nbytes(column: Column) -> int:
+    """Return the size of a column in bytes. The size of Python objects is estimated from some of them."""
+    if isinstance(column, VarColumn) or not column.dtype.hasobject:
+        return column.nbytes
+    flat = column.reshape(-1)
+    return column.nbytes + objects_nbytes(flat[sample_of(len(flat))], len(flat))
+
 
 _PYTHON_SCALARS = (np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.bool_), np.dtype(object))
 

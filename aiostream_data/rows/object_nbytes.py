@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.rows.array_likes import image_nbytes
 
@@ -15,6 +16,11 @@ ITEM_NBYTES_GUESS: Final = 64
 MAX_DEPTH: Final = 256
 """Maximum depth of nested containers in an element whose size is estimated. Deeper elements probably contain
 themselves."""
+
+_SAMPLE: Final = 16
+"""Maximum number of objects of an array that are measured."""
+
+_PLACES: Final = np.arange(_SAMPLE) * ((5**0.5 - 1) / 2) % 1
 
 _CONTAINERS: Final = (dict, tuple, list)
 _NUMBERS: Final = frozenset({int, float, bool, complex, type(None)})
@@ -42,6 +48,17 @@ def object_nbytes(value: Any) -> int:
         else:
             containers.pop()
     return nbytes
+
+
+def sample_of(count: int) -> slice | NDArray[np.int64]:
+    """Return the indices of a sample of ``count`` objects for :func:`objects_nbytes`. It has no period."""
+    return slice(None) if count <= _SAMPLE else (_PLACES * count).astype(np.int64)
+
+
+def objects_nbytes(sample: NDArray[Any], count: int) -> int:
+    """Estimate the size of ``count`` objects in bytes from some of them."""
+    some = sample.tolist()
+    return sum(map(object_nbytes, some)) * count // len(some) if some else 0
 
 
 def _parts_of(container: Any) -> Iterator[Any]:

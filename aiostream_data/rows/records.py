@@ -32,6 +32,7 @@ from aiostream_data.rows.columns import (
     VarColumn,
     column_element,
     column_elements,
+    column_nbytes,
     concat_column,
     gather_column,
 )
@@ -88,7 +89,7 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        return sum(leaf.nbytes for leaf in self.leaves) + self.ids.nbytes
+        return sum(map(column_nbytes, self.leaves)) + self.ids.nbytes
 
     def slice(self, start: int, stop: int) -> Columns:
         if start == 0 and stop == len(self.ids):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,13 +42,22 @@ def changed(content: bytes, place: int) -> bytes:
     return content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
 
 
-def table_of(rows: Sequence[Any]) -> Any:
-    return pa.table(
-        {
-            "n": pa.array([row["n"] for row in rows], pa.int64()),
-            "text": pa.array([row["text"] for row in rows], pa.string()),
-        }
-    )
+TYPES = {
+    "n": pa.int64(),
+    "text": pa.string(),
+    "turns": pa.list_(pa.struct({"who": pa.string(), "said": pa.list_(pa.int16())})),
+    "counts": pa.map_(pa.string(), pa.int16()),
+    "price": pa.decimal128(5, 2),
+}
+
+
+def table_of(rows: Sequence[Any], names: Sequence[str] = ("n", "text")) -> Any:
+    return pa.table({name: pa.array([_arrow(row[name]) for row in rows], TYPES[name]) for name in names})
+
+
+def _arrow(value: Any) -> Any:
+    """Return a value as PyArrow expects it."""
+    return list(value.items()) if isinstance(value, dict) else value
 
 
 class Sink:
@@ -83,17 +93,35 @@ def leave_hole(sink: Any) -> None:
         sink.write(bytes(HOLE))
 
 
-def parquet_file(rows: Sequence[Any], group_rows: int) -> bytes:
+def parquet_file(rows: Sequence[Any], group_rows: int, names: Sequence[str] = ("n", "text")) -> bytes:
     made = io.BytesIO()
-    parquet.write_table(table_of(rows), made, row_group_size=group_rows, compression="none", use_dictionary=False)
+    parquet.write_table(
+        table_of(rows, names), made, row_group_size=group_rows, compression="none", use_dictionary=False
+    )
     return made.getvalue()
 
 
 PARQUET = parquet_file(COLUMNS, 2)
 
 
+OBJECTS = [
+    {
+        "turns": None if n == 3 else [{"who": f"user {n}", "said": [n, n]}, None] * (n % 3),
+        "text": "abcde" * (40 * n),
+        "counts": {f"key {n}": n},
+        "price": Decimal(n) / 4,
+    }
+    for n in range(7)
+]
+OBJECTS_FILE = parquet_file(OBJECTS, 2, list(OBJECTS[0]))
+
+
 class OfColumns(TableFormatSuite):
-    rows = COLUMNS
+    rows: ClassVar[list[Any]] = COLUMNS
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.rows[0])
 
     def select(self, row: Any) -> Any:
         return {"n": row["n"]}
@@ -105,16 +133,27 @@ class TestParquet(OfColumns):
     damaged = (TableDamage(changed(PARQUET, PARQUET.index(b"\x15", 4)), [0, 1], offset=4),)
 
     def encode(self, rows: Sequence[Any], group_rows: int) -> bytes:
-        return parquet_file(rows, group_rows)
+        return parquet_file(rows, group_rows, self.names)
 
     def write_far(self, path: Path, rows: Sequence[Any]) -> int:
         with path.open("wb") as file:
-            sink, table = pa.PythonFile(Sink(file), "w"), table_of(rows)
+            sink, table = pa.PythonFile(Sink(file), "w"), table_of(rows, self.names)
             with parquet.ParquetWriter(sink, table.schema) as writer:
                 writer.write_table(table.slice(0, 3))
                 leave_hole(sink)
                 writer.write_table(table.slice(3))
         return 0
+
+
+class TestParquetOfObjects(TestParquet):
+    """Lists of structs, lists of text, maps and decimals."""
+
+    rows = OBJECTS
+    selected = ParquetFormat(columns=("price",))
+    damaged = (TableDamage(changed(OBJECTS_FILE, OBJECTS_FILE.index(b"\x15", 4)), [0, 1], offset=4),)
+
+    def select(self, row: Any) -> Any:
+        return {"price": row["price"]}
 
 
 TEXTS = [{"n": n, "text": np.random.default_rng(n).bytes(600_000).hex()} for n in range(3)]
@@ -143,7 +182,7 @@ class TestArrowFiles(OfColumns):
         return made.getvalue()
 
     def write(self, file: Any, rows: Sequence[Any], group_rows: int) -> None:
-        table = table_of(rows)
+        table = table_of(rows, self.names)
         with self.kind(file, table.schema) as writer:
             writer.write_table(table, max_chunksize=group_rows)
 
@@ -151,6 +190,14 @@ class TestArrowFiles(OfColumns):
         with path.open("wb") as file:
             self.write(behind_hole(file), rows, 2)
         return 0
+
+
+class TestArrowFilesOfObjects(TestArrowFiles):
+    rows = OBJECTS
+    selected = ArrowFormat(columns=("price",))
+
+    def select(self, row: Any) -> Any:
+        return {"price": row["price"]}
 
 
 class TestArrowStreams(TestArrowFiles):

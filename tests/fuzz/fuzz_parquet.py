@@ -53,11 +53,14 @@ TABLE = pa.table(
         "day": pa.array([1, 2, None] * (ROWS // 3), pa.date32()),
         "flag": [n % 2 == 0 for n in range(ROWS)],
         "fixed": pa.array([b"abcd"] * ROWS, pa.binary(4)),
+        "turns": [[{"who": f"user {n}", "said": ["a", None] * turn} for turn in range(n % 3)] for n in range(ROWS)],
+        "price": pa.array(range(ROWS)).cast(pa.decimal128(21, 2)),
+        "counts": pa.array([[("a", n)] * (n % 2) for n in range(ROWS)], pa.map_(pa.string(), pa.int8())),
     }
 )
 FORMATS: tuple[TableFormat, ...] = (
     ParquetFormat(),
-    ParquetFormat(columns=("words", "box.x")),
+    ParquetFormat(columns=("words", "box.x", "turns.list.element.who")),
     ParquetFormat(columns=("text",), filters=((("n", ">=", 5), ("flag", "==", True)),)),
     SnapshotFormat(
         table="delta",
@@ -89,14 +92,16 @@ def check(data: bytes) -> None:
 
 
 def _check_rows(found: list[Any], first: int, file: bytes) -> None:
-    """Compare the rows with those that PyArrow reads from the whole file."""
+    """Compare the rows with those that PyArrow reads from each row group."""
+    expected: list[Any] = []
     try:
-        table = parquet.ParquetFile(io.BytesIO(file)).read(use_threads=False)
+        source = parquet.ParquetFile(io.BytesIO(file))
+        groups = [source.read_row_group(number, use_threads=False) for number in range(source.num_row_groups)]
     except (pa.ArrowException, OSError):
         return
-    expected: list[Any] = []
-    for part in table_rows(table, np.arange(len(table))):
-        expected += part.structure.rows([column_elements(leaf) for leaf in part.leaves])
+    for table in groups:
+        for part in table_rows(table, np.arange(len(table))):
+            expected += part.structure.rows([column_elements(leaf) for leaf in part.leaves])
     assert repr(found) == repr(plain_rows(expected[first:]))
 
 

@@ -70,11 +70,16 @@ def seeds() -> list[bytes]:
             "nothing": pa.nulls(rows),
             "fixed": pa.array([b"abcd"] * rows, pa.binary(4)),
             "day": pa.array([1, 2, None] * (rows // 3), pa.date32()),
+            "turns": [[{"who": f"user {n}", "said": ["a", None] * turn} for turn in range(n % 3)] for n in range(rows)],
+            "price": pa.array(range(rows)).cast(pa.decimal128(21, 2)),
+            "counts": pa.array([[("a", n)] * (n % 2) for n in range(rows)], pa.map_(pa.string(), pa.int8())),
+            "shared": pa.array([[["a"]], [["b"], None], []] * (rows // 3), pa.list_view(pa.list_(pa.string()))),
             "spans": pa.array([[1], [2, 3], []] * (rows // 3), pa.list_view(pa.int64())),
         }
     )
     found = []
-    for some in (table, table.select(["words", "values", "view"])):
+    nested = table.select(["turns", "price", "counts", "shared"])
+    for some in (table, table.select(["words", "values", "view"]), nested):
         for kind in (pa.ipc.new_file, pa.ipc.new_stream):
             for compression in (None, "lz4", "zstd"):
                 made = io.BytesIO()

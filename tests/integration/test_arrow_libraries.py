@@ -162,8 +162,6 @@ def test_each_type_of_polars_is_read_or_refused_with_a_remedy() -> None:
         assert found == {name: plain(rows[name]) for name in found}
         texts = [one for chunk in chunks for one in chunk["s.q"]]
         assert texts == [None if row is None else row["q"] for row in rows["s"]]
-    with pytest.raises(TypeError, match="'m': the column is a decimal"):
-        read_arrow(pl.DataFrame({"m": ["1.5"]}).select(pl.col("m").cast(pl.Decimal(10, 2))))
 
 
 def test_sorted_and_filtered_frames_of_polars_are_read() -> None:

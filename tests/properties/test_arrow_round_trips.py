@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -29,6 +30,7 @@ TEXTS = (
     pa.binary(3),
 )
 LISTS = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+EXACT = Context(prec=80)
 SIZES = st.integers(0, 12)
 
 
@@ -85,7 +87,38 @@ def structs(inner: Any) -> Any:
     return st.lists(inner, max_size=3).map(of)
 
 
-TYPES = st.recursive(st.one_of(flat(), texts(), lists()), structs, max_leaves=4)
+def decimals() -> st.SearchStrategy[tuple[pa.DataType, Any]]:
+    def of(digits: int, scale: int) -> tuple[pa.DataType, Any]:
+        kind = pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)
+        return kind, st.integers(1 - 10**digits, 10**digits - 1).map(lambda n: EXACT.scaleb(Decimal(n), -scale))
+
+    return st.builds(of, st.sampled_from([1, 9, 18, 19, 38, 39, 76]), st.integers(-3, 9))
+
+
+def lists_of_objects(inner: Any) -> Any:
+    """Lists of structs, of lists and of maps, and maps, with missing values at each level."""
+
+    def of(item: tuple[pa.DataType, Any], make: Any) -> tuple[pa.DataType, Any]:
+        return make(item[0]), st.lists(st.none() | item[1], max_size=3)
+
+    def map_of(item: tuple[pa.DataType, Any]) -> tuple[pa.DataType, Any]:
+        return pa.map_(pa.string(), item[0]), st.lists(st.tuples(st.text(max_size=2), st.none() | item[1]), max_size=3)
+
+    return st.one_of(structs(inner), inner.map(map_of), st.builds(of, inner, st.sampled_from(LISTS)))
+
+
+def objects() -> st.SearchStrategy[tuple[pa.DataType, Any]]:
+    """Types whose rows are Python objects or arrays of them."""
+    inside = st.recursive(st.one_of(flat(), texts(), decimals()), lists_of_objects, max_leaves=4)
+    listed = st.builds(
+        lambda item, make: (make(item[0]), st.lists(st.none() | item[1], max_size=3)),
+        inside.filter(lambda item: not pa.types.is_primitive(item[0])),
+        st.sampled_from(LISTS),
+    )
+    return st.one_of(decimals(), listed)
+
+
+TYPES = st.recursive(st.one_of(flat(), texts(), lists(), objects()), structs, max_leaves=4)
 
 
 @st.composite
@@ -117,11 +150,21 @@ def elements(chunk: ArrowChunk) -> list[Any]:
 
 
 def hollow(kind: pa.DataType, row: Any) -> Any:
-    """A row in which a missing struct is a struct of missing fields, as columns hold it."""
+    """A row in which a missing struct is a struct of missing fields, as columns hold it, and a map is a dict."""
     if not pa.types.is_struct(kind):
-        return row
+        return with_dicts(kind, row)
     fields = [kind.field(i) for i in range(kind.num_fields)]
     return {field.name: hollow(field.type, None if row is None else row[field.name]) for field in fields}
+
+
+def with_dicts(kind: pa.DataType, row: Any) -> Any:
+    if row is None or not pa.types.is_nested(kind):
+        return row
+    if pa.types.is_map(kind):
+        return {key: with_dicts(kind.item_type, value) for key, value in row}
+    if pa.types.is_struct(kind):
+        return {field.name: with_dicts(field.type, row[field.name]) for field in kind}
+    return [with_dicts(kind.value_type, item) for item in row]
 
 
 @given(slices())

@@ -14,7 +14,19 @@ from aiostream_data.errors import ArrowDataError, ArrowTypeError
 from aiostream_data.rows.arrow.exported_numbers import FORMATS
 
 Family = Literal[
-    "null", "bool", "dense", "int32", "fixed_binary", "text", "view", "list", "list_view", "fixed_list", "struct"
+    "null",
+    "bool",
+    "dense",
+    "int32",
+    "decimal",
+    "fixed_binary",
+    "text",
+    "view",
+    "list",
+    "list_view",
+    "fixed_list",
+    "map",
+    "struct",
 ]
 
 _INT32: Final = np.dtype(np.int32)
@@ -30,7 +42,8 @@ class ArrowForm:
         dtype: NumPy type of the column, or of the offsets of text and lists.
         buffers: Number of buffers; for views, the minimum number.
         children: Number of children, or None if any number is valid.
-        size: Bytes per row of ``fixed_binary``, or items per row of ``fixed_list``.
+        size: Bytes per row of ``fixed_binary`` and ``decimal``, or items per row of ``fixed_list``.
+        scale: Number of digits after the point of a ``decimal``.
         is_text: True if the rows are text, and False if they are bytes.
     """
 
@@ -39,6 +52,7 @@ class ArrowForm:
     buffers: int = 2
     children: int | None = 0
     size: int = 0
+    scale: int = 0
     is_text: bool = False
 
 
@@ -62,25 +76,22 @@ _FORMS: Final = {
     "+L": ArrowForm("list", _INT64, children=1),
     "+vl": ArrowForm("list_view", _INT32, buffers=3, children=1),
     "+vL": ArrowForm("list_view", _INT64, buffers=3, children=1),
+    "+m": ArrowForm("map", _INT32, children=1),
     "+s": ArrowForm("struct", buffers=1, children=None),
 }
 
 _UNREADABLE: Final = {
-    "d:": ("a decimal", "Cast the column to float64 or to text"),
     "+u": ("a union", "Split the column into one column per type"),
-    "+m": ("a map", "Convert the column to one column per key"),
     "+r": ("run-end encoded", "Decode the column, for example with pyarrow.compute.run_end_decode()"),
     "ti": ("an interval", "Cast the column to a duration"),
 }
 
 _SIZED: Final = re.compile(r"(\+?w):([0-9]{1,10})")
-_ITEMS: Final = frozenset({"null", "bool", "dense", "int32", "fixed_list"})
-_ITEM_KINDS: Final = {
-    "struct": "structs",
-    "text": "text or bytes",
-    "view": "text or bytes",
-    "fixed_binary": "bytes of fixed length",
-}
+_DECIMAL: Final = re.compile(r"d:[0-9]{1,2},(-?[0-9]{1,3})(?:,(32|64|128|256))?")
+_LISTS: Final = frozenset({"list", "list_view", "fixed_list"})
+_ARRAY_ITEMS: Final = frozenset({"null", "bool", "dense", "int32"})
+_TEXTS: Final = frozenset({"text", "view", "fixed_binary"})
+_KEYS: Final = frozenset({"bool", "dense", "int32", "decimal"}) | _TEXTS
 _INTEGERS: Final = frozenset("cCsSiIlL")
 
 
@@ -103,14 +114,44 @@ def form_of(path: str, schema: SchemaNode) -> ArrowForm:
         if sized[1] == "w":
             return ArrowForm("fixed_binary", size=size)
         return ArrowForm("fixed_list", buffers=1, children=1, size=size)
+    if decimal := _DECIMAL.fullmatch(text):
+        return ArrowForm("decimal", np.dtype(object), size=int(decimal[2] or 128) // 8, scale=int(decimal[1]))
     if text[:2] in _UNREADABLE:
         kind, remedy = _UNREADABLE[text[:2]]
         raise ArrowTypeError(path, f"the column is {kind} (format {shown(text)}), which cannot be read. {remedy}")
     raise ArrowDataError(path, f"the format {shown(text)} is not defined by Arrow. Check the producer of the array")
 
 
+def makes_objects(path: str, schema: SchemaNode) -> bool:
+    """Return True if each row of a leaf is a Python object: for decimals, maps, and lists that are no arrays or texts.
+
+    Lists of numbers and dates are arrays, also if the items are lists of a fixed size.
+    """
+    values = schema if schema.dictionary is None else schema.dictionary
+    family = form_of(path, values).family
+    if family in _LISTS:
+        return not (makes_texts(path, values) or _is_array(path, values.children[0]))
+    return family in ("decimal", "map", "struct")
+
+
+def makes_texts(path: str, schema: SchemaNode) -> bool:
+    """Return True for lists of text or bytes, whose rows are arrays of Python objects."""
+    values = schema if schema.dictionary is None else schema.dictionary
+    return form_of(path, values).family in _LISTS and _family_of_values(path, values.children[0]) in _TEXTS
+
+
+def _is_array(path: str, schema: SchemaNode) -> bool:
+    family = _family_of_values(path, schema)
+    values = schema if schema.dictionary is None else schema.dictionary
+    return family in _ARRAY_ITEMS or (family == "fixed_list" and _is_array(path, values.children[0]))
+
+
+def _family_of_values(path: str, schema: SchemaNode) -> Family:
+    return form_of(path, schema if schema.dictionary is None else schema.dictionary).family
+
+
 def check_type(path: str, schema: SchemaNode) -> None:
-    """Check that the type of a leaf can be read, with its items and dictionary.
+    """Check that the type of a leaf can be read, with the types inside and the dictionary.
 
     Raises:
         ArrowTypeError: This package cannot read the type.
@@ -123,24 +164,40 @@ def check_type(path: str, schema: SchemaNode) -> None:
         )
     if schema.dictionary is not None:
         _check_dictionary(path, schema, schema.dictionary)
-    elif form.family in ("list", "list_view", "fixed_list"):
-        _check_items(path, schema.children[0])
+        return
+    for child in schema.children:
+        check_type(f"{path}.{child.name}" if form.family == "struct" else path, child)
+    if form.family == "struct":
+        check_names(schema, f"{path}.")
+    elif form.family == "map":
+        _check_entries(path, schema.children[0])
+
+
+def check_names(schema: SchemaNode, prefix: str) -> None:
+    """Check that the fields of a struct have different names.
+
+    Raises:
+        ArrowTypeError: Two fields have the same name.
+    """
+    names = [child.name for child in schema.children]
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise ArrowTypeError(prefix + name, "two columns have this name. Rename one of the columns")
 
 
 def _check_dictionary(path: str, schema: SchemaNode, values: SchemaNode) -> None:
     if schema.format not in _INTEGERS:
         raise ArrowDataError(path, f"the dictionary indices have the format {shown(schema.format)}, not an integer")
-    if form_of(path, values).family == "struct":
-        raise ArrowTypeError(path, "the dictionary contains structs. Decode the column before reading")
+    family = form_of(path, values).family
+    if family != "decimal" and makes_objects(path, values):
+        kind = {"struct": "structs", "map": "maps"}.get(family, "nested lists")
+        raise ArrowTypeError(path, f"the dictionary contains {kind}. Decode the column before reading")
     check_type(path, values)
 
 
-def _check_items(path: str, items: SchemaNode) -> None:
-    family = form_of(path, items if items.dictionary is None else items.dictionary).family
-    if family not in _ITEMS:
-        raise ArrowTypeError(
-            path,
-            f"the column contains lists of {_ITEM_KINDS.get(family, 'lists')}, which cannot be read. Flatten the "
-            "lists, or encode each list as one text",
-        )
-    check_type(path, items)
+def _check_entries(path: str, entries: SchemaNode) -> None:
+    if form_of(path, entries).family != "struct" or len(entries.children) != 2:
+        raise ArrowDataError(path, "the entries of a map are not structs of a key and a value")
+    keys = entries.children[0]
+    if _family_of_values(path, keys) not in _KEYS:
+        raise ArrowTypeError(path, "the keys of the map are lists or structs. Convert the column to a list of structs")

@@ -28,19 +28,29 @@ def list_leaf(rows: ArrowRows, form: ArrowForm, read: ReadLeaf) -> ArrowLeaf:
     """
     if form.family == "fixed_list":
         return _fixed_list_leaf(rows, form.size, read)
-    valid = rows.valid()
-    if form.family == "list_view":
-        starts, lengths = _list_views(rows, form, valid)
-        items = read(rows.list_items(0, rows.node.children[0].length))
-    else:
-        offsets = rows.offsets()
-        first, stop = int(offsets[0]), int(offsets[-1])
-        items = read(rows.list_items(first, stop - first))
-        starts, lengths = (offsets[:-1] - first if first else offsets[:-1]), np.diff(offsets)
-    values, present = _dense(items)
-    leaf = variable_leaf(values, starts, lengths, "array", valid)
+    found, starts, lengths = list_places(rows)
+    values, present = _dense(read(found))
+    leaf = variable_leaf(values, starts, lengths, "array", rows.valid())
     _check_items(rows, present, leaf)
     return leaf
+
+
+def list_places(rows: ArrowRows) -> tuple[ArrowRows, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the items of all lists, and the first item and the length of each list. Maps are lists of entries.
+
+    Raises:
+        ArrowDataError: An offset or a length is invalid.
+    """
+    form = rows.form
+    if form.family == "list_view":
+        starts, lengths = _list_views(rows, form, rows.valid())
+        return rows.list_items(0, rows.node.children[0].length), starts, lengths
+    if form.family == "fixed_list":
+        items = rows.list_items(rows.start * form.size, rows.length * form.size)
+        return items, np.arange(rows.length, dtype=np.int64) * form.size, np.full(rows.length, form.size, np.int64)
+    offsets = rows.offsets()
+    first, stop = int(offsets[0]), int(offsets[-1])
+    return rows.list_items(first, stop - first), offsets[:-1] - first if first else offsets[:-1], np.diff(offsets)
 
 
 def _list_views(
@@ -75,8 +85,7 @@ def _missing_item(rows: ArrowRows, row: int) -> Exception:
 
 
 def _fixed_list_leaf(rows: ArrowRows, size: int, read: ReadLeaf) -> ArrowLeaf:
-    items = read(rows.list_items(rows.start * size, rows.length * size))
-    values, present = _dense(items)
+    values, present = _dense(read(list_places(rows)[0]))
     valid = rows.valid()
     row_nbytes = size * math.prod(values.shape[1:]) * values.itemsize
     if row_nbytes > MAX_NBYTES:
@@ -105,26 +114,40 @@ def decoded_leaf(rows: ArrowRows, read: ReadLeaf) -> ArrowLeaf:
     Raises:
         ArrowDataError: An index is outside the dictionary.
     """
-    assert rows.schema.dictionary is not None
-    assert rows.node.dictionary is not None
-    schema, node = rows.schema.dictionary, rows.node.dictionary
-    values = ArrowRows(rows.path, schema, node, rows.owner, node.offset, node.length, 0, "dictionary entry")
-    entries = read(checked(values))
-    valid = rows.valid()
-    indices = _indices(rows, valid, node.length)
+    values = dictionary_rows(rows)
+    entries = read(values)
+    valid, indices = rows.valid(), decoded_indices(rows)
     if entries.valid is not None:
-        found = entries.valid[indices] if node.length else np.zeros(rows.length, np.bool_)
+        found = entries.valid[indices] if len(values) else np.zeros(rows.length, np.bool_)
         valid = found if valid is None else valid & found
     column = entries.column
     if isinstance(column, VarColumn):
-        taken = column.take(indices) if node.length else VarColumn(column.values, indices, indices, column.kind)
+        taken = column.take(indices) if len(values) else VarColumn(column.values, indices, indices, column.kind)
         return variable_leaf(taken.values, taken.starts, taken.lengths, column.kind, valid)
-    dense = column[indices] if node.length else np.zeros((rows.length, *column.shape[1:]), column.dtype)
+    dense = column[indices] if len(values) else np.zeros((rows.length, *column.shape[1:]), column.dtype)
     return ArrowLeaf(dense, valid)
 
 
-def _indices(rows: ArrowRows, valid: NDArray[np.bool_] | None, size: int) -> NDArray[np.int64]:
-    """Return the indices of the rows in a dictionary; 0 for missing rows."""
+def dictionary_rows(rows: ArrowRows) -> ArrowRows:
+    """Return the entries of the dictionary of an array.
+
+    Raises:
+        ArrowDataError: The numbers, buffers or children of the dictionary are invalid.
+    """
+    assert rows.schema.dictionary is not None
+    assert rows.node.dictionary is not None
+    schema, node = rows.schema.dictionary, rows.node.dictionary
+    return checked(ArrowRows(rows.path, schema, node, rows.owner, node.offset, node.length, 0, "dictionary entry"))
+
+
+def decoded_indices(rows: ArrowRows) -> NDArray[np.int64]:
+    """Return the indices of the rows in a dictionary; 0 for missing rows.
+
+    Raises:
+        ArrowDataError: An index is outside the dictionary.
+    """
+    assert rows.node.dictionary is not None
+    valid, size = rows.valid(), rows.node.dictionary.length
     given = rows.items(1, rows.form.dtype, rows.start, rows.length)
     used = given if valid is None else np.where(valid, given, given.dtype.type(0))
     outside = (used < 0) | (used >= size)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data._native.arrow_nodes import ArrayNode, SchemaNode
 from aiostream_data.arguments import shown
-from aiostream_data.errors import ArgumentTypeError, ArrowDataError, ArrowTypeError
-from aiostream_data.rows.arrow.arrow_forms import check_type, form_of
+from aiostream_data.errors import ArgumentTypeError, ArrowDataError
+from aiostream_data.rows.arrow.arrow_forms import check_names, check_type, form_of, makes_objects, makes_texts
 from aiostream_data.rows.arrow.imported_columns import ArrowLeaf, flat_leaf, variable_leaf
 from aiostream_data.rows.arrow.imported_nested import decoded_leaf, list_leaf
+from aiostream_data.rows.arrow.imported_objects import object_leaf, text_lists_leaf
 from aiostream_data.rows.arrow.imported_rows import ArrowRows, checked, empty_node
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.structure import LEAF, Structure
@@ -87,9 +88,9 @@ class ArrowChunks(Iterator[ArrowChunk]):
 def read_arrow(source: object) -> ArrowChunks:
     """Return the chunks of an Arrow source as columns, without a copy where possible.
 
-    Numbers, dates, lists and text share the memory of the producer. Booleans, days, views and dictionaries are copied.
-    Timestamps with a time zone become UTC times. An extension type is read as its storage type. No code of an
-    extension type runs.
+    Numbers, dates, lists of them, and text share the memory of the producer. Booleans, days, views and dictionaries are
+    copied. Decimals, maps, and other lists become Python objects. Timestamps with a time zone become UTC times. An
+    extension type is read as its storage type. No code of an extension type runs.
 
     Args:
         source: Object with the method ``__arrow_c_stream__`` or ``__arrow_c_array__``.
@@ -146,10 +147,8 @@ def _structure(path: str, schema: SchemaNode, prefix: str) -> Structure:
         return LEAF
     if schema.dictionary is not None:
         raise ArrowDataError(path, "a struct has a dictionary. Check the producer of the array")
+    check_names(schema, prefix)
     names = tuple(child.name for child in schema.children)
-    if len(set(names)) < len(names):
-        name = next(name for name in names if names.count(name) > 1)
-        raise ArrowTypeError(prefix + name, "two columns have this name. Rename one of the columns")
     children = (_structure(prefix + child.name, child, f"{prefix}{child.name}.") for child in schema.children)
     return Structure("dict", names, tuple(children))
 
@@ -178,11 +177,17 @@ def _hidden(leaf: ArrowLeaf, valid: NDArray[np.bool_]) -> ArrowLeaf:
     column = leaf.column
     if isinstance(column, VarColumn):
         return variable_leaf(column.values, column.starts, column.lengths, column.kind, both)
+    if column.dtype.hasobject and leaf.valid is None:
+        return ArrowLeaf(np.where(valid, column, np.array(None)), None)
     return ArrowLeaf(column, both)
 
 
 def _read_leaf(rows: ArrowRows) -> ArrowLeaf:
+    if makes_objects(rows.path, rows.schema):
+        return object_leaf(rows)
     if rows.schema.dictionary is not None:
         return decoded_leaf(rows, _read_leaf)
+    if makes_texts(rows.path, rows.schema):
+        return text_lists_leaf(rows)
     form = rows.form
     return list_leaf(rows, form, _read_leaf) if form.children else flat_leaf(rows, form)

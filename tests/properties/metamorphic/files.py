@@ -180,7 +180,14 @@ def _write_table(path: Path, file: int, names: list[str]) -> None:
     texts = [None if row % 4 == 2 else name for row, name in enumerate(names)]
     lists = [[number] * (row % 3) for row, number in enumerate(numbers)]
     columns = {"n": pa.array(numbers, pa.int64()), "text": pa.array(texts, pa.string())}
-    table = pa.table({**columns, "values": pa.array(lists, pa.list_(pa.int64()))})
+    columns["values"] = pa.array(lists, pa.list_(pa.int64()))
+    pairs = list(zip(names, texts, strict=True))
+    words = [[name, text] * (row % 3) for row, (name, text) in enumerate(pairs)]
+    columns["words"] = pa.array(words, pa.list_(pa.string()))
+    turns = [[{"who": name, "said": text}] * (row % 4) for row, (name, text) in enumerate(pairs)]
+    columns["turns"] = pa.array(turns, pa.list_(pa.struct({"who": pa.string(), "said": pa.string()})))
+    columns["price"] = pa.array(numbers, pa.int64()).cast(pa.decimal128(21, 2))
+    table = pa.table(columns)
     parquet.write_table(table, path, row_group_size=5)
     _write_arrays(path, file, numbers)
     write = pa.ipc.new_stream if file % 2 else pa.ipc.new_file

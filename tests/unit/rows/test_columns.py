@@ -1,4 +1,4 @@
-"""A column of separate bytes objects gives what a column with one array gives, without copies."""
+"""A column of separate bytes objects gives what a column with one array gives, without copies. Columns have sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiostream_data._engine.memory.buffers import BlockPool
-from aiostream_data.rows.columns import LARGE_ROW_NBYTES, SeparateBytes, VarColumn, concat_column, gather_column
+from aiostream_data.rows.columns import (
+    LARGE_ROW_NBYTES,
+    SeparateBytes,
+    VarColumn,
+    column_nbytes,
+    concat_column,
+    gather_column,
+)
 from aiostream_data.rows.records import Columns, concat, gather, largest_row_nbytes, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 
@@ -104,3 +111,20 @@ def test_small_rows_are_gathered_into_one_block() -> None:
     assert isinstance(found, VarColumn)
     assert not isinstance(found, SeparateBytes)
     assert found.elements() == [b"row", b"small"]
+
+
+WORDS = np.array(["x" * 1000] * 300, object)
+
+
+def test_the_size_of_a_column_of_objects_counts_the_objects() -> None:
+    assert column_nbytes(WORDS) == 300 * (8 + 1000)
+    some = np.array([None, {"a": ["x" * 500]}] * 50, object)
+    assert column_nbytes(some) == pytest.approx(100 * 8 + 50 * (64 + 500), rel=0.2)
+    assert column_nbytes(np.zeros(3, object)[:0]) == 0
+
+
+def test_the_size_of_lists_of_text_counts_the_texts_of_the_rows() -> None:
+    column = VarColumn(WORDS, np.array([0, 7, 7, 100]), np.array([7, 0, 3, 200]), "array")
+    assert column_nbytes(column) == 210 * (8 + 1000) + 4 * 16
+    assert column_nbytes(column.slice(1, 3)) == 3 * (8 + 1000) + 2 * 16
+    assert column_nbytes(column.slice(1, 2)) == 16
