@@ -252,13 +252,19 @@ def stack_leaf(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArr
     if are_numbers(kinds) and (numbers := numbers_array(values, kinds)) is not None:
         return numbers
     arrays = as_arrays(path, values, describe)
-    if all(array is None for array in arrays) and not any(is_number(kind) or issubclass(kind, _TEXT) for kind in kinds):
+    typed = [array for array, value in zip(arrays, values, strict=True) if not is_empty_list(value)] or arrays
+    if all(array is None for array in typed) and not any(is_number(kind) or issubclass(kind, _TEXT) for kind in kinds):
         return object_array(values)
     found = [_facts(value, array) for value, array in zip(values, arrays, strict=True)]
     row = _first_other(found[0], found)
     if row or arrays[0] is None:
         raise _refusal(f"leaf {path!r}", describe, row, found[0], found)
     return _stacked(arrays)
+
+
+def is_empty_list(value: Any) -> bool:
+    """Return True for a list without items, whose type is unknown: a list of numbers or of objects."""
+    return isinstance(value, list) and not value
 
 
 def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[NDArray[Any] | None]:

@@ -14,7 +14,15 @@ from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, VarColumn, obje
 from aiostream_data.rows.parts import PaddedParts, Parts
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
-from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackable, stack, stack_leaf, without_marks
+from aiostream_data.transforms.collate import (
+    DescribeRow,
+    as_arrays,
+    as_stackable,
+    is_empty_list,
+    stack,
+    stack_leaf,
+    without_marks,
+)
 from aiostream_data.transforms.filling import fill_rows, joined
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -200,10 +208,10 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
 
 def with_one_dtype(values: list[Any], arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
     """Convert empty lists to arrays with the dtype of the other arrays."""
-    dtype = next((array.dtype for value, array in zip(values, arrays, strict=True) if not _is_empty_list(value)), None)
+    dtype = next((array.dtype for value, array in zip(values, arrays, strict=True) if not is_empty_list(value)), None)
     if dtype is None:
         return arrays
-    return [np.empty(0, dtype) if _is_empty_list(value) else array for value, array in zip(values, arrays, strict=True)]
+    return [np.empty(0, dtype) if is_empty_list(value) else array for value, array in zip(values, arrays, strict=True)]
 
 
 def lists_of_text(values: Sequence[Any]) -> list[Any] | None:
@@ -214,10 +222,6 @@ def lists_of_text(values: Sequence[Any]) -> list[Any] | None:
     if first not in (str, bytes) or not all(type(word) is first for words in values for word in words):
         return None
     return [object_array(words) for words in values]
-
-
-def _is_empty_list(value: Any) -> bool:
-    return isinstance(value, list) and not value
 
 
 def _facts(arrays: Sequence[NDArray[Any]]) -> int:
