@@ -187,6 +187,18 @@ class ReadsIndex(Protocol):
         """
 
 
+class HoldsOneRecord(Format, Protocol):
+    """A format in which an uncompressed object can be one record, without bytes around it."""
+
+    def is_one_record(self, nbytes: int | None) -> bool:
+        """Return True if every uncompressed object of ``nbytes`` bytes is one record. None: the size is unknown."""
+
+
+def holds_one_record(format: Format) -> TypeGuard[HoldsOneRecord]:
+    """Return True if an object of a format can be one record. Faster than ``isinstance()``, as below."""
+    return hasattr(format, "is_one_record")
+
+
 LEFT: Final = -1
 """Number of rows of an object that must be read by a :class:`.RecordStream`."""
 

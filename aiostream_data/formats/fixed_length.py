@@ -65,6 +65,10 @@ class FixedLengthFormat:
         """
         return kind.is_certain and not self.header_nbytes
 
+    def is_one_record(self, nbytes: int | None) -> bool:
+        """Return True for an object of the size of a record. See :class:`.HoldsOneRecord`."""
+        return nbytes == self.record_nbytes and not self.header_nbytes and not self.footer_nbytes
+
     def framer(self, url: str) -> FixedLengthFramer:
         return FixedLengthFramer(self, url)
 

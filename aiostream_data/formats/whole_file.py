@@ -44,6 +44,10 @@ class WholeFileFormat:
         """Maximum size of a record in bytes."""
         return self.max_record_nbytes
 
+    def is_one_record(self, nbytes: int | None) -> bool:
+        """Return True unless the object is too long. See :class:`.HoldsOneRecord`."""
+        return nbytes is None or nbytes <= self.max_record_nbytes
+
     def framer(self, url: str) -> WholeFileFramer:
         return WholeFileFramer(self, url)
 

@@ -22,7 +22,7 @@ from aiostream_data._engine.memory.trimming import KEPT_SHARE, kept_nbytes
 from aiostream_data._engine.processes.process_manager import window_nbytes
 from aiostream_data._engine.resources import idle_blocks_nbytes
 from aiostream_data.executors.process import idle_nbytes
-from aiostream_data.formats.whole_file import WholeFileFormat
+from aiostream_data.formats.base import holds_one_record
 from aiostream_data.loading.bound_item import LoaderPart
 from aiostream_data.loading.device_bound import DeviceBound, device_facts
 from aiostream_data.loading.large_record_bound import LARGE_SHARE, alone_parts, largest_record_nbytes
@@ -249,7 +249,7 @@ def _idle_nbytes(plan: Node, memory_limit: int) -> int:
     each = process_nbytes(plan, memory_limit) if places else memory_limit
     idle = 2 * hosts * window_nbytes(memory_limit, hosts) if hosts else 0
     reading = [node for node in walk(plan) if isinstance(node, ReadFiles)]
-    pools = bool(reading) + any(isinstance(node.format, WholeFileFormat) for node in reading)
+    pools = bool(reading) + any(holds_one_record(node.format) for node in reading)
     idle += pools * max(1, hosts) * idle_blocks_nbytes(each)
     for node in _runs_elsewhere(plan):
         kind, workers = _workers_of(node, plan)

@@ -34,12 +34,22 @@ def from_files(pattern: str) -> Dataset[Any]:
     return Dataset.from_files(pattern).map(lambda file: file["data"])
 
 
-def from_records(pattern: str) -> Dataset[Any]:
+def from_long_records(pattern: str) -> Dataset[Any]:
     return Dataset.from_fixed_length(pattern, SEPARATE_NBYTES)
 
 
+def from_records(pattern: str) -> Dataset[Any]:
+    halves = Dataset.from_fixed_length(pattern, SEPARATE_NBYTES // 2)
+    return halves.batch(2).map(lambda pair: pair[0] + pair[1])
+
+
 @pytest.mark.parametrize(
-    ("make", "most"), [(from_files, LOCAL_GROWTH * FILES_OF_A_BLOCK), (from_records, FILES_OF_A_BLOCK)]
+    ("make", "most"),
+    [
+        (from_files, LOCAL_GROWTH * FILES_OF_A_BLOCK),
+        (from_long_records, LOCAL_GROWTH * FILES_OF_A_BLOCK),
+        (from_records, FILES_OF_A_BLOCK),
+    ],
 )
 def test_only_files_that_are_read_into_separate_objects_form_longer_groups(
     tmp_path: Path, make: Callable[[str], Dataset[Any]], most: int
@@ -79,6 +89,19 @@ def test_the_expected_size_of_files_follows_the_recent_ones() -> None:
     for _ in range(10):
         typical.learn([1000])
     assert 990 < typical.nbytes < 1000
+
+
+def test_files_of_one_record_among_others_are_read_as_alone(tmp_path: Path) -> None:
+    """A record fills some files; others have two records, none, or bytes at the end that are no record."""
+    records = [bytes([number]) * SEPARATE_NBYTES for number in range(90)]
+    contents = [records[n] * (n % 3) if n % 9 == 0 else records[n] for n in range(90)]
+    for number, content in enumerate(contents):
+        (tmp_path / f"{number:03}").write_bytes(content + b"cut" * (number == 77))
+    expected = [content[:SEPARATE_NBYTES] for content in contents for _ in range(len(content) // SEPARATE_NBYTES)]
+    dataset = Dataset.from_fixed_length(f"{tmp_path}/*", SEPARATE_NBYTES, on_error="skip")
+    with grouped(FILES_OF_A_BLOCK * SEPARATE_NBYTES), dataset.open() as loader:
+        assert list(loader) == expected
+        assert sum(stage.skipped for stage in loader.stats().stages) == 1
 
 
 @pytest.mark.parametrize(("excess", "most"), [(0, SEPARATE_REMOTE_GROWTH // ONE_REQUEST_GROWTH), (1, 0)])

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from aiostream_data._engine.sources.shard_chunks import refers_to
 from aiostream_data._native import BytesMemory
 from aiostream_data.codecs.file_kinds import START_NBYTES
-from aiostream_data.formats.base import LEFT, Format, SmallObjects
+from aiostream_data.formats.base import LEFT, Format, SmallObjects, holds_one_record
 from aiostream_data.formats.small_objects import split_objects
-from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.rows.columns import Column, SeparateBytes
 
 Block: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64]]
@@ -128,8 +127,8 @@ class SeparateObjects:
         return np.frombuffer(self._objects[place], np.uint8)
 
     def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_]) -> SmallObjects | None:
-        assert isinstance(format, WholeFileFormat), "other formats split one block"
-        is_record = is_plain & (self.sizes <= format.largest_nbytes)
+        assert holds_one_record(format), "other formats split one block"
+        is_record = is_plain & np.fromiter(map(format.is_one_record, map(len, self._objects)), np.bool_, len(is_plain))
         if not is_record.any():
             return None
         chosen = [self._objects[place] for place in np.flatnonzero(is_record).tolist()]

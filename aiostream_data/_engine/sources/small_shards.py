@@ -30,10 +30,9 @@ from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data.codecs.compression import DEFLATE_NBYTES
 from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, named_compressed, suffix_of
 from aiostream_data.errors import PlanError, StorageError
-from aiostream_data.formats.base import LEFT
+from aiostream_data.formats.base import LEFT, holds_one_record
 from aiostream_data.formats.small_objects import ObjectKinds
 from aiostream_data.formats.small_streams import UnpackLimits
-from aiostream_data.formats.whole_file import WholeFileFormat
 from aiostream_data.metrics.counters import FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import Chunk, ShardRef
@@ -220,8 +219,10 @@ class SmallShards:
 
     def _is_separate(self, shard: ShardRef) -> bool:
         """Return True if a shard is large enough for a separate object, if each shard is one record."""
-        is_whole = isinstance(self.node.format, WholeFileFormat)
-        return is_whole and self.likely_nbytes(shard) >= SEPARATE_NBYTES and not self._is_named_compressed(shard)
+        format = self.node.format
+        if not (holds_one_record(format) and format.is_one_record(shard.nbytes)):
+            return False
+        return self.likely_nbytes(shard) >= SEPARATE_NBYTES and not self._is_named_compressed(shard)
 
     def likely_nbytes(self, shard: ShardRef) -> float:
         """Return the estimated decompressed size of a small shard, also if its size is unknown."""
@@ -317,8 +318,9 @@ class SmallShards:
 
     def _memory(self, sizes: Sequence[int]) -> BlockPlaces | ObjectPlaces:
         """Return memory for shards of these sizes."""
-        nbytes = sum(sizes)
-        if isinstance(self.node.format, WholeFileFormat) and nbytes >= SEPARATE_NBYTES * len(sizes):
+        nbytes, format = sum(sizes), self.node.format
+        are_large = nbytes >= SEPARATE_NBYTES * len(sizes)
+        if are_large and holds_one_record(format) and all(map(format.is_one_record, filter(None, sizes))):
             return ObjectPlaces(self.blocks.lend_objects(sizes))
         return BlockPlaces(self.blocks.lend(nbytes), sizes)
 
