@@ -30,8 +30,11 @@ _WINDOW_NBYTES_PER_ROW = 4 * FRAMING_NBYTES
 records as requested."""
 
 _WIDE_NBYTES_PER_ROW = 16 * FRAMING_NBYTES
-"""Size of a parsing window in bytes per row, if the caller uses the default row limit. With this size, a typical block
-fits into one window."""
+"""Size of a parsing window in bytes per row, if the caller uses the default row limit, or if the first record is long.
+With this size, a typical block fits into one window."""
+
+_LONG_NBYTES = 4 << 10
+"""Minimum size of a long record. Most records are about as long as the first one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,11 +127,12 @@ class TFRecordFramer(CuttingFramer):
         return self._tail.nbytes + len(fresh) >= self._wanted
 
     def _window(self, values: Bytes, start: int, stop: int, most_rows: int) -> int:
-        wide = most_rows * (_WIDE_NBYTES_PER_ROW if most_rows == MOST_ROWS else _WINDOW_NBYTES_PER_ROW)
-        if stop - start <= wide:
+        narrow, wide = most_rows * _WINDOW_NBYTES_PER_ROW, most_rows * _WIDE_NBYTES_PER_ROW
+        if stop - start <= narrow:
             return stop
         first = int.from_bytes(values[start : start + 8], "little") + FRAMING_NBYTES  # checksum verified later, in _cut
-        return min(stop, start + max(first, wide))
+        are_long = most_rows == MOST_ROWS or first >= _LONG_NBYTES
+        return min(stop, start + max(first, wide if are_long else narrow))
 
     def _begin_long(self, rest: Bytes) -> LongRecord | None:
         self._long_length = self._wanted - FRAMING_NBYTES
