@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from aiostream_data.codecs.deflate import deflate_library
+from aiostream_data.codecs.deflate_stream import DeflateStream
 from aiostream_data.codecs.library_streams import (
     LibraryStreams,
     may_begin_bz2,
@@ -26,11 +26,8 @@ Compression: TypeAlias = Literal["", "gzip", "zlib", "zstd", "bz2", "xz", "lz4",
 COMPRESSIONS: Final[tuple[Compression, ...]] = ("", "gzip", "zlib", "zstd", "bz2", "xz", "lz4", "snappy")
 """Names of the compression formats; "" is no compression."""
 
-MAX_STEP_NBYTES = 256 << 10
+MAX_STEP_NBYTES = 1 << 20
 """Maximum output size of one decompression step, in bytes."""
-
-DEFLATE_NBYTES = 64 << 10
-"""Memory in bytes of one gzip or zlib decompressor: a window of 32 KiB, and its tables."""
 
 ZSTD_NBYTES = 96 << 10
 """Memory in bytes of the tables in one zstd decompressor. The window and block buffers are not included."""
@@ -41,14 +38,10 @@ MAPPED_NBYTES = 32 << 20
 FILLING_NBYTES = 1 << 20
 """The reported memory of a separately mapped allocation grows in steps of this many bytes, ahead of the data."""
 
-# Input is fed in small pieces because zlib copies the unused input after every step.
-_PIECE_NBYTES = 16 << 10
 _ZSTD_MAX_WINDOW_NBYTES = 128 << 20
 MAX_DECOMPRESSOR_NBYTES = _ZSTD_MAX_WINDOW_NBYTES + (2 << 20)
 """Maximum memory of one decompressor in bytes: the largest accepted window of zstd or xz, tables and blocks."""
 
-WINDOW_BITS = {"gzip": 31, "zlib": 15}
-"""Argument ``wbits`` of zlib for each format."""
 _ALIASES: dict[str, Compression] = {"none": "", **{name: name for name in COMPRESSIONS}}
 
 
@@ -171,7 +164,7 @@ class Decompressors:
         if name == "zstd":
             return _Zstd(url, self._zstd)
         if name == "gzip" or name == "zlib":
-            return _Deflate(name, url, min(step_nbytes, MAX_STEP_NBYTES))
+            return DeflateStream(name, url, min(step_nbytes, MAX_STEP_NBYTES))
         if name == "snappy":
             return SnappyChunks(url)
         return LibraryStreams(name, url) if name else _Plain()
@@ -196,90 +189,6 @@ class _Plain:
 
     def discard(self) -> None:
         """Do nothing, because this class uses no memory buffers."""
-
-
-class _Deflate:
-    """Decompressor for one zlib stream, or for gzip with any number of members and trailing zero bytes."""
-
-    held_nbytes = DEFLATE_NBYTES
-
-    def __init__(self, name: Literal["gzip", "zlib"], url: str, step_nbytes: int) -> None:
-        self._name = name
-        self._url = url
-        self._step_nbytes = step_nbytes
-        self._library = deflate_library()
-        self._state: zlib._Decompress | None = self._fresh()  # None after the end of a member
-        self._padding = False
-        self._produced = 0
-
-    def feed(self, data: memoryview) -> Iterator[bytes]:
-        for at in range(0, len(data), _PIECE_NBYTES):
-            rest = bytes(data[at : at + _PIECE_NBYTES])
-            pending = False
-            while rest or pending:
-                if self._state is None:
-                    rest = self._next_member(rest)
-                    continue
-                out, rest, damage = self._step(self._state, rest)
-                # After a full step zlib can hold more output although all input is consumed.
-                pending = len(out) == self._step_nbytes and self._state is not None
-                self._produced += len(out)
-                if out:
-                    yield out
-                if damage:
-                    raise self._corrupt(f"the {self._name} stream is damaged ({damage})")
-
-    def finish(self) -> None:
-        if self._state is not None:
-            raise self._corrupt(f"the {self._name} stream is cut short")
-
-    def discard(self) -> None:
-        self._state = None
-
-    def _step(self, state: zlib._Decompress, data: bytes) -> tuple[bytes, bytes, str]:
-        """Return the output, the unused input, and a description of the damage after the output ("" without damage)."""
-        before = state.copy()
-        try:
-            out = state.decompress(data, self._step_nbytes)
-        except self._library.error as error:
-            return self._until_damage(before, data), b"", str(error).rpartition(": ")[2]
-        if state.eof:
-            self._state = None
-            return out, state.unused_data, ""
-        return out, state.unconsumed_tail, ""
-
-    def _next_member(self, rest: bytes) -> bytes:
-        """Handle the bytes after a complete gzip member: padding or a new member.
-
-        Return the bytes still to decompress.
-        """
-        if self._name == "gzip" and not rest.strip(b"\0"):
-            self._padding = True
-            return b""
-        if self._padding or self._name != "gzip" or rest[0] != 0x1F:
-            raise self._corrupt(f"garbage after the end of the {self._name} stream")
-        self._state = self._fresh()
-        return rest
-
-    def _fresh(self) -> zlib._Decompress:
-        state: zlib._Decompress = self._library.decompressobj(WINDOW_BITS[self._name])
-        return state
-
-    def _until_damage(self, state: zlib._Decompress, data: bytes) -> bytes:
-        """Decompress all bytes before the damage, one byte at a time.
-
-        The library returns no output from a step that contains damage.
-        """
-        out = bytearray()
-        try:
-            for at in range(len(data)):
-                out += state.decompress(data[at : at + 1])
-        except self._library.error:
-            pass
-        return bytes(out)
-
-    def _corrupt(self, reason: str) -> CorruptRecordError:
-        return CorruptRecordError(self._url, self._produced, reason)
 
 
 class _ZstdLibrary:

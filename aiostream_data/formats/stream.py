@@ -30,8 +30,8 @@ from aiostream_data.rows.columns import VarColumn
 PROBE_NBYTES = 64
 """Number of bytes at the start of an object that are inspected to detect its compression."""
 
-BLOCK_NBYTES = 1 << 20
-"""Default maximum size of a decompressed block, in bytes."""
+BLOCK_NBYTES = 4 << 20
+"""Default maximum size of a decompressed block, in bytes. Each block becomes a chunk, which costs a millisecond."""
 
 HEADROOM_NBYTES = 64 << 10
 """Default size in bytes of the free space before each decompressed block. If a record spans two blocks, the framer

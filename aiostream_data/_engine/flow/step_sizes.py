@@ -10,6 +10,9 @@ from aiostream_data.formats.stream import BLOCK_NBYTES, HEADROOM_NBYTES
 STEP_SHARE: Final = 16
 """Fraction (1/16) of the memory limit for the decompressed blocks of all open shards, with one block per shard."""
 
+_LONG_COLUMN_NBYTES: Final = 1 << 20
+"""Minimum size in bytes of a decompressed block whose columns may be long."""
+
 LEAST_STEP_NBYTES: Final = 16 << 10
 """Minimum size of a decompressed block in bytes, regardless of the memory limit."""
 
@@ -50,7 +53,7 @@ def rows_of_a_step(block: int) -> int:
 
     This maximum limits the index of the column to about two blocks.
     """
-    if block >= BLOCK_NBYTES:  # enough memory for longer columns, which cost less per small record
+    if block >= _LONG_COLUMN_NBYTES:  # enough memory for longer columns, which cost less per small record
         return 4 * CHUNK_ROWS
     return min(CHUNK_ROWS, max(LEAST_STEP_NBYTES, block) // ROW_NBYTES)
 

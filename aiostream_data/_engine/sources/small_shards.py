@@ -27,8 +27,8 @@ from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES, BlockPlaces, ObjectPlaces
 from aiostream_data._engine.sources.group_rows import FetchedGroup, GroupSplitter, NumberedRefs, ReadAlone
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data.codecs.compression import DEFLATE_NBYTES
 from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, named_compressed, suffix_of
+from aiostream_data.codecs.deflate_stream import DEFLATE_NBYTES
 from aiostream_data.errors import PlanError, StorageError
 from aiostream_data.formats.base import LEFT, holds_one_record
 from aiostream_data.formats.small_objects import ObjectKinds

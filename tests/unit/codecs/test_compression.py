@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
+from contextlib import suppress
 
 import pytest
 
@@ -17,6 +18,7 @@ from aiostream_data.codecs.compression import (
     detect,
 )
 from aiostream_data.codecs.compressors import compressor
+from aiostream_data.codecs.deflate_stream import WINDOW_BITS
 from aiostream_data.codecs.snappy_chunks import chunk_ends
 from aiostream_data.errors import CorruptRecordError, PlanError
 
@@ -88,6 +90,30 @@ def test_damage_is_an_error_at_the_same_byte_however_the_stream_is_cut(name: Com
         }
         stream[at] ^= 0x04
         assert len(outcomes) == 1, at
+
+
+@pytest.mark.parametrize("name", ["gzip", "zlib"])
+def test_damage_in_a_long_stream_is_found_at_the_byte_where_one_byte_at_a_time_finds_it(name: Compression) -> None:
+    drawn = random.Random(4)
+    stream = bytearray(compress(name, drawn.randbytes(150_000) + TEXT + drawn.randbytes(250_000)))
+    for at in (5_000, 140_000, 151_000, len(stream) - 60_000, len(stream) - 100):
+        stream[at] ^= 0x10
+        oracle, expected = zlib.decompressobj(WINDOW_BITS[name]), bytearray()
+        with suppress(zlib.error):
+            for number in range(len(stream)):
+                expected += oracle.decompress(stream[number : number + 1])
+        for step in (1 << 20, 30_000):
+            out, error = decompress(name, bytes(stream), step)
+            assert out == expected
+            assert error is not None
+            assert error.offset == len(expected)
+        stream[at] ^= 0x10
+
+
+def test_short_gzip_members_behind_a_long_one_are_read() -> None:
+    long = random.Random(5).randbytes(700_000)
+    stream = gzip.compress(long) + gzip.compress(b"short") * 5_000 + gzip.compress(long)
+    assert decompress("gzip", stream) == (long + b"short" * 5_000 + long, None)
 
 
 def test_flipped_bit_in_checksummed_data_never_passes_as_complete() -> None:

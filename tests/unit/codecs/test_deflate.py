@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data.codecs import compression
+from aiostream_data.codecs import deflate_stream
 from aiostream_data.codecs.compression import decompressor
 from aiostream_data.codecs.deflate import deflate_library
 from aiostream_data.errors import CorruptRecordError
@@ -25,7 +25,7 @@ def outcome(library: ModuleType, name: Any, stream: bytes, piece: int, step: int
     """Return all output, and the text of the error, which contains its offset. The text is empty without an error."""
     out = bytearray()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compression, "deflate_library", lambda: library)
+        patch.setattr(deflate_stream, "deflate_library", lambda: library)
         reader = decompressor(name, "memory://stream", step)
     try:
         for at in range(0, len(stream), piece):

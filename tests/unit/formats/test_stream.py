@@ -91,7 +91,7 @@ def test_compressed_stream_gives_many_bounded_columns_from_one_block() -> None:
     stream = np.frombuffer(gzip.compress(frame(bytes(1000)) * 10_000), np.uint8)
     columns = list(RecordStream(TFRECORD, "memory://x", "auto").feed(stream, 0))
     assert sum(len(column) for column in columns) == 10_000
-    assert len(columns) >= 10
+    assert len(columns) >= 10_000 * len(frame(bytes(1000))) // BLOCK_NBYTES
     # A block, and in front of it the record that the block before it cut.
     assert max(len(column.values) for column in columns) <= BLOCK_NBYTES + (64 << 10)
 
