@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ from numpy.typing import NDArray
 from aiostream_data import Dataset
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES
 from aiostream_data._engine.sources.small_shards import (
+    COMPRESSION_RATIO,
     LOCAL_GROWTH,
     ONE_REQUEST_GROWTH,
     SEPARATE_REMOTE_GROWTH,
-    TypicalSize,
 )
+from aiostream_data._engine.sources.typical_shards import TypicalShards
+from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.file_reads import FileReader
 from aiostream_data.testing.fault_server import fault_server
@@ -81,7 +85,7 @@ def test_files_of_unknown_size_are_read_in_groups_of_the_same_size(
 
 
 def test_the_expected_size_of_files_follows_the_recent_ones() -> None:
-    typical = TypicalSize()
+    typical = TypicalShards()
     typical.learn([])
     assert typical.nbytes == 0
     typical.learn([100, 300])
@@ -89,6 +93,17 @@ def test_the_expected_size_of_files_follows_the_recent_ones() -> None:
     for _ in range(10):
         typical.learn([1000])
     assert 990 < typical.nbytes < 1000
+
+
+def test_compressed_files_whose_names_do_not_tell_form_shorter_groups(tmp_path: Path) -> None:
+    """Groups that fit into one step are decompressed side by side."""
+    drawn = random.Random(6)
+    for number in range(FILES):
+        (tmp_path / f"{number:03}").write_bytes(gzip.compress(frame(drawn.randbytes(1000)), mtime=0))
+    nbytes = (tmp_path / "000").stat().st_size
+    with grouped(40 * nbytes) as sizes, Dataset.from_tfrecord(f"{tmp_path}/*").open() as loader:
+        assert sum(1 for _ in loader) == FILES
+    assert max(sizes[len(sizes) // 2 :]) <= 40 // COMPRESSION_RATIO
 
 
 def test_files_of_one_record_among_others_are_read_as_alone(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES, BlockPlaces, ObjectPlaces
 from aiostream_data._engine.sources.group_rows import FetchedGroup, GroupSplitter, NumberedRefs, ReadAlone
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
+from aiostream_data._engine.sources.typical_shards import TypicalShards
 from aiostream_data.codecs.compression_by_suffix import MARK_NBYTES, named_compressed, suffix_of
 from aiostream_data.codecs.deflate_stream import DEFLATE_NBYTES
 from aiostream_data.errors import PlanError, StorageError
@@ -130,23 +131,6 @@ class GroupRows(NamedTuple):
     rest: Rest | None
 
 
-@dataclass
-class TypicalSize:
-    """Expected size of the small shards whose size is unknown.
-
-    Attributes:
-        nbytes: Mean size of recent shards whose size was unknown; 0 before the first.
-    """
-
-    nbytes: float = 0.0
-
-    def learn(self, sizes: Sequence[int]) -> None:
-        """Record the sizes of the small shards of a group."""
-        if sizes:
-            mean = sum(sizes) / len(sizes)
-            self.nbytes = (self.nbytes + mean) / 2 if self.nbytes else mean
-
-
 @dataclass(frozen=True)
 class SmallShards:
     """Reader of groups of small shards in one run of a source.
@@ -167,7 +151,7 @@ class SmallShards:
     siblings: ShardSiblings
     splitter: GroupSplitter
     crowd: int = 1
-    typical: TypicalSize = field(default_factory=TypicalSize)
+    typical: TypicalShards = field(default_factory=TypicalShards)
 
     @property
     def is_possible(self) -> bool:
@@ -222,7 +206,7 @@ class SmallShards:
         format = self.node.format
         if not (holds_one_record(format) and format.is_one_record(shard.nbytes)):
             return False
-        return self.likely_nbytes(shard) >= SEPARATE_NBYTES and not self._is_named_compressed(shard)
+        return self.likely_nbytes(shard) >= SEPARATE_NBYTES and not self._is_compressed(shard)
 
     def likely_nbytes(self, shard: ShardRef) -> float:
         """Return the estimated decompressed size of a small shard, also if its size is unknown."""
@@ -230,12 +214,14 @@ class SmallShards:
 
     def _expected_nbytes(self, shard: ShardRef) -> int:
         """Return the estimated decompressed size of a shard; 0 if its size is unknown."""
-        return (shard.nbytes or 0) * (COMPRESSION_RATIO if self._is_named_compressed(shard) else 1)
+        return (shard.nbytes or 0) * (COMPRESSION_RATIO if self._is_compressed(shard) else 1)
 
-    def _is_named_compressed(self, shard: ShardRef) -> bool:
-        """Return True if a shard is compressed, as far as its name and the options of the source show."""
+    def _is_compressed(self, shard: ShardRef) -> bool:
+        """Return True if a shard is compressed, as far as its name, the options of the source and other shards show."""
         compression = self.node.compression
-        return named_compressed(shard.url) if compression == "auto" else bool(compression)
+        if compression != "auto":
+            return bool(compression)
+        return self.typical.are_compressed or named_compressed(shard.url)
 
     # -- reading
 
@@ -348,6 +334,7 @@ class SmallShards:
             room = await self.budget.room_for_step(2 * group.nbytes, is_wanted)
             kinds, found = await self.hop(self.splitter.split_unless_compressed, group)
             room.end()
+        self.typical.are_compressed = found is None
         if found is None:
             self.counters.work = "decompress"
             limits = self._limits(group, kinds)

@@ -25,7 +25,8 @@ from aiostream_data._engine.sources.files import ReadFilesSource, describe_sourc
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead, group_nbytes
 from aiostream_data._engine.sources.group_rows import GroupSplitter
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data._engine.sources.small_shards import REQUESTS_OF_A_GROUP, SmallShards, TypicalSize
+from aiostream_data._engine.sources.small_shards import REQUESTS_OF_A_GROUP, SmallShards
+from aiostream_data._engine.sources.typical_shards import TypicalShards
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import LEFT, ChoosesObjects
@@ -62,7 +63,7 @@ class SmallSources:
     """
 
     context: RunContext
-    typical: TypicalSize = field(default_factory=TypicalSize)
+    typical: TypicalShards = field(default_factory=TypicalShards)
 
     def most_files(self, *, is_local: bool) -> int:
         return LOCAL_FILES if is_local else REQUESTS_OF_A_GROUP

@@ -1,0 +1,25 @@
+"""What recent small shards of a source show about the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass
+class TypicalShards:
+    """What the small shards of a source have in common, as far as recent ones show it.
+
+    Attributes:
+        nbytes: Mean size of recent shards whose size was unknown; 0 before the first.
+        are_compressed: True if shards of the last group were compressed.
+    """
+
+    nbytes: float = 0.0
+    are_compressed: bool = False
+
+    def learn(self, sizes: Sequence[int]) -> None:
+        """Record the sizes of the small shards of a group."""
+        if sizes:
+            mean = sum(sizes) / len(sizes)
+            self.nbytes = (self.nbytes + mean) / 2 if self.nbytes else mean
