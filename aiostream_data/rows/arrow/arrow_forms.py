@@ -188,11 +188,11 @@ def check_names(schema: SchemaNode, prefix: str) -> None:
 def _check_dictionary(path: str, schema: SchemaNode, values: SchemaNode) -> None:
     if schema.format not in _INTEGERS:
         raise ArrowDataError(path, f"the dictionary indices have the format {shown(schema.format)}, not an integer")
+    check_type(path, values)
     family = form_of(path, values).family
     if family != "decimal" and makes_objects(path, values):
         kind = {"struct": "structs", "map": "maps"}.get(family, "nested lists")
         raise ArrowTypeError(path, f"the dictionary contains {kind}. Decode the column before reading")
-    check_type(path, values)
 
 
 def _check_entries(path: str, entries: SchemaNode) -> None:

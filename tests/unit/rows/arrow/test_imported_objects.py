@@ -162,6 +162,12 @@ def test_a_map_without_pairs_is_refused() -> None:
         only_chunk(Made("+m", 1, [None, numbers(0, 1)], [entries]))
 
 
+def test_a_dictionary_of_lists_without_items_is_refused() -> None:
+    made = Made("c", 1, [None, np.zeros(1, np.int8)], dictionary=Made("+l", 1, [None, numbers(0, 0)]))
+    with pytest.raises(ArrowDataError, match="needs 1 children, but has 0"):
+        only_chunk(made)
+
+
 def test_text_in_objects_must_be_utf8() -> None:
     binary = pa.array([[[b"ok"], [b"\xff"]]], pa.list_(pa.list_(pa.binary())))
     with pytest.raises(ArrowDataError, match="is not valid UTF-8"):
