@@ -13,7 +13,7 @@ DEFLATE_NBYTES = 64 << 10
 """Memory in bytes of one gzip or zlib decompressor: a window of 32 KiB, and its tables."""
 
 WINDOW_BITS = {"gzip": 31, "zlib": 15}
-"""Argument ``wbits`` of zlib for each format."""
+"""Argument ``wbits`` of ``zlib.decompressobj()`` and ``zlib.compressobj()``, which selects the format."""
 
 _LEAST_INPUT_NBYTES = 16 << 10
 """Input of the first step of a gzip member or zlib stream, in bytes. The input of later steps grows.
@@ -84,9 +84,10 @@ class DeflateStream:
         return out, state.unconsumed_tail, ""
 
     def _next_member(self, rest: bytes) -> bytes:
-        """Handle the bytes after a complete gzip member: padding or a new member.
+        """Begin the next gzip member, or accept zero bytes as padding. Return the bytes that are still to decompress.
 
-        Return the bytes still to decompress.
+        Raises:
+            CorruptRecordError: Other bytes follow the end of the stream.
         """
         if self._name == "gzip" and not rest.strip(b"\0"):
             self._padding = True

@@ -14,7 +14,7 @@ _FIELD_NBYTES: Final = 46
 _LEAST_FIELDS: Final = 4
 _LIST_NBYTES: Final = 72
 _LIST_ITEMS: Final = 3
-"""Assumed number of items of a list, where only the number of the innermost values is known."""
+"""Assumed mean length of a list. Parquet declares only the number of the innermost values, not the number of lists."""
 
 _NUMBER_NBYTES: Final = 40
 _TEXT_NBYTES: Final = 112
@@ -69,7 +69,7 @@ def leaf_nbytes(pyarrow: Any, type: Any) -> int:
 
 
 def _nodes(pyarrow: Any, type: Any) -> Iterator[Any]:
-    """Iterate over a type and all types inside."""
+    """Yield a type and all types that are nested in it."""
     types, type = pyarrow.types, _plain(pyarrow, type)
     yield type
     if types.is_map(type):

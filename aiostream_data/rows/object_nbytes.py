@@ -51,7 +51,10 @@ def object_nbytes(value: Any) -> int:
 
 
 def sample_of(count: int) -> slice | NDArray[np.int64]:
-    """Return the indices of a sample of ``count`` objects for :func:`objects_nbytes`. It has no period."""
+    """Return the indices of a few of ``count`` objects, for :func:`objects_nbytes`.
+
+    The distances between the indices differ, so that a repeating pattern of objects does not distort the estimate.
+    """
     return slice(None) if count <= _SAMPLE else (_PLACES * count).astype(np.int64)
 
 

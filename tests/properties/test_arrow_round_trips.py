@@ -150,7 +150,7 @@ def elements(chunk: ArrowChunk) -> list[Any]:
 
 
 def hollow(kind: pa.DataType, row: Any) -> Any:
-    """A row in which a missing struct is a struct of missing fields, as columns hold it, and a map is a dict."""
+    """The row as columns contain it: a missing struct has missing fields, and a map is a dict."""
     if not pa.types.is_struct(kind):
         return with_dicts(kind, row)
     fields = [kind.field(i) for i in range(kind.num_fields)]

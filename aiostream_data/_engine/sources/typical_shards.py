@@ -19,7 +19,7 @@ class TypicalShards:
     are_compressed: bool = False
 
     def learn(self, sizes: Sequence[int]) -> None:
-        """Record the sizes of the small shards of a group."""
+        """Update the mean with the sizes of small shards whose size was unknown before they were read."""
         if sizes:
             mean = sum(sizes) / len(sizes)
             self.nbytes = (self.nbytes + mean) / 2 if self.nbytes else mean

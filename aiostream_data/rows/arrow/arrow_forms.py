@@ -123,11 +123,11 @@ def form_of(path: str, schema: SchemaNode) -> ArrowForm:
 
 
 def makes_objects(path: str, schema: SchemaNode) -> bool:
-    """Return True if each row of a leaf is a Python object: for decimals, maps, and lists that are no arrays or texts.
+    """Return True if each row of a leaf becomes a Python object: decimals, maps, and most nested lists.
 
-    Lists of numbers and dates are arrays, also if the items are lists of a fixed size.
+    Lists of numbers or dates become arrays, and so do lists of such lists if the inner lists have a fixed size.
     """
-    values = schema if schema.dictionary is None else schema.dictionary
+    values = _decoded(schema)
     family = form_of(path, values).family
     if family in _LISTS:
         return not (makes_texts(path, values) or _is_array(path, values.children[0]))
@@ -136,22 +136,23 @@ def makes_objects(path: str, schema: SchemaNode) -> bool:
 
 def makes_texts(path: str, schema: SchemaNode) -> bool:
     """Return True for lists of text or bytes, whose rows are arrays of Python objects."""
-    values = schema if schema.dictionary is None else schema.dictionary
-    return form_of(path, values).family in _LISTS and _family_of_values(path, values.children[0]) in _TEXTS
+    values = _decoded(schema)
+    return form_of(path, values).family in _LISTS and form_of(path, _decoded(values.children[0])).family in _TEXTS
 
 
 def _is_array(path: str, schema: SchemaNode) -> bool:
-    family = _family_of_values(path, schema)
-    values = schema if schema.dictionary is None else schema.dictionary
+    values = _decoded(schema)
+    family = form_of(path, values).family
     return family in _ARRAY_ITEMS or (family == "fixed_list" and _is_array(path, values.children[0]))
 
 
-def _family_of_values(path: str, schema: SchemaNode) -> Family:
-    return form_of(path, schema if schema.dictionary is None else schema.dictionary).family
+def _decoded(schema: SchemaNode) -> SchemaNode:
+    """Return the type of the values: for a dictionary-encoded array, the type of the dictionary."""
+    return schema if schema.dictionary is None else schema.dictionary
 
 
 def check_type(path: str, schema: SchemaNode) -> None:
-    """Check that the type of a leaf can be read, with the types inside and the dictionary.
+    """Check that this package can read the type of a leaf, all types nested in it, and the type of its dictionary.
 
     Raises:
         ArrowTypeError: This package cannot read the type.
@@ -199,5 +200,5 @@ def _check_entries(path: str, entries: SchemaNode) -> None:
     if form_of(path, entries).family != "struct" or len(entries.children) != 2:
         raise ArrowDataError(path, "the entries of a map are not structs of a key and a value")
     keys = entries.children[0]
-    if _family_of_values(path, keys) not in _KEYS:
+    if form_of(path, _decoded(keys)).family not in _KEYS:
         raise ArrowTypeError(path, "the keys of the map are lists or structs. Convert the column to a list of structs")

@@ -36,7 +36,9 @@ def list_leaf(rows: ArrowRows, form: ArrowForm, read: ReadLeaf) -> ArrowLeaf:
 
 
 def list_places(rows: ArrowRows) -> tuple[ArrowRows, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the items of all lists, and the first item and the length of each list. Maps are lists of entries.
+    """Return the items of all lists. For each list, also return the index of its first item, and its length.
+
+    A map is read as a list of entries.
 
     Raises:
         ArrowDataError: An offset or a length is invalid.
@@ -46,11 +48,15 @@ def list_places(rows: ArrowRows) -> tuple[ArrowRows, NDArray[np.int64], NDArray[
         starts, lengths = _list_views(rows, form, rows.valid())
         return rows.list_items(0, rows.node.children[0].length), starts, lengths
     if form.family == "fixed_list":
-        items = rows.list_items(rows.start * form.size, rows.length * form.size)
+        items = _items_of_fixed_lists(rows, form.size)
         return items, np.arange(rows.length, dtype=np.int64) * form.size, np.full(rows.length, form.size, np.int64)
     offsets = rows.offsets()
     first, stop = int(offsets[0]), int(offsets[-1])
     return rows.list_items(first, stop - first), offsets[:-1] - first if first else offsets[:-1], np.diff(offsets)
+
+
+def _items_of_fixed_lists(rows: ArrowRows, size: int) -> ArrowRows:
+    return rows.list_items(rows.start * size, rows.length * size)
 
 
 def _list_views(
@@ -85,7 +91,7 @@ def _missing_item(rows: ArrowRows, row: int) -> Exception:
 
 
 def _fixed_list_leaf(rows: ArrowRows, size: int, read: ReadLeaf) -> ArrowLeaf:
-    values, present = _dense(read(list_places(rows)[0]))
+    values, present = _dense(read(_items_of_fixed_lists(rows, size)))
     valid = rows.valid()
     row_nbytes = size * math.prod(values.shape[1:]) * values.itemsize
     if row_nbytes > MAX_NBYTES:

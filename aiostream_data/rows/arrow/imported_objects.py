@@ -39,7 +39,7 @@ def text_lists_leaf(rows: ArrowRows) -> ArrowLeaf:
 
 
 def objects_of(rows: ArrowRows) -> list[Any]:
-    """Return the rows of an array as Python objects, as ``json.loads`` would. A missing row is None.
+    """Return the rows of an array as the Python objects that ``json.loads`` would return. A missing row is None.
 
     Structs and maps are dicts, and lists are lists. Numbers are ``int``, ``float`` or ``Decimal``; dates are
     ``numpy.datetime64``. If a map contains a key twice, the last value counts.
