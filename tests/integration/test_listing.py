@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import aiostream_data as asd
+from aiostream_data.errors import ObjectNotFoundError
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage import key_search
+from aiostream_data.storage.memory import MemoryStore
+from aiostream_data.storage.registry import register_store
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
@@ -81,3 +86,30 @@ def test_r48_an_index_takes_the_place_of_all_listings(server: FaultServer, tmp_p
     assert sorted(element["data"] for element in by_index) == sorted(3 * [name.encode() for name in FILES[:-1]])
     assert {request.kind for request in server.log()} == {"get"}
     assert len(server.log()) == 27
+
+
+class ReversedStore(MemoryStore):
+    """Store of missing objects, which answers the last of ``count`` requests first."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._answered = [asyncio.Event() for _ in range(count)]
+        self._answered.append(asyncio.Event())
+        self._answered[-1].set()
+
+    async def glob(self, pattern: str) -> list[ShardRef]:
+        number = int(pattern[-1])
+        await self._answered[number + 1].wait()
+        self._answered[number].set()
+        raise ObjectNotFoundError(pattern, "no such object")
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_the_error_of_a_listing_is_that_of_the_first_pattern_that_failed(on_error: Literal["raise", "skip"]) -> None:
+    register_store("reversed", lambda options, run_blocking: ReversedStore(3))
+    urls = [f"reversed://bucket/{number}" for number in range(3)]
+    try:
+        with pytest.raises(ObjectNotFoundError, match="bucket/0"):
+            list(asd.Dataset.from_files(urls, on_error=on_error))
+    finally:
+        register_store("reversed", None)

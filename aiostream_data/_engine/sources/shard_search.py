@@ -144,23 +144,27 @@ async def _list(
             counts as a loss.
         is_inner: If True, do not raise an error when all files are missing. If False, raise an error, because the URLs
             are probably wrong.
+
+    Raises:
+        StorageError: A pattern could not be listed. If several could not, the error is that of the first pattern,
+            whichever request ended first.
     """
-    missing: list[ObjectNotFoundError] = []
-
-    async def find(pattern: str) -> Sequence[ShardRef]:
-        try:
-            return await stores.glob(pattern)
-        except ObjectNotFoundError as error:
-            if not keeps_missing or error.is_bucket or has_magic(pattern):
-                raise
-            missing.append(error)
-            return [ShardRef(pattern)]
-
     asked = [part for part in parts if isinstance(part, str)]
-    found = iter(await asyncio.gather(*map(find, asked)))
+    found = await asyncio.gather(*map(stores.glob, asked), return_exceptions=True)
+    missing: list[ObjectNotFoundError] = []
+    listed: list[Sequence[ShardRef]] = []
+    for pattern, answer in zip(asked, found, strict=True):
+        if not isinstance(answer, BaseException):
+            listed.append(answer)
+            continue
+        if not keeps_missing or not isinstance(answer, ObjectNotFoundError) or answer.is_bucket or has_magic(pattern):
+            raise answer
+        missing.append(answer)
+        listed.append([ShardRef(pattern)])
     if missing and len(missing) == len(parts) and not is_inner:
         raise missing[0]
-    return joined_tables([next(found) if isinstance(part, str) else part for part in parts])
+    answers = iter(listed)
+    return joined_tables([next(answers) if isinstance(part, str) else part for part in parts])
 
 
 def _parts(patterns: Sequence[str]) -> list[str | ShardTable]:
