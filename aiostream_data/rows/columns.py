@@ -85,6 +85,14 @@ class VarColumn:
         values, starts = _native.compact(self.values, self.starts, self.lengths)
         return VarColumn(values, starts, self.lengths, self.kind)
 
+    @property
+    def is_packed(self) -> bool:
+        """True if the values consist of the rows in order, without gaps."""
+        if not len(self):
+            return not len(self.values)
+        stop = int(self.starts[-1]) + int(self.lengths[-1])
+        return self.starts[0] == 0 and stop == len(self.values) and _native.are_packed(self.starts, self.lengths)
+
     def packed_values(self) -> NDArray[Any]:
         """Return the values of all rows without gaps: a view if the rows have no gaps, otherwise a copy."""
         if not len(self) or not _native.are_packed(self.starts, self.lengths):
@@ -101,7 +109,7 @@ class VarColumn:
     def elements(self, pool: LendsObjects | None = None) -> list[Any]:
         """Return the rows. If they are large ``bytes``, their memory is taken from ``pool``."""
         if self.kind == "bytes":
-            is_large = pool is not None and _native.total_length(self.lengths) >= LARGE_ROW_NBYTES * max(1, len(self))
+            is_large = pool is not None and _are_large(self.lengths)
             memory = pool.lend_objects(self.lengths.tolist()) if pool is not None and is_large else None
             return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths, memory)
         if self.kind == "str":
@@ -151,6 +159,10 @@ class SeparateBytes(VarColumn):
     @property
     def item_shape(self) -> tuple[int, ...]:
         return ()
+
+    @property
+    def is_packed(self) -> bool:
+        return False
 
     @property
     def nbytes(self) -> int:
@@ -226,31 +238,74 @@ def gather_column(
         return _native.take_rows_many([column for column in columns if not isinstance(column, VarColumn)], which, rows)
     if separate := _all_separate(variable):
         return SeparateBytes([separate[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)])
-    starts = _native.take_rows_many([column.starts for column in variable], which, rows)
+    sources, numbers, starts = _sources(variable)
+    starts_of_rows = _native.take_rows_many(starts, which, rows)
     lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
-    is_large = _native.total_length(lengths) >= LARGE_ROW_NBYTES * max(1, len(rows))
-    if pool is not None and variable[0].kind == "bytes" and is_large:
-        sources = [np.ascontiguousarray(column.values) for column in variable]
+    source_of_rows = which if numbers is None else _native.take_rows_many(numbers, which, rows)
+    if pool is not None and variable[0].kind == "bytes" and _are_large(lengths):
         memory = pool.lend_objects(lengths.tolist())
-        return SeparateBytes(_native.byte_rows_many(sources, which, starts, lengths, memory))
-    values, new_starts = _native.compact_many([column.values for column in variable], which, starts, lengths)
+        contiguous = list(map(np.ascontiguousarray, sources))
+        return SeparateBytes(_native.byte_rows_many(contiguous, source_of_rows, starts_of_rows, lengths, memory))
+    values, new_starts = _native.compact_many(sources, source_of_rows, starts_of_rows, lengths)
     return VarColumn(values, new_starts, lengths, variable[0].kind)
 
 
 def concat_column(columns: Sequence[Column]) -> Column:
-    """Concatenate columns of equal layout into a new column."""
+    """Concatenate columns of equal layout into a new column. Its values are packed; see :attr:`VarColumn.is_packed`."""
     if separate := _all_separate(columns):
         return SeparateBytes(list(chain.from_iterable(separate)))
-    variable = [column.compact() for column in columns if isinstance(column, VarColumn)]
+    variable = [column for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])
-    shifts = np.cumsum([0] + [len(column.values) for column in variable[:-1]])
-    return VarColumn(
-        np.concatenate([column.values for column in variable]),
-        np.concatenate([column.starts + shift for column, shift in zip(variable, shifts, strict=True)]),
-        np.concatenate([column.lengths for column in variable]),
-        variable[0].kind,
-    )
+    sources, numbers, starts = _sources(variable)
+    if numbers is None:
+        numbers = [np.full(len(column), number, np.int32) for number, column in enumerate(variable)]
+    lengths = np.concatenate([column.lengths for column in variable])
+    values, new_starts = _native.compact_many(sources, np.concatenate(numbers), np.concatenate(starts), lengths)
+    return VarColumn(values, new_starts, lengths, variable[0].kind)
+
+
+def _sources(
+    columns: Sequence[VarColumn],
+) -> tuple[list[NDArray[Any]], list[NDArray[np.int32]] | None, list[NDArray[np.int64]]]:
+    """Return arrays with the values of columns, without a copy, and for each column the places of its rows.
+
+    Returns:
+        The arrays; the numbers of the arrays with the rows of each column, or None if each column is one array; and the
+        starts of the rows in their arrays.
+    """
+    if not any(isinstance(column, SeparateBytes) for column in columns):
+        return [column.values for column in columns], None, [column.starts for column in columns]
+    sources: list[NDArray[Any]] = []
+    numbers, starts = [], []
+    for column in columns:
+        if isinstance(column, SeparateBytes):
+            numbers.append(np.arange(len(sources), len(sources) + len(column), dtype=np.int32))
+            starts.append(np.zeros(len(column), np.int64))
+            sources += [np.frombuffer(row, np.uint8) for row in column.rows]
+        else:
+            numbers.append(np.full(len(column), len(sources), np.int32))
+            starts.append(column.starts)
+            sources.append(column.values)
+    return sources, numbers, starts
+
+
+def with_separate_rows(column: Column, pool: LendsObjects) -> Column:
+    """Return a column with separate objects if its rows are large ``bytes``, which later steps then do not copy.
+
+    Args:
+        pool: Pool of memory for the objects.
+    """
+    if not isinstance(column, VarColumn) or isinstance(column, SeparateBytes):
+        return column
+    if column.kind != "bytes" or not _are_large(column.lengths):
+        return column
+    return SeparateBytes(column.elements(pool))
+
+
+def _are_large(lengths: NDArray[np.int64]) -> bool:
+    """Return True if rows of these lengths are large; see :data:`LARGE_ROW_NBYTES`."""
+    return _native.total_length(lengths) >= LARGE_ROW_NBYTES * max(1, len(lengths))
 
 
 def _all_separate(columns: Sequence[Column]) -> list[list[bytes]]:

@@ -22,12 +22,14 @@ def batch_leaf(column: Column, copy: bool = True, strings: Strings = "objects") 
     """Convert a column to a leaf of a batch element (one array per leaf).
 
     Rows of type bytes or str become an object array, or the form ``strings``. Variable-length rows of kind ``array``
-    always become a RaggedArray. Types therefore never depend on the lengths in the data. Dense columns are copied if
-    ``copy`` is True.
+    always become a RaggedArray. Types therefore never depend on the lengths in the data.
+
+    Args:
+        copy: False if nothing else uses the memory of ``column``.
     """
     if not isinstance(column, VarColumn):
         return np.array(column, order="C", copy=True) if copy else column
-    return _ragged(column) if column.kind == "array" else string_leaf(column, strings)
+    return _ragged(column, copy) if column.kind == "array" else string_leaf(column, strings, copy=copy)
 
 
 def batch_element(chunk: Columns, describe: DescribeRow, copy: bool = True, strings: Strings = "objects") -> Any:
@@ -52,7 +54,7 @@ def batch_element(chunk: Columns, describe: DescribeRow, copy: bool = True, stri
         elif valid is None or valid.all():
             leaves.append(batch_leaf(column, copy, strings))
         elif isinstance(column, VarColumn) and column.kind != "array" and strings in WITH_MISSING:
-            leaves.append(string_leaf(column, strings, valid))
+            leaves.append(string_leaf(column, strings, valid, copy=copy))
         else:
             raise missing_value(path, describe(int(np.flatnonzero(~valid)[0])))
     return plain.unflatten(leaves)
@@ -76,6 +78,6 @@ def _with_marks(chunk: Columns) -> Iterator[tuple[Column, NDArray[np.bool_] | No
         yield column, marks
 
 
-def _ragged(column: VarColumn) -> RaggedArray:
-    packed = column.compact()
+def _ragged(column: VarColumn, copy: bool) -> RaggedArray:
+    packed = column if not copy and column.is_packed else column.compact()
     return trusted_ragged(packed.values, np.append(packed.starts, len(packed.values)))

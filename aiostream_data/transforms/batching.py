@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -12,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
-from aiostream_data.rows.columns import INDEX_NBYTES, Column, VarColumn, concat_column
+from aiostream_data.rows.columns import (
+    INDEX_NBYTES,
+    Column,
+    LendsObjects,
+    VarColumn,
+    concat_column,
+    with_separate_rows,
+)
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items, concat, gather, same_layout
@@ -128,14 +136,21 @@ class Batcher:
             chunks alive. With ``parts_from=0``, long values of ragged leaves and larger sets of carried-over rows are
             also not copied.
         strings: Form of leaves whose rows are bytes or text.
+        pool: Pool of memory for large ``bytes`` rows, which are copied once.
     """
 
     def __init__(
-        self, order: BatchOrder, describe: Describe, parts_from: int | None = None, strings: Strings = "objects"
+        self,
+        order: BatchOrder,
+        describe: Describe,
+        parts_from: int | None = None,
+        strings: Strings = "objects",
+        pool: LendsObjects | None = None,
     ) -> None:
         self.order = order
         self._parts_from = parts_from
         self._strings = strings
+        self._pool = pool
         self.dropped = 0
         """Number of rows dropped at the end of the stream."""
         self._describe = describe
@@ -174,7 +189,7 @@ class Batcher:
         Raises:
             BatchShapeError: The rows of a batch cannot be stacked.
         """
-        chunk = as_stackable(chunk)
+        chunk = self._with_separate_rows(as_stackable(chunk))
         self.runs = []
         self.batches = batches = []
         cuts = self.order.push(len(chunk))
@@ -201,6 +216,14 @@ class Batcher:
             return map(FullBatch, elements, rows)
         entries = (chunk.made_of[start:stop] for start, stop, _ in cuts)
         return map(FullBatch, elements, [Lineage(*each).as_made_of() for each in zip(rows, entries, strict=True)])
+
+    def _with_separate_rows(self, chunk: Chunk) -> Chunk:
+        """Make the objects of large ``bytes`` rows, if the batches will contain objects."""
+        if self._pool is None or self._strings != "objects" or not isinstance(chunk, Columns):
+            return chunk
+        leaves = tuple(with_separate_rows(leaf, self._pool) for leaf in chunk.leaves)
+        is_same = all(map(operator.is_, leaves, chunk.leaves))
+        return chunk if is_same else replace(chunk, leaves=leaves)
 
     def _asks_rows(self, chunk: Chunk) -> bool:
         """Return True if the form of a leaf depends on the values of its rows, and not only on their column."""
@@ -332,7 +355,7 @@ def _leaf_in_parts(columns: Sequence[Column], ragged: bool, strings: Strings) ->
         in_parts = ragged_in_parts(of_arrays) if len(of_arrays) == len(columns) else None
         if in_parts is not None:
             return in_parts
-    return batch_leaf(concat_column(columns), strings=strings)
+    return batch_leaf(concat_column(columns), copy=False, strings=strings)
 
 
 def _owned(chunk: Chunk) -> Chunk:

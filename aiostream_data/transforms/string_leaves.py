@@ -35,17 +35,18 @@ def leaf_of_strings(path: str, values: Sequence[Any], describe: Callable[[int], 
     return strings_of(values, form)
 
 
-def string_leaf(column: VarColumn, form: Strings, valid: NDArray[np.bool_] | None = None) -> Any:
+def string_leaf(column: VarColumn, form: Strings, valid: NDArray[np.bool_] | None = None, *, copy: bool = True) -> Any:
     """Convert rows of bytes or text to a leaf of a batch. The leaf owns its memory.
 
     Args:
+        copy: False if nothing else uses the memory of ``column``.
         valid: For each row, True if the row has a value; None if all rows have values. Only the forms in
             :data:`WITH_MISSING` have missing values.
     """
     if form == "objects" or (form == "string_dtype" and column.kind == "bytes"):
         rows = column.elements()
         return object_array(rows if valid is None else with_missing(rows, valid))
-    packed = column.compact()
+    packed = column if not copy and column.is_packed else column.compact()
     splits = np.append(packed.starts, len(packed.values))
     kind = TextArray if column.kind == "str" else BytesArray
     return _in_form(kind.trusted(packed.values, splits, None if valid is None else valid.copy()), form)

@@ -94,8 +94,10 @@ class BatchStep(Step):
 
     def _new_batcher(self, order: batching.BatchOrder) -> batching.Batcher:
         node: Batch = self.node
-        describe = self.context.services.origins.describe
-        return batching.Batcher(order, describe, node.parts_from, strings=node.strings or "objects")
+        services = self.context.services
+        return batching.Batcher(
+            order, services.origins.describe, node.parts_from, node.strings or "objects", services.blocks
+        )
 
     def rows_accounted(self) -> int | None:
         return self._batched

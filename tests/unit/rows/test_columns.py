@@ -69,6 +69,23 @@ def test_packed_values_are_copied_only_if_the_rows_are_not_packed() -> None:
         assert not np.shares_memory(picked.packed_values(), column.values)
 
 
+def test_a_column_is_packed_if_its_values_are_its_rows_in_order() -> None:
+    column = in_one_array(ROWS)
+    assert column.is_packed
+    assert in_one_array([]).is_packed
+    for rows in ([0, 1], [1, 2, 3, 4], [0, 1, 2, 4, 3], []):
+        assert not column.take(np.array(rows, np.int64)).is_packed
+
+
+def test_joined_columns_are_packed() -> None:
+    column = in_one_array(ROWS)
+    parts = [column.take(np.array([3, 0])), SeparateBytes(ROWS[:3]), column.slice(4, 5), SeparateBytes([])]
+    joined = concat_column(parts)
+    assert isinstance(joined, VarColumn)
+    assert joined.is_packed
+    assert joined.values.tobytes() == b"".join([ROWS[3], ROWS[0], *ROWS[:3], ROWS[4]])
+
+
 def test_slices_and_selections_contain_the_same_objects() -> None:
     column = SeparateBytes(ROWS)
     assert column.elements() is ROWS
