@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aiostream_data import Dataset, TFRecordWriter
+from aiostream_data._engine.memory.buffers import BlockPool
 
 NBYTES = 100_000
 COUNT = 24
@@ -96,3 +97,48 @@ def test_a_view_is_of_the_memory_that_was_read(tmp_path: Path, source: Callable[
 
     with source(tmp_path).map(see).map(look_again).open() as loader:
         assert list(loader) == [NBYTES] * COUNT
+
+
+async def length_later(value: bytes) -> int:
+    return len(value)
+
+
+def length_of_view(value: memoryview) -> int:
+    return len(value)
+
+
+CALLS: dict[str, Chain] = {
+    "map": lambda dataset: dataset.map(len),
+    "filter": lambda dataset: dataset.filter(lambda value: len(value) < 1),
+    "coroutine": lambda dataset: dataset.map(length_later),
+    "flat_map": lambda dataset: dataset.flat_map(lambda value: [len(value)]),
+    "retry": lambda dataset: dataset.map(len, on_error="skip"),
+}
+
+
+@pytest.fixture
+def lent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the objects whose memory was taken from a pool."""
+    sizes: list[int] = []
+    lend = BlockPool.lend_objects
+
+    def lend_objects(self: BlockPool, wanted: Any) -> Any:
+        wanted = list(wanted)
+        sizes.extend(wanted)
+        return lend(self, wanted)
+
+    monkeypatch.setattr(BlockPool, "lend_objects", lend_objects)
+    return sizes
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_argument_takes_memory_of_earlier_ones(tmp_path: Path, lent: list[int], call: str) -> None:
+    with CALLS[call](records(tmp_path)).open() as loader:
+        list(loader)
+    assert lent == [NBYTES] * COUNT
+
+
+def test_a_view_takes_no_memory(tmp_path: Path, lent: list[int]) -> None:
+    with records(tmp_path).map(length_of_view).open() as loader:
+        assert list(loader) == [NBYTES] * COUNT
+    assert not lent

@@ -14,8 +14,8 @@ from aiostream_data._engine.calls.argument_errors import as_arguments, misfit
 from aiostream_data._engine.calls.awaited_rows import AwaitedRow, AwaitedRows
 from aiostream_data._engine.calls.loop_states import LoopStates
 from aiostream_data._engine.calls.loop_steps import LoopSteps
+from aiostream_data._engine.calls.predicates import is_scalar_bool, no_scalar_bool
 from aiostream_data._engine.calls.result_budget import ResultBudget
-from aiostream_data._engine.calls.user_code import is_scalar_bool, no_scalar_bool
 from aiostream_data._engine.calls.view_arguments import elements_with_views, views_of
 from aiostream_data._engine.calls.worker_state import StateKeys
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
@@ -212,7 +212,7 @@ class CoroutineStage(CallStage):
             if self.log is not None:
                 number = self.log.take_in(lineage_of(chunk))
             made_of = chunk.made_of or [None] * len(chunk)
-            elements = elements_with_views(chunk, views)
+            elements = elements_with_views(chunk, views, self.context.services.blocks)
             for row, (element, entry) in enumerate(zip(elements, made_of, strict=True)):
                 room = await results.room_for(object_nbytes(element))
                 yield AwaitedRow(element, chunk.ids, row, entry, number, room, chunk if keeps else None)

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from aiostream_data._engine.calls.column_rows import with_column
 from aiostream_data._engine.calls.listed_rows import listed
 from aiostream_data._engine.calls.made_rows import Made
+from aiostream_data._engine.calls.predicates import kept_rows
 from aiostream_data._engine.calls.return_check import finished
 from aiostream_data._engine.calls.user_code import (
     UserFunction,
     call_rows,
-    kept_rows,
     map_batched,
     map_numbers,
 )

@@ -249,6 +249,7 @@ def part_of(context: RunContext, node: Call, handling: Handling | None = None) -
         None if init is None else context.services.features.of(StateKeys).of(context.place(node), init),
         context.services.pause,
         gives_batches(node.input),
+        context.services.blocks,
     )
     if isinstance(node, ParseRows):
         decode = partial(parse_rows, node.decoder, origins=origins)

@@ -30,6 +30,7 @@ from aiostream_data.executors.failure import workable
 from aiostream_data.failing.policies import Handling
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.columns import LendsObjects
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, flatten
@@ -37,8 +38,6 @@ from aiostream_data.transforms.batch_leaves import batch_element
 from aiostream_data.transforms.collate import as_stackable, collate_results, stack
 
 RAISE = Handling()
-
-_BOOLS = {bool, np.bool_}
 
 Describe = Callable[[RowIds, int], str]
 """Function that returns the name of a row's record, such as "URL record N", for the arguments (ids, row)."""
@@ -60,6 +59,7 @@ class UserFunction:
         state_key: Key of the worker's state; required with ``init``.
         pause: Function that sleeps for the given number of seconds before a retry.
         takes_batches: True if elements are batches; error messages then explain that the function received a batch.
+        pool: Pool of memory for large ``bytes``; None in other processes.
     """
 
     function: Callable[..., Any]
@@ -71,6 +71,7 @@ class UserFunction:
     state_key: StateKey | None = None
     pause: Callable[[float], Any] = time.sleep
     takes_batches: bool = False
+    pool: LendsObjects | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_plain(self) -> bool:
@@ -86,6 +87,10 @@ class UserFunction:
     def by_name(self) -> list[str]:
         """Names of the keyword arguments that the function receives in addition to the element."""
         return ["rng"] * (self.rng_key is not None) + ["state"] * (self.init is not None)
+
+    def elements(self, chunk: Chunk) -> list[Any]:
+        """Return the elements of a chunk as the function receives them."""
+        return elements_with_views(chunk, self.views, self.pool)
 
     def results(self, chunk: Chunk) -> list[Any]:
         """Call the function for every row. Return the results of all rows in row order.
@@ -168,7 +173,7 @@ def call_rows(user: UserFunction, chunk: Chunk) -> CallResults:
 
     Stop at the first error that the error policy does not handle, and return this error as ``failure``.
     """
-    elements = elements_with_views(chunk, user.views)
+    elements = user.elements(chunk)
     function = user.call_with()
     results = CallResults()
     left = iter(elements)
@@ -226,76 +231,10 @@ def _handle(
 
 def _one_call(user: UserFunction, function: Callable[..., Any], chunk: Chunk, row: int) -> Any:
     single = chunk.slice(row, row + 1)
-    found = list(user.calls(function, iter(elements_with_views(single, user.views)), single))
+    found = list(user.calls(function, iter(user.elements(single)), single))
     if not found:
         raise StopIteration("raised by the function")
     return found[0]
-
-
-def kept_rows(user: UserFunction, chunk: Chunk) -> tuple[NDArray[np.int64], CallResults]:
-    """Return the sorted indices of the rows for which the predicate is True, and the results of all calls.
-
-    If the predicate returns anything other than a scalar bool, an error that names the record becomes the ``failure``.
-    """
-    results = call_rows(user, chunk)
-    rows = results.kept()
-    are_bools = set(map(type, results.values)) <= _BOOLS
-    for number, value in enumerate(() if are_bools else results.values):
-        if not is_scalar_bool(value):
-            row = number if rows is None else int(rows[number])
-            results.failure = no_scalar_bool(user.function, value)
-            results.failure.add_note(f"record: {user.describe(chunk.ids, row)}")
-            results.values = results.values[:number]
-            results.lost = [lost for lost in results.lost if lost < row]
-            break
-    true = np.flatnonzero(np.fromiter(results.values, bool, len(results.values)))
-    return (true if rows is None else rows[true]), results
-
-
-def leading_rows(user: UserFunction, chunk: Chunk) -> tuple[int, BaseException | None]:
-    """Count the leading rows of the chunk for which the predicate is True.
-
-    Return the number of leading rows, and the error of the next row, if any.
-
-    The predicate is not called for rows after the first row that returns False or fails.
-    """
-    elements = elements_with_views(chunk, user.views)
-    left = iter(elements)
-    rows = 0
-    with noted_as_running(user.function, user.describe, chunk.ids, left):
-        try:
-            for value in user.calls(user.function, left, chunk):
-                if not is_scalar_bool(value):
-                    raise no_scalar_bool(user.function, value, "take_while")
-                if not value:
-                    return rows, None
-                rows += 1
-            if rows < len(chunk):
-                raise StopIteration("raised by the function")  # a StopIteration of the function ended the iterator
-        except BaseException as error:  # noqa: BLE001 - raised behind the rows before
-            failure = misfit(error, user.function, elements[rows]) or workable(error)
-            user.note(failure, chunk, rows)
-            return rows, failure
-    return rows, None
-
-
-def is_scalar_bool(value: Any) -> bool:
-    """Return True if the value is a Python bool, a NumPy bool, or a zero-dimensional bool array."""
-    if isinstance(value, (bool, np.bool_)):
-        return True
-    return getattr(value, "shape", None) == () and getattr(value, "dtype", None) == np.bool_
-
-
-def no_scalar_bool(predicate: Callable[..., Any], value: Any, method: str = "filter") -> PlanError:
-    """Build the error for a predicate that did not return a scalar bool."""
-    cure = ""
-    if getattr(value, "shape", ()) and getattr(value, "dtype", None) == np.bool_:
-        before = "filter rows" if method == "filter" else f"call {method}()"
-        cure = f". Return its all() or any(), or {before} before batch()."
-    name = function_name(predicate)
-    return PlanError(
-        f"the predicate of {method}() must return a scalar bool, but {name} returned {summary(value)}{cure}"
-    )
 
 
 def map_numbers(user: UserFunction, chunk: Columns, numbers: NDArray[Any]) -> Chunk:
@@ -382,7 +321,7 @@ def _unnamed(ids: RowIds, row: int) -> str:
 
 def without_origins(user: UserFunction) -> UserFunction:
     """Return a copy of ``user`` without the references that cannot be sent to another process."""
-    return replace(user, describe=_unnamed, stable=None, pause=time.sleep)
+    return replace(user, describe=_unnamed, stable=None, pause=time.sleep, pool=None)
 
 
 def name_records(error: BaseException, origins: Origins) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, get_type_hints, is_typeddict
 
 import numpy as np
 
-from aiostream_data.rows.columns import Column, SeparateBytes, VarColumn, column_elements
+from aiostream_data.rows.columns import Column, LendsObjects, SeparateBytes, VarColumn, column_elements
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure
 
@@ -50,15 +50,19 @@ def views_of(function: Callable[..., Any]) -> Views:
     return frozenset(wanted)
 
 
-def elements_with_views(chunk: Chunk, views: Views) -> list[Any]:
-    """Return the elements of a chunk, with memoryviews in place of the bytes that ``views`` names."""
-    if not views:
-        return chunk.elements()
+def elements_with_views(chunk: Chunk, views: Views, pool: LendsObjects | None = None) -> list[Any]:
+    """Return the elements of a chunk, with memoryviews in place of the bytes that ``views`` names.
+
+    Args:
+        pool: Pool of memory for large ``bytes``.
+    """
     if not isinstance(chunk, Columns):
-        return [_viewed(element, views) for element in chunk.values]
+        return [_viewed(element, views) for element in chunk.values] if views else chunk.values
+    if not views:
+        return chunk.elements(pool)
     wanted = _wanted_leaves(chunk.structure, views)
     columns = [
-        _views(leaf) if is_wanted else column_elements(leaf)
+        _views(leaf) if is_wanted else column_elements(leaf, pool)
         for leaf, is_wanted in zip(chunk.leaves, wanted, strict=True)
     ]
     return chunk.structure.rows(columns)

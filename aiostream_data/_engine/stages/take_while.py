@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiostream_data._engine.calls.user_code import UserFunction, leading_rows
+from aiostream_data._engine.calls.predicates import leading_rows
+from aiostream_data._engine.calls.user_code import UserFunction
 from aiostream_data._engine.failures.carried_error import as_raisable
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet

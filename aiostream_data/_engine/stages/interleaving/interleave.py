@@ -140,6 +140,7 @@ class InterleaveStage(Stage):
             handling=handling,
             pause=services.pause,
             takes_batches=gives_batches(self.node.input),
+            pool=services.blocks,
         )
         return await self.calls.call(user, rows)
 
