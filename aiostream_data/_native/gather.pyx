@@ -20,6 +20,7 @@ from aiostream_data._native import gather_py as twin
 
 cdef enum:
     KEEP_GIL_NBYTES = 1 << 18  # takes about 20 microseconds to copy; reacquiring the GIL takes at least as long
+    KEEP_GIL_ROWS = 4096  # spans that are checked or copied in about as much time
 
 
 cdef struct Source:
@@ -100,14 +101,20 @@ def compact_many(sources, which, starts, lengths):
     cdef char* target
     cdef Source* table = _table(sources)
     try:
-        with nogil:
+        if count <= KEEP_GIL_ROWS:
             bad = _first_bad_span(table, kinds, source_of, begin, size, count, new_begin, &total)
+        else:
+            with nogil:
+                bad = _first_bad_span(table, kinds, source_of, begin, size, count, new_begin, &total)
         if bad >= 0:
             raise IndexError(f"row {begin[bad]}+{size[bad]} of array {source_of[bad]} does not exist")
         out = np.empty((total, *sources[0].shape[1:]), sources[0].dtype)
         target = _address(out)
-        with nogil:
+        if count <= KEEP_GIL_ROWS and <size_t>total * width <= KEEP_GIL_NBYTES:
             _copy_spans(target, total, table, source_of, begin, size, new_begin, count, width)
+        else:
+            with nogil:
+                _copy_spans(target, total, table, source_of, begin, size, new_begin, count, width)
         return out, new_starts
     finally:
         free(table)

@@ -32,6 +32,8 @@ def object_nbytes(value: Any) -> int:
     Containers are read with a list of iterators in place of recursion: recursion through ``sum`` and ``map`` uses the C
     stack, which overflows on threads with a small stack before Python reaches its recursion limit.
     """
+    if type(value) is np.ndarray:
+        return value.nbytes
     if not isinstance(value, _CONTAINERS):
         return _leaf_nbytes(value)
     if type(value) is list and _NUMBERS.issuperset(map(type, value)):

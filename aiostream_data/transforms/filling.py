@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from aiostream_data import _native
 from aiostream_data.rows.columns import Column, VarColumn
 
 Counts = NDArray[np.int64]
+
+LONG_ARRAY_NBYTES: Final = 2 << 10
+"""Minimum mean size of arrays in bytes for which copying each array takes longer than looking it up."""
 
 
 def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArray[Any]:
@@ -26,14 +29,50 @@ def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArr
     stops = np.cumsum(counts)
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces.lengths)])
     free = width - (sums[stops] - sums[stops - counts])
-    # Append one piece of padding to each row, taken from an array of fill values.
-    filler = np.full((int(free.max(initial=0)), *pieces.values.shape[1:]), fill, pieces.values.dtype)
-    starts = np.insert(pieces.starts, stops, 0)
-    lengths = np.insert(pieces.lengths, stops, free)
-    which = np.zeros(len(starts), np.int32)
-    which[stops + np.arange(len(stops))] = 1
-    values, _ = _native.compact_many([pieces.values, filler], which, starts, lengths)
+    filler = _filler(pieces.values, int(free.max(initial=0)), fill)
+    pads = stops + np.arange(len(stops))  # one piece of padding behind the pieces of each row
+    is_piece = np.ones(len(pieces) + len(stops), np.bool_)
+    is_piece[pads] = False
+    starts, lengths = np.zeros(len(is_piece), np.int64), np.empty(len(is_piece), np.int64)
+    starts[is_piece], lengths[is_piece], lengths[pads] = pieces.starts, pieces.lengths, free
+    values, _ = _native.compact_many([pieces.values, filler], (~is_piece).astype(np.int32), starts, lengths)
     return values.reshape(len(counts), width, *values.shape[1:])
+
+
+def pad_pieces(pieces: VarColumn, width: int, fill: Any) -> NDArray[Any]:
+    """Return a new array of shape (rows, width, ...) with one row per piece, padded with the value ``fill``."""
+    return _padded([pieces.values], np.zeros(1, np.int32), pieces.starts, pieces.lengths, width, fill)
+
+
+def pad_arrays(arrays: list[NDArray[Any]], width: int, fill: Any) -> NDArray[Any]:
+    """Return a new array of shape (rows, width, ...) with one row per array, padded with the value ``fill``.
+
+    Args:
+        arrays: Arrays of one dtype that differ only in their first axis, of length ``width`` or less.
+    """
+    if sum(array.nbytes for array in arrays) < LONG_ARRAY_NBYTES * len(arrays):
+        return pad_pieces(joined(arrays), width, fill)
+    lengths = np.array(list(map(len, arrays)), np.int64)
+    return _padded(arrays, np.arange(len(arrays), dtype=np.int32), np.zeros(1, np.int64), lengths, width, fill)
+
+
+def _padded(
+    sources: list[NDArray[Any]], which: NDArray[np.int32], starts: Counts, lengths: Counts, width: int, fill: Any
+) -> NDArray[Any]:
+    """Return rows with one piece of an array each, and one piece of padding behind it."""
+    count = len(lengths)
+    sources_of, starts_of, lengths_of = (np.empty((count, 2), dtype) for dtype in (np.int32, np.int64, np.int64))
+    sources_of[:, 0], sources_of[:, 1] = which, len(sources)
+    starts_of[:, 0], starts_of[:, 1] = starts, 0
+    lengths_of[:, 0], lengths_of[:, 1] = lengths, width - lengths
+    filler = _filler(sources[0], width - int(lengths.min(initial=width)), fill)
+    columns = sources_of.reshape(-1), starts_of.reshape(-1), lengths_of.reshape(-1)
+    values, _ = _native.compact_many([*sources, filler], *columns)
+    return values.reshape(count, width, *values.shape[1:])
+
+
+def _filler(like: NDArray[Any], length: int, fill: Any) -> NDArray[Any]:
+    return np.full((length, *like.shape[1:]), fill, like.dtype)
 
 
 def as_pieces(column: Column) -> VarColumn:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import gt
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from aiostream_data.transforms.collate import (
     stack_leaf,
     without_marks,
 )
-from aiostream_data.transforms.filling import fill_rows, joined
+from aiostream_data.transforms.filling import pad_arrays, pad_pieces
 
 Shape: TypeAlias = tuple[int | None, ...]
 """Padded shape with one entry per axis; an entry of None means the maximum over the batch."""
@@ -178,13 +179,14 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
     if not isinstance(column, VarColumn):
         if column.dtype.hasobject and column.ndim == 1 and (words := lists_of_text(column.tolist())):
             return _pad_values(words, leaf, describe, longest)
-        target = _target(leaf, [column.shape[1:]], describe, longest)
+        target = _target(leaf, column.shape[1:], lambda: [column.shape[1:]], describe, longest)
         return column if target == column.shape[1:] else _filled(list(column), target, leaf)
     if column.kind != "array":
-        _target(leaf, [()], describe, longest)
+        _target(leaf, (), lambda: [()], describe, longest)
         return object_array(column.elements())
     rest = column.item_shape
-    target = _target(leaf, [(length, *rest) for length in column.lengths.tolist()], describe, longest)
+    most = (int(column.lengths.max(initial=0)), *rest)
+    target = _target(leaf, most, lambda: [(length, *rest) for length in column.lengths.tolist()], describe, longest)
     return _laid_out(column, target, leaf) if target[1:] == rest else _filled(column.elements(), target, leaf)
 
 
@@ -195,14 +197,16 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
     if len(arrays) == len(values):
         arrays = with_one_dtype(values, arrays)
     if len(arrays) < len(values) or _facts(arrays) > 1:
-        shapes = {() if array is None else array.shape for array in found}
-        if len(shapes) == 1:
-            _target(leaf, list(shapes), describe, longest)
+        kinds = {() if array is None else array.shape for array in found}
+        if len(kinds) == 1:
+            _target(leaf, min(kinds), lambda: list(kinds), describe, longest)
         return stack_leaf(leaf.path, values, describe)  # raises an error if the rows differ
-    target = _target(leaf, [array.shape for array in arrays], describe, longest)
+    shapes = [array.shape for array in arrays]
+    most = tuple(map(max, zip(*shapes, strict=True)))
+    target = _target(leaf, most, lambda: shapes, describe, longest)
     alike = {array.shape[1:] for array in arrays} == {target[1:]}
     if alike and not (leaf.in_parts and _are_long(arrays)):
-        return _laid_out(joined(arrays), target, leaf)
+        return pad_arrays(arrays, target[0], fill_value(leaf, _example(arrays)))
     return _filled(arrays, target, leaf)
 
 
@@ -233,12 +237,12 @@ def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> ND
     fill = fill_value(leaf, rows.values)
     if leaf.in_parts and rows.nbytes >= LONG_ROW_NBYTES * len(rows) and not rows.values.dtype.hasobject:
         return PaddedParts(tuple(rows.elements()), target, fill)
-    return fill_rows(rows, np.ones(len(rows), np.int64), target[0], fill)
+    return pad_pieces(rows, target[0], fill)
 
 
 def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
     """Pad and stack arrays that have one dtype and one number of axes."""
-    first = next((array for array in arrays if array.size), arrays[0])
+    first = _example(arrays)
     if leaf.in_parts and _are_long(arrays):
         return PaddedParts(tuple(arrays), target, fill_value(leaf, first))
     padded = np.full((len(arrays), *target), fill_value(leaf, first), first.dtype)
@@ -248,33 +252,42 @@ def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafP
     return padded
 
 
+def _example(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return an array that shows the type of the values: one that has values, if there is any."""
+    return next((array for array in arrays if array.size), arrays[0])
+
+
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
     """Return True if the rows are long enough to be referenced instead of copied."""
     return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_ROW_NBYTES * len(arrays)
 
 
 def _target(
-    leaf: LeafPadding, shapes: Sequence[tuple[int, ...]], describe: DescribeRow, longest: int | None
+    leaf: LeafPadding,
+    most: tuple[int, ...],
+    shapes: Callable[[], Sequence[tuple[int, ...]]],
+    describe: DescribeRow,
+    longest: int | None,
 ) -> tuple[int, ...]:
-    """Return the common padded shape for rows of these shapes.
+    """Return the common padded shape for rows whose axes have at most the sizes ``most``.
+
+    Args:
+        shapes: Function that returns the shapes of all rows, for the error.
 
     Raises:
         BatchShapeError: A row is larger than the padded shape.
     """
-    found = np.array(shapes, np.int64).reshape(len(shapes), -1)
     asked = leaf.shape
     if asked is None:
-        return tuple(found.max(axis=0).tolist())
-    if len(asked) != found.shape[1]:
-        raise _refusal(leaf, asked, 0, shapes[0], describe)
-    longest_rows = found.max(axis=0).tolist()
+        return most
+    if len(asked) != len(most):
+        raise _refusal(leaf, asked, 0, shapes()[0], describe)
     target = tuple(
-        (most if longest is None else longest) if axis is None else axis
-        for axis, most in zip(asked, longest_rows, strict=True)
+        (size if longest is None else longest) if axis is None else axis for axis, size in zip(asked, most, strict=True)
     )
-    if any(axis < most for axis, most in zip(target, longest_rows, strict=True)):
-        row = int((found > np.array(target)).any(axis=1).argmax())
-        raise _refusal(leaf, target, row, shapes[row], describe)
+    if any(map(gt, most, target)):
+        row, found = next((row, found) for row, found in enumerate(shapes()) if any(map(gt, found, target)))
+        raise _refusal(leaf, target, row, found, describe)
     return target
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError, MissingExtraError
 from aiostream_data.rows.columns import Column, VarColumn
-from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import StructureError, structure_of
 from aiostream_data.transforms.batch_leaves import batch_leaf
@@ -52,17 +51,12 @@ def ragged_rows(rows: Chunk, dense: Collection[str], describe: DescribeRow) -> A
 def _ragged_column(column: Column, is_dense: bool) -> Any:
     if isinstance(column, VarColumn) or is_dense or column.ndim < 2:
         return batch_leaf(column)
-    return _ragged(as_pieces(column))
+    return batch_leaf(as_pieces(column))
 
 
 def _ragged_leaf(path: str, values: list[Any], is_dense: bool, describe: DescribeRow) -> Any:
     arrays = [] if is_dense else rows_with_axes(path, values, describe)
-    return _ragged(joined(arrays)) if arrays else stack_leaf(path, values, describe)
-
-
-def _ragged(rows: VarColumn) -> RaggedArray:
-    packed = rows.compact()
-    return trusted_ragged(packed.values, np.append(packed.starts, len(packed.values)))
+    return batch_leaf(joined(arrays), copy=False) if arrays else stack_leaf(path, values, describe)
 
 
 def rows_with_axes(path: str, values: list[Any], describe: DescribeRow) -> list[NDArray[Any]]:

@@ -94,7 +94,7 @@ def test_no_array_of_a_whole_batch_is_made_before_its_slot_is_written(
 ) -> None:
     for module, function in (
         *((batching, "batch_leaf"), (batching, "stack_leaf"), (collate, "_stacked")),
-        *((padding, "fill_rows"), (filling_rows, "fill_rows"), (padding, "joined")),
+        *((padding, "pad_pieces"), (filling_rows, "pad_pieces"), (padding, "pad_arrays")),
     ):
         monkeypatch.setattr(module, function, refuse)
     with PLANS[name]().to_device("cpu").open() as loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
+from aiostream_data.transforms.filling import LONG_ARRAY_NBYTES
 from aiostream_data.transforms.padding import PaddingRule, pad_rows
 
 
@@ -59,6 +61,31 @@ def test_axes_without_a_length_can_be_padded_to_a_bound() -> None:
     assert batch["x"].shape == (2, 4)
     assert batch["y"].shape == (2, 4, 3)
     assert batch["x"].tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
+
+
+def test_the_first_row_that_is_too_long_is_named() -> None:
+    words = [[1], [1, 2, 3], [1, 2, 3, 4]]
+    for rows in (columns(ragged(*words)), items(*map(np.array, words))):
+        with pytest.raises(BatchShapeError, match=r"its shape is \(3,\) in row 1"):
+            padded(rows, (2,))
+
+
+@pytest.mark.parametrize("axes", [(), (3,)])
+@pytest.mark.parametrize("scale", [1, LONG_ARRAY_NBYTES])
+def test_short_and_long_arrays_are_padded_alike(scale: int, axes: tuple[int, ...]) -> None:
+    lengths = [scale, 0, 2 * scale, 1]
+    sizes = [length * math.prod(axes) for length in lengths]
+    arrays = [
+        np.arange(size, dtype=np.int32).reshape(length, *axes) for size, length in zip(sizes, lengths, strict=True)
+    ]
+    expected = np.full((4, 2 * scale + 5, *axes), -7, np.int32)
+    for row, array in zip(expected, arrays, strict=True):
+        row[: len(array)] = array
+    given = padded(items(*arrays), (2 * scale + 5, *axes), -7)
+    assert given.dtype == np.int32
+    np.testing.assert_array_equal(given, expected)
+    views = [np.repeat(array, 2, axis=0)[::2] for array in arrays]
+    np.testing.assert_array_equal(padded(items(*views), (2 * scale + 5, *axes), -7), expected)
 
 
 def test_every_axis_is_padded() -> None:
