@@ -55,12 +55,7 @@ class ReadAhead:
             self.reads = max(LEAST, self.reads - 1)
 
 
-def most_ahead(memory_limit: int, open_at_once: int, range_nbytes: int, most_nbytes: int | None = None) -> int:
-    """Return the maximum number of concurrent ranges per object if ``open_at_once`` objects are read concurrently.
-
-    Args:
-        most_nbytes: Maximum size of all ranges in bytes, or None for the share of the memory limit alone.
-    """
-    share = int(memory_limit * MEMORY_SHARE)
-    held = (share if most_nbytes is None else min(share, most_nbytes)) // (open_at_once * range_nbytes)
+def most_ahead(memory_limit: int, open_at_once: int, range_nbytes: int) -> int:
+    """Return the maximum number of concurrent ranges per object if ``open_at_once`` objects are read concurrently."""
+    held = int(memory_limit * MEMORY_SHARE) // (open_at_once * range_nbytes)
     return max(LEAST, min(MOST // open_at_once, held))

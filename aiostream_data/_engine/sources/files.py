@@ -26,7 +26,7 @@ from aiostream_data._engine.resume.shard_numbers import Era
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.listed_shards import shard_numbers
 from aiostream_data._engine.sources.numbered_shards import NumberedShards
-from aiostream_data._engine.sources.ranges_ahead import RangesAhead, most_open
+from aiostream_data._engine.sources.ranges_ahead import RangesAhead, most_open, shards_cut_ahead
 from aiostream_data._engine.sources.shard_rows import ShardRows, recalled_nbytes
 from aiostream_data._engine.sources.shard_search import check_listed, find_shards, listed_digest
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
@@ -134,7 +134,9 @@ class ReadFilesSource(Stage):
         if context.path == 0:  # a function can return millions of data sets, and each is read once
             window = context.services.features.of(_Windows).setdefault(context.keys[node], window)
         near = most_open(node)
-        return RangesAhead(window, node.cycle_length, near, near + WHOLE_OBJECTS if node.format.whole else near)
+        limit, cpus = context.services.budget.limit, context.services.cpus
+        cutting = near + (WHOLE_OBJECTS if node.format.whole else shards_cut_ahead(limit, cpus, context.crowd))
+        return RangesAhead(window, node.cycle_length, near, cutting)
 
     async def _read_eras(self, run: SourceRun) -> None:
         node, state, rows = run.node, self._state, 0

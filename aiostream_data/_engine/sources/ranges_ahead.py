@@ -23,6 +23,13 @@ from aiostream_data.storage.read_window import ReadWindow
 MOST_SHARDS_AHEAD = 64
 """Maximum number of shards that are opened only to continue the read-ahead."""
 
+SHARDS_OF_A_CPU = 2
+"""Number of shards for each CPU that are decompressed and split before their turn. Only one thread at a time can
+decompress a shard, so the other threads would wait for the next turn."""
+
+CUT_NBYTES = 64 << 20
+"""The memory limit must contain this number of bytes for each shard that is split before its turn."""
+
 FULL_WINDOW = 1 << 30
 """Window that never limits."""
 
@@ -169,6 +176,16 @@ def most_open(node: ReadFiles) -> int:
     """
     ahead = node.read_ahead if isinstance(node.read_ahead, int) else max(1, node.cycle_length // 4)
     return node.cycle_length + ahead
+
+
+def shards_cut_ahead(memory_limit: int, cpus: int, crowd: int) -> int:
+    """Return how many shards behind the open ones may be decompressed and split before their turn.
+
+    Args:
+        memory_limit: Memory limit in bytes.
+        crowd: Number of sources that are read side by side.
+    """
+    return min(SHARDS_OF_A_CPU * cpus, memory_limit // CUT_NBYTES) if crowd == 1 else 0
 
 
 def _nothing() -> None:

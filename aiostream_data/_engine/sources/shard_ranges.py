@@ -30,7 +30,14 @@ from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.storage.parallel_read import AT_ONCE, parts_of, read_parts
 from aiostream_data.storage.part_size import START
-from aiostream_data.storage.ranges import NEAR_NBYTES_AHEAD, growing_sizes, plan_ranges, range_sizes, shared_out
+from aiostream_data.storage.ranges import (
+    LEAST_NBYTES,
+    NEAR_NBYTES_AHEAD,
+    growing_sizes,
+    plan_ranges,
+    range_sizes,
+    shared_out,
+)
 from aiostream_data.storage.read_ahead import most_ahead
 from aiostream_data.storage.stores import StoreSet
 
@@ -188,7 +195,9 @@ class ShardRanges:
     def _note(self, nbytes: int, weight: int, now_s: float, *, was_there: bool) -> None:
         window = self.ahead.window
         before = window.ranges
-        most = most_ahead(self.budget.limit, 1, self.part_nbytes, NEAR_NBYTES_AHEAD if self._is_near else None)
+        most = most_ahead(self.budget.limit, 1, self.part_nbytes)
+        if self._is_near:
+            most = min(most, NEAR_NBYTES_AHEAD // max(LEAST_NBYTES, nbytes))
         is_in_time = was_there or not self.is_current
         window.took(nbytes, now_s, was_there=is_in_time, least=self.ahead.least, most=most, weight=weight)
         if window.ranges > before:
