@@ -138,6 +138,12 @@ def test_an_argument_takes_memory_of_earlier_ones(tmp_path: Path, lent: list[int
     assert lent == [NBYTES] * COUNT
 
 
+def test_take_while_takes_memory_of_earlier_arguments(tmp_path: Path, lent: list[int]) -> None:
+    with records(tmp_path).take_while(lambda value: len(value) < NBYTES).open() as loader:
+        assert list(loader) == []
+    assert set(lent) == {NBYTES}
+
+
 def test_a_view_takes_no_memory(tmp_path: Path, lent: list[int]) -> None:
     with records(tmp_path).map(length_of_view).open() as loader:
         assert list(loader) == [NBYTES] * COUNT

@@ -38,7 +38,7 @@ from aiostream_data.storage.ranges import (
     range_sizes,
     shared_out,
 )
-from aiostream_data.storage.read_ahead import most_ahead
+from aiostream_data.storage.read_ahead import LEAST, most_ahead
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM: Final = HEADROOM_NBYTES
@@ -197,7 +197,7 @@ class ShardRanges:
         before = window.ranges
         most = most_ahead(self.budget.limit, 1, self.part_nbytes)
         if self._is_near:
-            most = min(most, NEAR_NBYTES_AHEAD // max(LEAST_NBYTES, nbytes))
+            most = max(LEAST, min(most, NEAR_NBYTES_AHEAD // max(LEAST_NBYTES, nbytes)))
         is_in_time = was_there or not self.is_current
         window.took(nbytes, now_s, was_there=is_in_time, least=self.ahead.least, most=most, weight=weight)
         if window.ranges > before:

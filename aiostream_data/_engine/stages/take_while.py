@@ -26,9 +26,9 @@ class TakeWhileStage(Stage):
 
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: TakeWhile = self.node
-        user = UserFunction(
-            node.predicate, self.context.services.origins.describe, takes_batches=gives_batches(node.input)
-        )
+        services, takes_batches = self.context.services, gives_batches(node.input)
+        describe = services.origins.describe
+        user = UserFunction(node.predicate, describe, takes_batches=takes_batches, pool=services.blocks)
         async for chunk in inlets[0]:
             rows, failure = await self.hop(leading_rows, user, chunk)
             await outlet.send(chunk.slice(0, rows))
