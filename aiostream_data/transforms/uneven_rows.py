@@ -49,9 +49,8 @@ def ragged_rows(rows: Chunk, dense: Collection[str], describe: DescribeRow) -> A
 
 
 def _ragged_column(column: Column, is_dense: bool) -> Any:
-    if isinstance(column, VarColumn) or is_dense or column.ndim < 2:
-        return batch_leaf(column)
-    return batch_leaf(as_pieces(column))
+    stays = isinstance(column, VarColumn) or is_dense or column.ndim < 2
+    return batch_leaf(column if stays else as_pieces(column))
 
 
 def _ragged_leaf(path: str, values: list[Any], is_dense: bool, describe: DescribeRow) -> Any:

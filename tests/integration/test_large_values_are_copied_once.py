@@ -112,7 +112,7 @@ CALLS: dict[str, Chain] = {
     "filter": lambda dataset: dataset.filter(lambda value: len(value) < 1),
     "coroutine": lambda dataset: dataset.map(length_later),
     "flat_map": lambda dataset: dataset.flat_map(lambda value: [len(value)]),
-    "retry": lambda dataset: dataset.map(len, on_error="skip"),
+    "skip": lambda dataset: dataset.map(len, on_error="skip"),
 }
 
 

@@ -24,11 +24,12 @@ MOST_SHARDS_AHEAD = 64
 """Maximum number of shards that are opened only to continue the read-ahead."""
 
 SHARDS_OF_A_CPU = 2
-"""Number of shards for each CPU that are decompressed and split before their turn. Only one thread at a time can
-decompress a shard, so the other threads would wait for the next turn."""
+"""Number of shards for each CPU that are decompressed and split before their turn.
+
+Only one thread at a time can decompress a shard. Without these shards, the other threads would wait."""
 
 CUT_NBYTES = 64 << 20
-"""The memory limit must contain this number of bytes for each shard that is split before its turn."""
+"""Part of the memory limit, in bytes, that is necessary for each shard that is split before its turn."""
 
 FULL_WINDOW = 1 << 30
 """Window that never limits."""
@@ -179,7 +180,7 @@ def most_open(node: ReadFiles) -> int:
 
 
 def shards_cut_ahead(memory_limit: int, cpus: int, crowd: int) -> int:
-    """Return how many shards behind the open ones may be decompressed and split before their turn.
+    """Return how many of the shards after the open ones may be decompressed and split before their turn.
 
     Args:
         memory_limit: Memory limit in bytes.
