@@ -18,6 +18,8 @@ from aiostream_data import Dataset
 from aiostream_data.storage.key_search import KeySearch
 from aiostream_data.storage.local_listing import match_files
 
+pytestmark = pytest.mark.chooses_groups  # a separate object for each file of 8 bytes would take 2 KiB
+
 FEW, MANY = 1_000, 9_000
 MOST_NBYTES_PER_SHARD = 200
 REPETITIONS = 3
