@@ -9,7 +9,8 @@ from aiostream_data._engine.flow.context import value_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._native import Charge
 from aiostream_data.executors.thread import ThreadExecutor
-from aiostream_data.rows.columns import LendsObjects, SeparateBytes, VarColumn
+from aiostream_data.rows.columns import SeparateBytes, VarColumn
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import Chunk, Columns, Items
 
 QUICK_ELEMENTS: Final = 256
@@ -19,7 +20,7 @@ QUICK_NBYTES: Final = 64 << 10
 """Number of bytes that the event loop copies in less time than a hop to a thread takes."""
 
 
-async def parcel_of(chunk: Chunk, pool: ThreadExecutor, memory: LendsObjects) -> Parcel:
+async def parcel_of(chunk: Chunk, pool: ThreadExecutor, memory: LendsMemory) -> Parcel:
     """Return the elements of a chunk, whose large ``bytes`` take memory from ``memory``.
 
     Large chunks are converted on a thread of ``pool``.

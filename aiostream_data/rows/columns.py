@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.object_nbytes import objects_nbytes, sample_of
 
 VarKind = Literal["bytes", "str", "array"]
@@ -25,13 +26,6 @@ LARGE_ROW_NBYTES: Final = 32 << 10
 
 INDEX_NBYTES: Final = 16
 """Bytes per row in the index of a variable-length column: the start and the length."""
-
-
-class LendsObjects(Protocol):
-    """Pool of the memory of ``bytes`` objects."""
-
-    def lend_objects(self, sizes: Iterable[int]) -> list[_native.BytesMemory]:
-        """Return uninitialized memory for ``bytes`` objects of these sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ class VarColumn:
             return part
         return part.tobytes() if self.kind == "bytes" else str(np.ascontiguousarray(part).data, "utf-8")
 
-    def elements(self, pool: LendsObjects | None = None) -> list[Any]:
+    def elements(self, pool: LendsMemory | None = None) -> list[Any]:
         """Return the rows. If they are large ``bytes``, their memory is taken from ``pool``."""
         if self.kind == "bytes":
             is_large = pool is not None and _are_large(self.lengths)
@@ -180,7 +174,7 @@ class SeparateBytes(VarColumn):
     def element(self, row: int) -> bytes:
         return self.rows[row]
 
-    def elements(self, pool: LendsObjects | None = None) -> list[bytes]:
+    def elements(self, pool: LendsMemory | None = None) -> list[bytes]:
         return self.rows
 
 
@@ -203,7 +197,7 @@ def object_array(values: Sequence[Any]) -> NDArray[Any]:
     return np.fromiter(values, np.dtype(object), len(values))
 
 
-def column_elements(column: Column, pool: LendsObjects | None = None) -> list[Any]:
+def column_elements(column: Column, pool: LendsMemory | None = None) -> list[Any]:
     """Return the rows of a column as the Python objects that user functions receive.
 
     int64, float64 and bool scalars become Python int, float and bool, which convert back to the same dtype. Scalars of
@@ -226,7 +220,7 @@ def column_element(column: Column, row: int) -> Any:
 
 
 def gather_column(
-    columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsObjects | None = None
+    columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsMemory | None = None
 ) -> Column:
     """For each i, take row ``rows[i]`` of ``columns[which[i]]``. Return these rows as a new column.
 
@@ -290,7 +284,7 @@ def _sources(
     return sources, numbers, starts
 
 
-def with_separate_rows(column: Column, pool: LendsObjects) -> Column:
+def with_separate_rows(column: Column, pool: LendsMemory) -> Column:
     """Return a column with separate objects if its rows are large ``bytes``, which later steps then do not copy.
 
     Args:

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.rows.columns import (
     Column,
-    LendsObjects,
     VarColumn,
     column_element,
     column_elements,
@@ -36,6 +35,7 @@ from aiostream_data.rows.columns import (
     concat_column,
     gather_column,
 )
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.row_ids import RowIds
@@ -114,7 +114,7 @@ class Columns:
     def element(self, row: int) -> Any:
         return self.structure.unflatten([column_element(leaf, row) for leaf in self.leaves])
 
-    def elements(self, pool: LendsObjects | None = None) -> list[Any]:
+    def elements(self, pool: LendsMemory | None = None) -> list[Any]:
         return self.structure.rows([column_elements(leaf, pool) for leaf in self.leaves])
 
     def with_ids(self, ids: RowIds) -> Columns:
@@ -251,7 +251,7 @@ def _with_marks(chunk: Columns, nullable: Sequence[bool], structure: Structure) 
 
 
 def gather(
-    chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsObjects | None = None
+    chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsMemory | None = None
 ) -> Chunk:
     """For each i, copy row ``rows[i]`` of ``chunks[which[i]]`` into one new chunk.
 

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -16,11 +17,11 @@ from aiostream_data.errors import PlanError
 from aiostream_data.rows.columns import (
     INDEX_NBYTES,
     Column,
-    LendsObjects,
     VarColumn,
     concat_column,
     with_separate_rows,
 )
+from aiostream_data.rows.lent_memory import LendsMemory, empty_array
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items, concat, gather, same_layout
@@ -34,6 +35,7 @@ from aiostream_data.transforms.collate import (
     stack_leaf,
     stack_leaf_in_parts,
 )
+from aiostream_data.transforms.open_batch import OpenBatch, is_large_batch
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
 from aiostream_data.transforms.string_leaves import string_leaves
 
@@ -136,7 +138,7 @@ class Batcher:
             chunks alive. With ``parts_from=0``, long values of ragged leaves and larger sets of carried-over rows are
             also not copied.
         strings: Form of leaves whose rows are bytes or text.
-        pool: Pool of memory for large ``bytes`` rows, which are copied once.
+        pool: Pool of memory for large ``bytes`` rows, which are copied once, and for large arrays.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class Batcher:
         describe: Describe,
         parts_from: int | None = None,
         strings: Strings = "objects",
-        pool: LendsObjects | None = None,
+        pool: LendsMemory | None = None,
     ) -> None:
         self.order = order
         self._parts_from = parts_from
@@ -163,9 +165,11 @@ class Batcher:
         """
         self._carry: list[Chunk] = []
         self._carry_nbytes = 0
+        self._open: OpenBatch | None = None
+        """The carried-over rows, if they are the first rows of a large batch."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._carry))
+        return sum(map(len, self._carry)) + len(self._open or ())
 
     @property
     def nbytes(self) -> int:
@@ -173,11 +177,12 @@ class Batcher:
 
         The size of list elements in these rows is an estimate.
         """
-        return self._carry_nbytes
+        return self._carry_nbytes + (self._open.nbytes if self._open else 0)
 
     def drop(self) -> None:
         """Release the carried-over rows. The caller must not push rows after this call."""
-        self._carry, self._carry_nbytes, self.runs, self.batches = [], 0, [], []
+        self._carried_away()
+        self.runs, self.batches = [], []
 
     def push(self, chunk: Chunk, own: bool = False) -> list[FullBatch]:
         """Add all rows of ``chunk`` to the open batches. Return the batches completed by the rows of ``chunk``.
@@ -194,9 +199,9 @@ class Batcher:
         self.batches = batches = []
         cuts = self.order.push(len(chunk))
         left = cuts.pop() if cuts and not cuts[-1].completes else None
-        if self._carry and cuts:
+        if len(self) and cuts:
             first = cuts.pop(0)
-            batches.append(self._batch([*self._carried_away(), chunk.slice(first.start, first.stop)]))
+            batches.append(self._completed(chunk.slice(first.start, first.stop)))
         batches.extend(self._whole_batches(chunk, cuts, own))  # extend() keeps batches built before an error
         if left is not None:
             self._carry_over(chunk.slice(left.start, left.stop))
@@ -206,7 +211,7 @@ class Batcher:
         is_dense = isinstance(chunk, Columns) and not chunk.structure.has_nullable
         if not isinstance(chunk, Columns) or not is_dense or not cuts or self._is_left(chunk) or self._asks_rows(chunk):
             return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
-        leaves = [_cut_column(leaf, cuts, own, self._strings) for leaf in chunk.leaves]
+        leaves = [_cut_column(leaf, cuts, own, self._strings, self._pool) for leaf in chunk.leaves]
         first = cuts[0].start
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
@@ -238,25 +243,40 @@ class Batcher:
         self.runs = []
         rows, carry = len(self), self._carried_away()
         if self.order.finish():
-            return [self._batch(carry)]
+            return [self._batch(carry, own=self._parts_from is None)]
         self.dropped += rows
         return []
 
+    def _completed(self, rows: Chunk) -> FullBatch:
+        """Return the batch of the carried-over rows and of ``rows``."""
+        if self._open is not None and self._open.accepts(rows):
+            self._open.add(rows)
+            return self._batch(self._carried_away(), own=True)
+        return self._batch([*self._carried_away(), rows])
+
     def _carry_over(self, rows: Chunk) -> None:
+        if self._parts_from is None and not len(self) and is_large_batch(rows, self.order.batch_size):
+            self._open = OpenBatch(rows, self.order.batch_size, self._pool)
+        if self._open is not None and self._open.accepts(rows):
+            self._open.add(rows)
+            return
+        if self._open is not None:
+            self._carry, self._carry_nbytes, self._open = [self._open.rows()], self._open.nbytes, None
         is_left = self._parts_from == 0 and isinstance(rows, Columns) and rows.nbytes >= LARGE_RESULT_NBYTES
         self._carry.append(rows.with_lease(None) if is_left else _owned(rows))
         self._carry_nbytes += self._carry[-1].nbytes
 
     def _carried_away(self) -> list[Chunk]:
-        carry, self._carry, self._carry_nbytes = self._carry, [], 0
+        carry: list[Chunk] = self._carry if self._open is None else [self._open.rows()]
+        self._carry, self._carry_nbytes, self._open = [], 0, None
         return carry
 
-    def _batch(self, parts: Sequence[Chunk]) -> FullBatch:
-        batch = self._made(parts)
+    def _batch(self, parts: Sequence[Chunk], own: bool = False) -> FullBatch:
+        batch = self._made(parts, own)
         self.runs.append(batch.ids)
         return batch
 
-    def _made(self, parts: Sequence[Chunk]) -> FullBatch:
+    def _made(self, parts: Sequence[Chunk], own: bool) -> FullBatch:
         in_parts = any(map(self._is_left, parts))
         has_nullable = any(isinstance(part, Columns) and part.structure.has_nullable for part in parts)
         if in_parts and not has_nullable and same_layout(parts) and not any(map(self._asks_rows, parts)):
@@ -269,9 +289,9 @@ class Batcher:
             return self._describe(rows.ids, row)
 
         if isinstance(rows, Items):
-            leaf = stack_leaf_in_parts if in_parts else stack_leaf
+            leaf = stack_leaf_in_parts if in_parts else partial(stack_leaf, pool=self._pool)
             return FullBatch(stack(rows.values, describe, leaf, self._strings), _rows_of(rows))
-        shared = len(parts) == 1  # concat() copies two or more parts
+        shared = len(parts) == 1 and not own  # concat() copies two or more parts
         return FullBatch(batch_element(rows, describe, shared, self._strings), _rows_of(rows))
 
 
@@ -295,7 +315,9 @@ def _rows_of(chunk: Chunk) -> MadeOf:
     return Lineage(chunk.ids.copy(), chunk.made_of).as_made_of()
 
 
-def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool, strings: Strings) -> list[Any]:
+def _cut_column(
+    column: Column, cuts: Sequence[BatchCut], own: bool, strings: Strings, pool: LendsMemory | None
+) -> list[Any]:
     """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
     if isinstance(column, VarColumn):
         if column.kind == "array":
@@ -304,13 +326,15 @@ def _cut_column(column: Column, cuts: Sequence[BatchCut], own: bool, strings: St
         return [leaf for some in bounds for leaf in string_leaves(column, some, strings)]
     if own and column.nbytes <= SHARED_NBYTES:
         return [column[start:stop] for start, stop, _ in cuts]
-    return [leaf for some in _sharing(cuts, column) for leaf in _copied_together(column, some)]
+    return [leaf for some in _sharing(cuts, column) for leaf in _copied_together(column, some, pool)]
 
 
-def _copied_together(column: NDArray[Any], cuts: Sequence[BatchCut]) -> list[NDArray[Any]]:
+def _copied_together(column: NDArray[Any], cuts: Sequence[BatchCut], pool: LendsMemory | None) -> list[NDArray[Any]]:
     """Copy all batches at once: each copy releases the GIL, and reacquiring the GIL is the expensive part."""
     first = cuts[0].start
-    block = column[first : cuts[-1].stop].copy()
+    rows = column[first : cuts[-1].stop]
+    block = empty_array(rows.shape, rows.dtype, pool)
+    block[...] = rows
     return [block] if len(cuts) == 1 else [block[start - first : stop - first] for start, stop, _ in cuts]
 
 

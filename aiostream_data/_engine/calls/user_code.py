@@ -30,7 +30,7 @@ from aiostream_data.executors.failure import workable
 from aiostream_data.failing.policies import Handling
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
-from aiostream_data.rows.columns import LendsObjects
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, flatten
@@ -71,7 +71,7 @@ class UserFunction:
     state_key: StateKey | None = None
     pause: Callable[[float], Any] = time.sleep
     takes_batches: bool = False
-    pool: LendsObjects | None = field(default=None, compare=False, repr=False)
+    pool: LendsMemory | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_plain(self) -> bool:

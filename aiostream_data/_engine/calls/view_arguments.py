@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias, get_type_hints, is_typeddict
 
 import numpy as np
 
-from aiostream_data.rows.columns import Column, LendsObjects, SeparateBytes, VarColumn, column_elements
+from aiostream_data.rows.columns import Column, SeparateBytes, VarColumn, column_elements
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure
 
@@ -50,7 +51,7 @@ def views_of(function: Callable[..., Any]) -> Views:
     return frozenset(wanted)
 
 
-def elements_with_views(chunk: Chunk, views: Views, pool: LendsObjects | None = None) -> list[Any]:
+def elements_with_views(chunk: Chunk, views: Views, pool: LendsMemory | None = None) -> list[Any]:
     """Return the elements of a chunk, with memoryviews in place of the bytes that ``views`` names.
 
     Args:

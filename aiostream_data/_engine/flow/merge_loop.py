@@ -14,7 +14,7 @@ from aiostream_data._engine.flow.chunk_sizes import (
 from aiostream_data._engine.flow.pending_rows import PickedRows, gathered, run_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
-from aiostream_data.rows.columns import LendsObjects
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import Chunk
 from aiostream_data.transforms.interleave import MergeStep, Need, WaitingStream
 
@@ -42,7 +42,7 @@ class MergeLoop:
     """
 
     current: dict[int, Chunk] = field(init=False, default_factory=dict)
-    pool: LendsObjects | None = field(init=False, default=None)
+    pool: LendsMemory | None = field(init=False, default=None)
     works_ahead: bool = field(init=False, default=False)
     _picked: PickedRows = field(init=False, default_factory=PickedRows)
     _most_nbytes: int = field(init=False, default=LOW_MEMORY_CHUNK_NBYTES)

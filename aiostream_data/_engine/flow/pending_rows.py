@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.columns import LendsObjects
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import Chunk, gather
 from aiostream_data.transforms.interleave import MergeStep
 
@@ -69,7 +69,7 @@ class PickedRows:
         return choice
 
 
-def gathered(choice: Choice, pool: LendsObjects | None = None) -> Chunk:
+def gathered(choice: Choice, pool: LendsMemory | None = None) -> Chunk:
     """Copy all chosen rows into one chunk.
 
     If the rows are consecutive rows of one chunk, return a slice of that chunk without a copy.

@@ -22,6 +22,9 @@ class Memory:
     def __init__(self) -> None:
         self.lent: list[BytesMemory] = []
 
+    def lend(self, nbytes: int) -> np.ndarray:
+        return np.empty(nbytes, np.uint8)
+
     def lend_objects(self, sizes: Iterable[int]) -> list[BytesMemory]:
         fresh = [BytesMemory(nbytes) for nbytes in sizes]
         self.lent += fresh

@@ -1,0 +1,41 @@
+"""Memory that a pool lends for large arrays and ``bytes`` objects, and reuses when nobody refers to it any more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiostream_data import _native
+
+LARGE_ARRAY_NBYTES: Final = 4 << 20
+"""Minimum size of an array in bytes for which new memory can take longer than filling the array.
+
+The operating system clears new memory. ``malloc`` often returns memory of this size to the operating system when the
+array is deleted.
+"""
+
+
+class LendsMemory(Protocol):
+    """Pool of memory, such as :class:`.BlockPool`."""
+
+    def lend(self, nbytes: int) -> NDArray[np.uint8]:
+        """Return an uninitialized array of ``nbytes`` bytes."""
+
+    def lend_objects(self, sizes: Iterable[int]) -> list[_native.BytesMemory]:
+        """Return uninitialized memory for ``bytes`` objects of these sizes."""
+
+
+def empty_array(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | None) -> NDArray[Any]:
+    """Return an uninitialized array.
+
+    Args:
+        pool: Pool of memory for large arrays. It reuses the memory after the last view of the array is deleted.
+    """
+    nbytes = dtype.itemsize * math.prod(shape)
+    if pool is None or not nbytes or nbytes < LARGE_ARRAY_NBYTES or dtype.hasobject:
+        return np.empty(shape, dtype)
+    return pool.lend(nbytes).view(dtype).reshape(shape)
