@@ -176,8 +176,13 @@ def _rows_of(
 
 def _items_of(sequences: Sequence[Any], counts: NDArray[np.int64], namespace: Namespace) -> Chunk:
     """Return the items of sequences of one kind as rows."""
-    is_array = isinstance(sequences[0], np.ndarray)
-    items = np.concatenate(sequences) if is_array else list(chain.from_iterable(sequences))
+    items: Any
+    if len(sequences) == 1:
+        (items,) = sequences
+    elif isinstance(sequences[0], np.ndarray):
+        items = np.concatenate(sequences)
+    else:
+        items = list(chain.from_iterable(sequences))
     return collected(items, _ids(counts, namespace))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from aiostream_data._engine.calls.user_code import CallResults
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
 from aiostream_data._engine.flow.channel import Receiver, Sender, open_channel
-from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS
+from aiostream_data._engine.flow.chunk_sizes import CHUNK_ROWS, most_chunk_nbytes
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.merge import ReadyStreams, Stream
 from aiostream_data._engine.flow.sizes import chunk_nbytes
@@ -116,6 +116,7 @@ class InnerStreams:
     def __post_init__(self) -> None:
         stage, calls = self.stage, self.stage.calls
         self._rows = OuterRows(self.inlet)
+        self._most_nbytes = most_chunk_nbytes(stage.context.services.budget.limit)
         if calls.is_apart:
             self._ahead = CallsAhead(stage, self._rows, self.group, calls.at_once)
         elif reads_files(stage.node.function):
@@ -171,7 +172,7 @@ class InnerStreams:
         while self._given + len(self._opened) <= node.cycle_length:
             if not self._made.left and not (self._may_make_more and await self._has_made_more()):
                 return
-            small = self._made.take_small()
+            small = self._made.take_small(self._most_nbytes)
             if self._files is not None and small.files:
                 await self._open_files(self._files, small)
             elif small.inners:
@@ -281,8 +282,9 @@ class InnerStreams:
         if self.stage.context.services.workers.one_at_a_time or (rows < 0).any():
             return 1
         quick = int(len(rows) * QUICK_S / max(took_s, 1e-9))
-        small = len(rows) * CHUNK_ROWS // max(1, int(rows.sum()))
-        return max(1, min(2 * len(rows), QUICK_CALLS_PER_HOP, quick, small))
+        in_rows = len(rows) * CHUNK_ROWS // max(1, int(rows.sum()))
+        in_memory = int(self._most_nbytes / max(self._made.mean_nbytes, 1.0))
+        return max(1, min(2 * len(rows), QUICK_CALLS_PER_HOP, quick, in_rows, in_memory))
 
     def _open_next(self, inner: Inner, outer: Lineage, begun: BegunFile | None) -> Stream:
         """Open a dataset that is not small. Of a file that was begun, the first rows are known."""

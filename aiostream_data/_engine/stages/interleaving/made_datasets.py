@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._engine.sources.files_read import BegunFile, FileRows, FilesRead
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, rows_of_each
+from aiostream_data._engine.stages.interleaving.inner_sizes import mean_nbytes
 from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
@@ -42,13 +43,16 @@ class MadeDatasets:
     Attributes:
         inners, outer: The arguments.
         rows: Number of rows of each dataset, int64; -1 unless the dataset is small.
+        mean_nbytes: Estimated mean size in bytes of a dataset in memory.
     """
 
     def __init__(self, inners: Sequence[Inner], outer: Lineage, read: FilesRead | None = None) -> None:
         self.inners, self.outer, self._read = inners, outer, read
         self._next = 0
+        self.mean_nbytes = 0.0
         if read is None:
             self.rows = rows_of_each(inners)
+            self.mean_nbytes = mean_nbytes(inners)
         else:
             self.rows = np.full(len(inners), -1, np.int64)
             for place, file in read.files.items():
@@ -65,10 +69,12 @@ class MadeDatasets:
         begun = None if self._read is None else self._read.begun.get(place)
         return self.inners[place], self.outer.slice(place, self._next), begun
 
-    def take_small(self) -> SmallDatasets:
-        """Take all small datasets before the next other one."""
-        large = np.flatnonzero(self.rows[self._next :] < 0)
-        return self._take(self._next + int(large[0]) if len(large) else len(self.inners))
+    def take_small(self, most_nbytes: int) -> SmallDatasets:
+        """Take the small datasets before the next other one: as many as ``most_nbytes`` bytes, and at least one."""
+        fitting = max(1, int(most_nbytes / max(self.mean_nbytes, 1.0)))
+        rows = self.rows[self._next : self._next + fitting]
+        large = np.flatnonzero(rows < 0)
+        return self._take(self._next + (int(large[0]) if len(large) else len(rows)))
 
     def rows_of(self, files: Sequence[FileRows]) -> Chunk | None:
         """Return the rows of consecutive files that were read."""

@@ -13,12 +13,11 @@ import numpy as np
 
 from aiostream_data._engine.resume.origins import Namespace, local
 from aiostream_data._engine.sources.memory_rows import chunks_of
+from aiostream_data._engine.stages.interleaving.inner_sizes import dataset_nbytes
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.operators import Batch
-from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
 from aiostream_data.rows.columns import VarColumn
-from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Chunk, Columns, Items, gather
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
 from aiostream_data.transforms.batching import BatchCut, Batcher, BatchOrder, Describe, as_items
@@ -36,7 +35,10 @@ def batched_rows(node: Batch, rows: int) -> int:
     Args:
         rows: Number of rows of the input, or -1 if the input is not a small dataset.
     """
-    if rows < 0 or isinstance(node.input, Batch) or _nbytes(node.input, rows) > MOST_NBYTES:
+    if rows < 0 or isinstance(node.input, Batch):
+        return -1
+    nbytes = dataset_nbytes(node.input, rows)
+    if nbytes is None or nbytes > MOST_NBYTES:
         return -1
     full, rest = divmod(rows, node.batch_size)
     return full + (rest > 0 and not node.drop_remainder)
@@ -121,14 +123,3 @@ def batches_with_ids(batches: list[Chunk], ids: RowIds) -> Chunk:
 def _places(ids: RowIds) -> list[tuple[int, int]]:
     splits, ordinals = local(ids)
     return list(zip(splits.tolist(), ordinals.tolist(), strict=True))
-
-
-def _nbytes(node: Node, rows: int) -> int:
-    """Return the size of a small dataset in bytes, all repetitions together."""
-    if isinstance(node, Range):
-        return rows * node.dtype.itemsize
-    if isinstance(node, TensorSlices):
-        return sum(leaf.nbytes for leaf in node.leaves) * (node.times or 1)
-    if isinstance(node, Tensors):
-        return rows * object_nbytes(node.element)
-    return object_nbytes(node.iterable) if isinstance(node, PythonIterable) else MOST_NBYTES + 1
