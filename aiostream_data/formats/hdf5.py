@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError
 from aiostream_data.formats.hdf5_arrays import Hdf5Array, chunk_count, described, refused
 from aiostream_data.formats.hdf5_file import PartlyKnownFile, load_h5py
-from aiostream_data.formats.hdf5_gzip import gzip_rows
 from aiostream_data.formats.hdf5_heaps import check_heaps, check_strings
+from aiostream_data.formats.hdf5_rows import plain_rows
 from aiostream_data.formats.hdf5_user_block import DirectoryBehindBlock, behind, user_block
 from aiostream_data.formats.row_groups import Directory, RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.columns import Column
@@ -31,7 +32,7 @@ T = TypeVar("T")
 _PAGE_NBYTES: Final = 64 << 10
 _MAX_PAGE_NBYTES: Final = 4 << 20
 _MOST_METADATA_NBYTES: Final = 256 << 20
-_GROUP_NBYTES: Final = 2 << 20
+_GROUP_NBYTES: Final = 4 << 20
 """Size of the rows that are read together, if chunks are not larger."""
 
 _GROUP_ROWS: Final = 1 << 18
@@ -249,19 +250,28 @@ class Hdf5Directory:
         stop = group.first_row + group.rows
         structures: list[Structure] = []
         leaves: list[Column] = []
-        with opened(self._h5py, self._url, file) as root:
-            datasets = [root[array.name] for array in self._arrays]
-            for array, dataset in zip(self._arrays, datasets, strict=True):
-                file.chunks = chunk_count(dataset)
-                values = gzip_rows(array, group.first_row, stop, file.content)
-                if values is None:
-                    values = np.asarray(dataset[group.first_row : stop])
-                structure, columns = array.leaves(values)
-                structures.append(structure)
-                leaves += columns
+        found = [plain_rows(array, group.first_row, stop, file.content) for array in self._arrays]
+        others = [array for array, values in zip(self._arrays, found, strict=True) if values is None]
+        read = iter(self._read(file, others, group.first_row, stop))
+        for array, plain in zip(self._arrays, found, strict=True):
+            structure, columns = array.leaves(next(read) if plain is None else plain)
+            structures.append(structure)
+            leaves += columns
         rows = np.arange(group.first_row, stop, dtype=np.int64)
         paths = [array.path for array in self._arrays]
         return [TableRows(_tree(paths, structures), tuple(leaves), rows)]
+
+    def _read(self, file: PartlyKnownFile, arrays: Sequence[Hdf5Array], first: int, stop: int) -> list[NDArray[Any]]:
+        """Let the library read the rows ``first`` to ``stop`` of datasets."""
+        if not arrays:
+            return []
+        found = []
+        with opened(self._h5py, self._url, file) as root:
+            datasets = [root[array.name] for array in arrays]
+            for dataset in datasets:
+                file.chunks = chunk_count(dataset)
+                found.append(np.asarray(dataset[first:stop]))
+        return found
 
 
 def _tree(paths: Sequence[tuple[str, ...]], leaves: Sequence[Structure]) -> Structure:

@@ -1,7 +1,7 @@
 """Check the stored sizes of the chunks of an HDF5 dataset.
 
 The HDF5 library does not compare the size of a decoded chunk with the size that the dataset needs. It delivers other
-bytes of the memory of the process in place of the missing ones, or crashes. :mod:`.hdf5_gzip` checks compressed chunks.
+bytes of the memory of the process in place of the missing ones, or crashes. :mod:`.hdf5_rows` checks compressed chunks.
 """
 
 from __future__ import annotations

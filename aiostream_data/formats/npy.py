@@ -18,7 +18,7 @@ from aiostream_data.rows.columns import Column
 from aiostream_data.rows.structure import Structure
 from aiostream_data.safe_url import safe_url
 
-_GROUP_NBYTES: Final = 2 << 20
+_GROUP_NBYTES: Final = 4 << 20
 """Size of the rows that are read together."""
 
 _GROUP_ROWS: Final = 1 << 18

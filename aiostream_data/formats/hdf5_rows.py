@@ -1,8 +1,10 @@
-"""Decompress the gzip chunks of an HDF5 dataset, and check their sizes.
+"""Decode rows of plain numbers of an HDF5 dataset without the HDF5 library, and check the sizes of gzip chunks.
 
-The HDF5 library does not compare the size of a decompressed chunk with the size that the dataset needs. It delivers
-other bytes of the memory of the process in place of the missing ones. It also decompresses one chunk at a time in the
-whole process, so this module decodes the chunks of plain numbers itself, without the lock of the library.
+The library reads and decompresses one chunk at a time in the whole process, and copies contiguous rows twice. So this
+module decodes plain numbers itself: contiguous rows without a copy, and chunks without the lock of the library.
+
+The library does not compare the size of a decompressed chunk with the size that the dataset needs. It delivers other
+bytes of the memory of the process in place of the missing ones.
 """
 
 from __future__ import annotations
@@ -21,35 +23,49 @@ from aiostream_data.formats.hdf5_chunks import CHECKSUM_NBYTES, FLETCHER32, GZIP
 from aiostream_data.formats.hdf5_heaps import check_lengths
 from aiostream_data.rows.records import ByteRange
 
-_PLAIN: Final = {(GZIP,), (SHUFFLE, GZIP)}
+_PLAIN: Final = {(), (GZIP,), (SHUFFLE, GZIP)}
 """Chains of filters, in the order in which they are applied, whose chunks of numbers this module decodes."""
 
-_CHECKED: Final = {*_PLAIN, (GZIP, FLETCHER32), (SHUFFLE, GZIP, FLETCHER32)}
-"""Chains of filters whose chunks this module checks."""
+_CHECKED: Final = {(GZIP,), (SHUFFLE, GZIP), (GZIP, FLETCHER32), (SHUFFLE, GZIP, FLETCHER32)}
+"""Chains of filters whose chunks this module checks if the library decodes them."""
 
 Bytes = NDArray[np.uint8]
 Content = Callable[[ByteRange], memoryview]
 """Function that returns the bytes of a range of the file."""
 
 
-def gzip_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDArray[Any] | None:
+def plain_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDArray[Any] | None:
     """Decode the rows ``first`` to ``stop`` of a dataset. Return None if the library must decode them.
 
-    The sizes of gzip chunks are also checked in this case. Chunks with other filters than :data:`_CHECKED` are not
-    checked.
+    Contiguous rows refer to the memory of ``content``. The sizes of gzip chunks are also checked if None is returned.
+    Chunks with other filters than :data:`_CHECKED` are not checked.
 
     Raises:
         CorruptRecordError: A chunk cannot be decompressed, or has a wrong size.
     """
     sizes = array.chunk_sizes
-    if sizes is None or sizes.filters not in _CHECKED:
-        return None
+    if sizes is None:
+        return _contiguous(array, first, stop, content) if array.has_plain_numbers else None
     is_decoded = array.has_plain_numbers and sizes.filters in _PLAIN and array.has_all_chunks(first, stop)
+    if not is_decoded and sizes.filters not in _CHECKED:
+        return None
     rows = np.zeros((stop - first, *array.shape[1:]), array.dtype) if is_decoded else None
     for chunk in array.chunks_of(first, stop):
         if not _decode(array, sizes, chunk, content(chunk.place), rows, first):
             rows = None
     return rows
+
+
+def _contiguous(array: Hdf5Array, first: int, stop: int, content: Content) -> NDArray[Any] | None:
+    """Return contiguous rows, without a copy if they are aligned. Return None for rows without bytes, or rows that were never written.
+
+    The directory has checked that all rows lie inside of the file.
+    """
+    places = array.ranges(first, stop)
+    if not places or not places[0].nbytes:
+        return None
+    rows = np.frombuffer(content(places[0]), array.dtype).reshape(stop - first, *array.shape[1:])
+    return rows if rows.flags.aligned else rows.copy()
 
 
 def _decode(

@@ -1,4 +1,4 @@
-"""Gzip chunks of HDF5 files: the same values as the library's, and no other memory in place of missing bytes."""
+"""Numbers of HDF5 files: the same values as the library's, and no other memory in place of missing bytes of chunks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table_bytes import rows_of
+from table_bytes import directory_of, rows_of
 
 from aiostream_data import CorruptRecordError
 from aiostream_data.formats.hdf5 import Hdf5Format
@@ -40,12 +40,12 @@ def datasets(draw: st.DrawFn) -> dict[str, Any]:
     chunks = [draw(st.integers(1, size)) for size in shape]
     dtype = np.dtype(draw(st.sampled_from(DTYPES)))
     numbers = np.random.default_rng(draw(st.integers(0, 9))).integers(0, 100, shape)
-    return {
-        "shape": tuple(shape),
+    options = {"shape": tuple(shape), "dtype": dtype, "data": numbers.astype(dtype)}
+    if draw(st.integers(0, 2)) == 0:
+        return options  # contiguous
+    return options | {
         "chunks": tuple(chunks),
-        "dtype": dtype,
-        "data": numbers.astype(dtype),
-        "compression": "gzip",
+        "compression": draw(st.sampled_from(["gzip", None])),
         "shuffle": draw(st.booleans()),
         "fletcher32": draw(st.booleans()),
     }
@@ -55,6 +55,7 @@ def datasets(draw: st.DrawFn) -> dict[str, Any]:
 def test_values_are_those_of_the_library(options: dict[str, Any], first: int, is_newest: bool) -> None:
     made = io.BytesIO()
     with h5py.File(made, "w", libver="latest" if is_newest else None) as file:
+        file.create_dataset("bytes before", data=np.zeros((options["shape"][0], 3), np.uint8))
         expected = file.create_dataset("x", **options)[first:]
     found = values(made.getvalue(), min(first, options["shape"][0]))
     np.testing.assert_array_equal(np.array(found, options["dtype"]).reshape(expected.shape), expected)
@@ -70,6 +71,38 @@ def test_parts_that_were_never_written_have_the_fill_value(rows: int, chunk: int
 
     found = np.array(values(written(write)))
     assert found.tolist() == [[3, 3]] * min(rows, written_rows) + [[7, 7]] * (rows - min(rows, written_rows))
+
+
+def test_contiguous_rows_are_not_copied() -> None:
+    numbers = np.arange(600, dtype="<f4").reshape(100, 3, 2)
+    data = written(lambda file: file.create_dataset("x", data=numbers))
+    directory = directory_of(Hdf5Format(), data)
+    (group,) = directory.groups_from(0)
+    parts = [np.frombuffer(data, np.uint8)[place.start : place.stop].copy() for place in group.ranges]
+    ((leaf,),) = (rows.leaves for rows in directory.decode(group, [part.data for part in parts]))
+    assert isinstance(leaf, np.ndarray)
+    np.testing.assert_array_equal(leaf, numbers)
+    assert any(np.shares_memory(leaf, part) for part in parts)
+
+
+@pytest.mark.parametrize("chunks", [None, (3, 2)])
+def test_rows_that_were_never_written_have_the_fill_value(chunks: Any) -> None:
+    data = written(lambda file: file.create_dataset("x", (5, 2), "<i4", chunks=chunks, fillvalue=7))
+    assert np.array(values(data)).tolist() == [[7, 7]] * 5
+
+
+def test_rows_may_have_no_items() -> None:
+    data = written(lambda file: file.create_dataset("x", (5, 0, 2), "<i4"))
+    assert [row.shape for row in values(data)] == [(0, 2)] * 5
+
+
+def test_a_chunk_without_filters_of_a_wrong_size_is_an_error() -> None:
+    def write(file: Any) -> None:
+        made = file.create_dataset("x", (4,), "<i4", chunks=(4,))
+        made.id.write_direct_chunk((0,), bytes(15))
+
+    with pytest.raises(CorruptRecordError, match="'x'"):
+        values(written(write))
 
 
 @pytest.mark.parametrize(
