@@ -19,6 +19,7 @@ from aiostream_data.errors import AiostreamError, CorruptRecordError, PlanError
 from aiostream_data.formats.hdf5_arrays import Hdf5Array, chunk_count, described, refused
 from aiostream_data.formats.hdf5_file import PartlyKnownFile, load_h5py
 from aiostream_data.formats.hdf5_heaps import check_heaps, check_strings
+from aiostream_data.formats.hdf5_pages import MetadataPages
 from aiostream_data.formats.hdf5_rows import plain_rows
 from aiostream_data.formats.hdf5_user_block import DirectoryBehindBlock, behind, user_block
 from aiostream_data.formats.row_groups import Directory, RowGroup, Steps, TableRows, joined
@@ -29,9 +30,6 @@ from aiostream_data.safe_url import safe_url, shorten
 
 T = TypeVar("T")
 
-_PAGE_NBYTES: Final = 64 << 10
-_MAX_PAGE_NBYTES: Final = 4 << 20
-_MOST_METADATA_NBYTES: Final = 256 << 20
 _GROUP_NBYTES: Final = 4 << 20
 """Size of the rows that are read together, if chunks are not larger."""
 
@@ -62,59 +60,33 @@ class Hdf5Format:
 
     def _directory(self, h5py: Any, url: str, nbytes: int) -> Steps[Hdf5Directory]:
         """Read the directory of a file without its user block."""
-        pages = _Pages(url, nbytes)
+        pages = MetadataPages(url, nbytes)
         wanted = pages.around(ByteRange(0, 1))
         while wanted:
             parts = yield wanted
             pages.add(wanted, parts)
             file = PartlyKnownFile(nbytes, pages.known)
-            found, missing = self._arrays(h5py, url, nbytes, file)
+            found = self._arrays(h5py, url, nbytes, file)
             if found is not None:
                 return Hdf5Directory(h5py, url, nbytes, found, pages.known)
-            wanted = pages.around(missing)
+            assert file.missing is not None
+            wanted = pages.of_nodes(file.wanted) or pages.around(file.missing)
         raise CorruptRecordError(url, 0, "the metadata of the HDF5 file cannot be read")
 
-    def _arrays(
-        self, h5py: Any, url: str, nbytes: int, file: PartlyKnownFile
-    ) -> tuple[list[Hdf5Array] | None, ByteRange]:
-        """Return the datasets, or the range of bytes that is missing."""
+    def _arrays(self, h5py: Any, url: str, nbytes: int, file: PartlyKnownFile) -> list[Hdf5Array] | None:
+        """Return the datasets; None if bytes are missing."""
         try:
             with opened(h5py, url, file) as root:
                 paths = list(_chosen(h5py, url, root, self.fields))
                 found = []
                 for path, dataset in paths:
-                    file.chunks = chunk_count(dataset)
+                    file.chunks, file.axes = chunk_count(dataset), dataset.ndim
                     found.append(described(h5py, url, path, dataset, nbytes))
-                return found, ByteRange(0, 0)
+                return found
         except AiostreamError:
             if file.missing is None:
                 raise
-        return None, file.missing
-
-
-class _Pages:
-    """Pages of a file with its metadata."""
-
-    def __init__(self, url: str, nbytes: int) -> None:
-        self._url = url
-        self._nbytes = nbytes
-        self._page = _PAGE_NBYTES
-        self.known: list[tuple[int, memoryview]] = []
-
-    def around(self, missing: ByteRange) -> list[ByteRange]:
-        """Return the unknown range around missing bytes, in whole pages. Pages grow with the number of calls."""
-        start = missing.start // _PAGE_NBYTES * _PAGE_NBYTES
-        stop = min(self._nbytes, max(start + self._page, missing.stop))
-        later = next((known for known, _ in self.known if known > start), self._nbytes)
-        stop = min(stop, later)
-        if sum(len(part) for _, part in self.known) + stop - start > _MOST_METADATA_NBYTES:
-            raise CorruptRecordError(self._url, start, f"the metadata have more than {_MOST_METADATA_NBYTES} bytes")
-        self._page = min(2 * self._page, _MAX_PAGE_NBYTES)
-        return [ByteRange(start, stop)] if stop > start else []
-
-    def add(self, ranges: Sequence[ByteRange], parts: Sequence[memoryview]) -> None:
-        self.known += [(place.start, part) for place, part in zip(ranges, parts, strict=True)]
-        self.known.sort(key=lambda page: page[0])
+        return None
 
 
 @contextlib.contextmanager

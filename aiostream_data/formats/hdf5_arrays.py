@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.hdf5_chunks import SHUFFLE, ChunkSizes, StoredChunk
+from aiostream_data.formats.hdf5_chunks import SHUFFLE, ChunkSizes, ChunkTable, StoredChunk
 from aiostream_data.formats.hdf5_indexes import MOST_CHUNKS
 from aiostream_data.formats.npy_arrays import fixed_bytes, types_of
 from aiostream_data.rows.columns import Column, VarColumn
@@ -39,7 +39,7 @@ class Hdf5Array:
         has_plain_numbers: True if the stored bytes of an item are those of ``dtype``, a number.
         file_nbytes: Size of the file in bytes.
         chunk_sizes: Sizes that chunks may have, or None if the items are contiguous.
-        chunks: The chunks, by their number along the first axis.
+        chunks: The chunks, or None if the items are contiguous.
     """
 
     url: str
@@ -52,7 +52,7 @@ class Hdf5Array:
     has_plain_numbers: bool
     file_nbytes: int
     chunk_sizes: ChunkSizes | None
-    chunks: dict[int, list[StoredChunk]] = field(default_factory=dict, repr=False, compare=False)
+    chunks: ChunkTable | None = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -86,23 +86,29 @@ class Hdf5Array:
 
     def ranges(self, first: int, stop: int) -> list[ByteRange]:
         """Return the ranges of the file that contain the rows ``first`` to ``stop``."""
-        if self.chunk_sizes is not None:
-            return [chunk.place for chunk in self.chunks_of(first, stop)]
+        if self.chunks is not None:
+            return self.chunks.runs(first - first % self.chunk_rows, stop)
         if self.start is None:
             return []
         return [ByteRange(self.start + first * self.row_nbytes, self.start + stop * self.row_nbytes)]
 
-    def chunks_of(self, first: int, stop: int) -> Iterator[StoredChunk]:
-        """Yield the chunks that contain the rows ``first`` to ``stop``."""
-        for number in range(first // self.chunk_rows, -(-stop // self.chunk_rows)):
-            yield from self.chunks.get(number, ())
+    def chunks_of(self, first: int, stop: int) -> list[StoredChunk]:
+        """Return the chunks that contain the rows ``first`` to ``stop``."""
+        return [] if self.chunks is None else self.chunks.of(first - first % self.chunk_rows, stop)
+
+    @property
+    def has_chunks_of_rows(self) -> bool:
+        """True if each chunk consists of whole rows without filters."""
+        sizes = self.chunk_sizes
+        return sizes is not None and not sizes.filters and sizes.chunk_shape[1:] == self.shape[1:]
 
     def has_all_chunks(self, first: int, stop: int) -> bool:
         """Return True if all items of the rows ``first`` to ``stop`` have been written."""
         assert self.chunk_sizes is not None
+        assert self.chunks is not None
         per_row = math.prod(self.chunk_sizes.counts[1:])
-        numbers = range(first // self.chunk_rows, -(-stop // self.chunk_rows))
-        return all(len(self.chunks.get(number, ())) == per_row for number in numbers)
+        rows = -(-stop // self.chunk_rows) - first // self.chunk_rows
+        return self.chunks.count(first - first % self.chunk_rows, stop) == rows * per_row
 
     def leaves(self, values: NDArray[Any]) -> tuple[Structure, list[Column]]:
         """Return the structure of a row, and the columns of the rows that the library has read.
@@ -159,6 +165,7 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
     item_nbytes = STRING_NBYTES if is_indirect else dataset.id.get_type().get_size()
     _check_filters(h5py, url, name, dataset, item_nbytes)
     is_plain = _has_plain_numbers(h5py, dataset)
+    sizes = ChunkSizes.of(dataset, item_nbytes) if dataset.chunks else None
     found = Hdf5Array(
         url=url,
         path=path,
@@ -169,11 +176,10 @@ def described(h5py: Any, url: str, path: tuple[str, ...], dataset: Any, nbytes: 
         start=None if dataset.chunks else dataset.id.get_offset(),
         has_plain_numbers=is_plain,
         file_nbytes=nbytes,
-        chunk_sizes=ChunkSizes.of(dataset, item_nbytes) if dataset.chunks else None,
+        chunk_sizes=sizes,
+        chunks=None if sizes is None else _chunks_of(url, name, sizes, dataset, nbytes),
     )
-    if found.chunk_sizes is not None:
-        _find_chunks(found, found.chunk_sizes, dataset, nbytes)
-    elif found.start is not None and found.start + found.shape[0] * found.row_nbytes > nbytes:
+    if found.start is not None and found.start + found.shape[0] * found.row_nbytes > nbytes:
         raise CorruptRecordError(url, found.start, f"the data of {name!r} end after the end of the file")
     return found
 
@@ -216,23 +222,30 @@ def _check_filters(h5py: Any, url: str, name: str, dataset: Any, item_nbytes: in
             raise CorruptRecordError(url, 0, f"the filters of {name!r} are damaged")
 
 
-def _find_chunks(found: Hdf5Array, sizes: ChunkSizes, dataset: Any, nbytes: int) -> None:
-    """Find the ranges of all chunks.
+def _chunks_of(url: str, name: str, sizes: ChunkSizes, dataset: Any, nbytes: int) -> ChunkTable:
+    """Find all chunks of a dataset.
 
     Raises:
         CorruptRecordError: A chunk is not inside of the file, its size does not fit, or two chunks have the same place.
     """
-    rows, most = found.chunk_rows, math.prod(sizes.counts)
-    seen: set[tuple[int, ...]] = set()
+    starts: list[int] = []
+    stored_sizes: list[int] = []
+    offsets: list[tuple[int, ...]] = []
+    masks: list[int] = []
+    most = min(math.prod(sizes.counts), MOST_CHUNKS)
 
     def add(stored: Any) -> None:
-        start, size = int(stored.byte_offset), int(stored.size)
-        chunk = StoredChunk(ByteRange(start, start + size), tuple(map(int, stored.chunk_offset)), stored.filter_mask)
-        is_inside = 0 <= start <= start + size <= nbytes
-        is_new = len(seen) < min(most, MOST_CHUNKS) and chunk.offset not in seen
-        if not (is_inside and is_new and sizes.fit(chunk)):
-            raise CorruptRecordError(found.url, min(start, nbytes), f"the chunks of {found.name!r} are damaged")
-        seen.add(chunk.offset)
-        found.chunks.setdefault(chunk.offset[0] // rows, []).append(chunk)
+        if len(starts) == most:
+            raise CorruptRecordError(url, 0, f"the index of {name!r} lists more than {most} chunks")
+        starts.append(stored.byte_offset)
+        stored_sizes.append(stored.size)
+        offsets.append(stored.chunk_offset)
+        masks.append(stored.filter_mask)
 
     dataset.id.chunk_iter(add)
+    columns = [np.array(column, np.uint64) for column in (starts, stored_sizes, masks)]
+    places = np.array(offsets, np.uint64).reshape(len(starts), len(sizes.shape))
+    table = columns[0], columns[1], places, columns[2]
+    if len(starts) and (bad := sizes.bad_chunk(*table, nbytes)) >= 0:
+        raise CorruptRecordError(url, min(starts[bad], nbytes), f"the chunks of {name!r} are damaged")
+    return ChunkTable(*table)

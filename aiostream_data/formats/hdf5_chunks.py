@@ -10,6 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aiostream_data.rows.records import ByteRange
 
 GZIP: Final = 1
@@ -32,6 +35,52 @@ class StoredChunk(NamedTuple):
     place: ByteRange
     offset: tuple[int, ...]
     filter_mask: int
+
+
+Numbers = NDArray[np.uint64]
+
+
+class ChunkTable:
+    """All chunks of a dataset, in the order of their first rows.
+
+    Args:
+        starts, sizes: Ranges of the stored bytes of the chunks.
+        offsets: Index of the first item of each chunk on each axis; shape (chunks, axes).
+        masks: Filter masks of the chunks; see :class:`StoredChunk`.
+    """
+
+    def __init__(self, starts: Numbers, sizes: Numbers, offsets: Numbers, masks: Numbers) -> None:
+        order = np.argsort(offsets[:, 0], kind="stable")
+        self._starts, self._stops = starts[order], (starts + sizes)[order]
+        self._offsets, self._masks = offsets[order], masks[order]
+
+    def count(self, first: int, stop: int) -> int:
+        """Return the number of chunks whose first row is ``first`` or later, and before ``stop``."""
+        return self._slice(first, stop)[1] - self._slice(first, stop)[0]
+
+    def of(self, first: int, stop: int) -> list[StoredChunk]:
+        """Return the chunks whose first row is ``first`` or later, and before ``stop``."""
+        found = slice(*self._slice(first, stop))
+        fields = (each[found].tolist() for each in (self._starts, self._stops, self._offsets, self._masks))
+        return [
+            StoredChunk(ByteRange(start, end), tuple(offset), mask)
+            for start, end, offset, mask in zip(*fields, strict=True)
+        ]
+
+    def runs(self, first: int, stop: int) -> list[ByteRange]:
+        """Return the ranges of the same chunks in order. Chunks that are stored behind each other share a range."""
+        found = slice(*self._slice(first, stop))
+        starts, stops = self._starts[found], self._stops[found]
+        cuts = np.flatnonzero(starts[1:] != stops[:-1]) + 1
+        return [
+            ByteRange(int(some[0]), int(end[-1]))
+            for some, end in zip(np.split(starts, cuts), np.split(stops, cuts), strict=True)
+            if len(some)
+        ]
+
+    def _slice(self, first: int, stop: int) -> tuple[int, int]:
+        start, end = np.searchsorted(self._offsets[:, 0], np.array([first, stop], np.uint64)).tolist()
+        return start, end
 
 
 @dataclass(frozen=True)
@@ -66,16 +115,35 @@ class ChunkSizes:
         """Number of chunks along each axis."""
         return tuple(-(-axis // length) for axis, length in zip(self.shape, self.chunk_shape, strict=True))
 
-    def fit(self, chunk: StoredChunk) -> bool:
-        """Return True if a chunk can have its place and stored size. Compressed chunks may have any size but 0."""
-        places = zip(chunk.offset, self.chunk_shape, self.shape, strict=True)
-        if any(start % length or start >= axis for start, length, axis in places):
-            return False
-        used = self.used_by(chunk.filter_mask)
-        checksums = used.count(FLETCHER32) * CHECKSUM_NBYTES
-        if set(used) <= {SHUFFLE, FLETCHER32}:
-            return chunk.place.nbytes == self.nbytes + checksums or self.may_be_stored_as_is(chunk)
-        return chunk.place.nbytes > checksums
+    def bad_chunk(self, starts: Numbers, sizes: Numbers, offsets: Numbers, masks: Numbers, file_nbytes: int) -> int:
+        """Return the number of the first chunk that cannot have its place or stored size; -1 without one.
+
+        Compressed chunks may have any size but 0. For the other arguments, see :class:`ChunkTable`.
+
+        Args:
+            file_nbytes: Size of the file in bytes.
+        """
+        limit, shape, lengths = (np.array(each, np.uint64) for each in (file_nbytes, self.shape, self.chunk_shape))
+        is_good = (starts <= limit) & (sizes <= limit - np.minimum(starts, limit))
+        is_good &= ((offsets % lengths == 0) & (offsets < shape)).all(axis=1)
+        reaches_beyond = (offsets > shape - np.minimum(lengths, shape)).any(axis=1)
+        for mask in np.unique(masks).tolist():
+            used = self.used_by(mask)
+            checksums = used.count(FLETCHER32) * CHECKSUM_NBYTES
+            if set(used) <= {SHUFFLE, FLETCHER32}:
+                fits = (sizes == self.nbytes + checksums) | (reaches_beyond & (sizes == self.nbytes))
+            else:
+                fits = sizes > checksums
+            is_good &= fits | (masks != mask)
+        is_good &= self._are_first(offsets)
+        return int(np.argmin(is_good)) if not is_good.all() else -1
+
+    def _are_first(self, offsets: Numbers) -> NDArray[np.bool_]:
+        """Return True for each chunk that has its place alone, or as the first one."""
+        firsts = np.unique(offsets, axis=0, return_index=True)[1]
+        are_first = np.zeros(len(offsets), np.bool_)
+        are_first[firsts] = True
+        return are_first
 
     def used_by(self, filter_mask: int) -> list[int]:
         """Return the codes of the filters that were applied to a chunk, in their order."""

@@ -9,6 +9,7 @@ from typing import Any
 from aiostream_data.errors import MissingExtraError
 from aiostream_data.formats.hdf5_heaps import MOST_NAMES_NBYTES, NameHeap
 from aiostream_data.formats.hdf5_indexes import damaged_index
+from aiostream_data.formats.hdf5_trees import TreeNode, is_node, unknown_nodes
 from aiostream_data.formats.known_ranges import SeekableFile
 from aiostream_data.rows.records import ByteRange
 
@@ -26,6 +27,7 @@ class PartlyKnownFile(SeekableFile):
         missing: The first range that was read but is not known, or None.
         chunks: Largest number of chunks of the dataset whose chunks the library looks for. Set by the user; None while
             the library opens datasets.
+        axes: Number of axes of this dataset.
     """
 
     def __init__(self, nbytes: int, *tables: Sequence[tuple[int, memoryview]]) -> None:
@@ -33,6 +35,16 @@ class PartlyKnownFile(SeekableFile):
         self._tables = [(([start for start, _ in table]), table) for table in tables]
         self.missing: ByteRange | None = None
         self.chunks: int | None = None
+        self.axes = 0
+        self._nodes: list[TreeNode] = []
+
+    @property
+    def wanted(self) -> list[ByteRange]:
+        """The ranges that the library needs beside the missing one: other nodes of the same tree of chunks."""
+        if self.missing is None:
+            return []
+        nodes = unknown_nodes(self._nodes, self.content, self._nbytes)
+        return list(nodes.values()) if self.missing.start in nodes else []
 
     def truncate(self, size: int | None = None) -> int:
         return self._nbytes if size is None else size
@@ -49,6 +61,8 @@ class PartlyKnownFile(SeekableFile):
             view[done : done + len(known)] = known
             done += len(known)
         self._check_block(view[:size])
+        if self.axes and is_node(view[:size]):
+            self._nodes.append(TreeNode(ByteRange(self._at, self._at + size), self.axes))
         self._at += size
         return size
 

@@ -45,8 +45,10 @@ def plain_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDA
     """
     sizes = array.chunk_sizes
     if sizes is None:
-        return _contiguous(array, first, stop, content) if array.has_plain_numbers else None
+        return _stored_rows(array, first, stop, content) if array.has_plain_numbers else None
     is_decoded = array.has_plain_numbers and sizes.filters in _PLAIN and array.has_all_chunks(first, stop)
+    if is_decoded and array.has_chunks_of_rows:
+        return _stored_rows(array, first, stop, content)
     if not is_decoded and sizes.filters not in _CHECKED:
         return None
     rows = np.zeros((stop - first, *array.shape[1:]), array.dtype) if is_decoded else None
@@ -56,15 +58,18 @@ def plain_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDA
     return rows
 
 
-def _contiguous(array: Hdf5Array, first: int, stop: int, content: Content) -> NDArray[Any] | None:
-    """Return contiguous rows, without a copy if they are aligned. Return None for rows without bytes, or rows that were never written.
+def _stored_rows(array: Hdf5Array, first: int, stop: int, content: Content) -> NDArray[Any] | None:
+    """Return rows that are stored one after the other, without a copy if they are aligned and in one range.
 
-    The directory has checked that all rows lie inside of the file.
+    Return None for rows without bytes, and for rows that were never written. The directory has checked that all rows
+    lie inside of the file.
     """
-    places = array.ranges(first, stop)
-    if not places or not places[0].nbytes:
+    parts = [np.frombuffer(content(place), np.uint8) for place in array.ranges(first, stop) if place.nbytes]
+    if not parts:
         return None
-    rows = np.frombuffer(content(places[0]), array.dtype).reshape(stop - first, *array.shape[1:])
+    stored = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    start = first % array.chunk_rows  # the first chunk can begin with earlier rows
+    rows = stored.view(array.dtype).reshape(-1, *array.shape[1:])[start : start + stop - first]
     return rows if rows.flags.aligned else rows.copy()
 
 

@@ -57,6 +57,7 @@ class BlockPool:
         # Re-entrant, because a garbage collection inside the locked region may return another block.
         self._lock = threading.RLock()
         self._idle: dict[int, list[MemoryBlock]] = {}
+        self._idle_nbytes = 0
         self._lent: dict[int, tuple[weakref.ref[NDArray[np.uint8]], MemoryBlock]] = {}
         self._objects = BytesPool(max_idle_nbytes)
         self._closed = False
@@ -64,7 +65,7 @@ class BlockPool:
     @property
     def idle_nbytes(self) -> int:
         """Total size of unused blocks in the pool, in bytes."""
-        return sum(size * len(blocks) for size, blocks in list(self._idle.items()))
+        return self._idle_nbytes
 
     def lend(self, nbytes: int) -> NDArray[np.uint8]:
         """Return an uninitialized array of ``nbytes`` bytes.
@@ -73,8 +74,7 @@ class BlockPool:
         """
         size = max(1, -(-nbytes // GRAIN_NBYTES)) * GRAIN_NBYTES
         with self._lock:
-            waiting = self._idle.get(size)
-            block = waiting.pop() if waiting else None
+            block = self._taken(size)
         if block is None:
             block = _mapped(size)
         array = block.array()
@@ -102,6 +102,7 @@ class BlockPool:
             self._closed = True
             self._objects.close()
             self._idle.clear()
+            self._idle_nbytes = 0
 
     def _come_back(self, number: int) -> None:
         with self._lock:
@@ -113,6 +114,7 @@ class BlockPool:
             self._make_room(size)
             if not self._closed and self.idle_nbytes + size <= self._max_idle_nbytes:
                 self._idle.setdefault(size, []).append(block)
+                self._idle_nbytes += size
 
     def _make_room(self, size: int) -> None:
         """Return unused blocks of other sizes to the system until a block of ``size`` bytes fits into the pool.
@@ -122,11 +124,17 @@ class BlockPool:
         if size > self._max_idle_nbytes:
             return
         for other in list(self._idle):
-            waiting = self._idle.get(other, [])
-            while other != size and waiting and self.idle_nbytes + size > self._max_idle_nbytes:
-                waiting.pop()
-            if not waiting:
-                self._idle.pop(other, None)
+            while self._idle_nbytes + size > self._max_idle_nbytes:
+                if other == size or self._taken(other) is None:
+                    break
+
+    def _taken(self, size: int) -> MemoryBlock | None:
+        """Take an unused block of ``size`` bytes out of the pool. Return None if there is none."""
+        waiting = self._idle.get(size)
+        if not waiting:
+            return None
+        self._idle_nbytes -= size
+        return waiting.pop()
 
 
 def _mapped(nbytes: int) -> MemoryBlock:
