@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -177,11 +177,19 @@ class ArrowDirectory:
         number = bisect_right(self._ends, first_row)
         while number < len(self._batches):
             stop = self._group_stop(number)
-            stored = self._batches[number:stop]
-            rows = sum(one.batch.rows for one in stored)
-            if rows:
-                yield RowGroup(self._first_row(number), rows, self._ranges(stored), rows * len(self._order))
+            if self._ends[stop - 1] > self._first_row(number):
+                yield self._group(number, stop)
             number = stop
+
+    def separated(self, group: RowGroup) -> list[RowGroup]:
+        numbers = range(bisect_right(self._ends, group.first_row), len(self._ends))
+        within = takewhile(lambda number: self._first_row(number) < group.first_row + group.rows, numbers)
+        return [self._group(number, number + 1) for number in within if self._batches[number].batch.rows]
+
+    def _group(self, first: int, stop: int) -> RowGroup:
+        stored = self._batches[first:stop]
+        rows = sum(one.batch.rows for one in stored)
+        return RowGroup(self._first_row(first), rows, self._ranges(stored), rows * len(self._order))
 
     def _group_stop(self, first: int) -> int:
         """Return the number of the batch behind those that are read together with batch ``first``."""

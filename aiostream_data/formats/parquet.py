@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.column_paths import top_of
+from aiostream_data.formats.hive_partitions import constant_text, partitions_of
+from aiostream_data.formats.joined_groups import JoinedGroups
 from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
 from aiostream_data.formats.object_sizes import leaf_nbytes
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
@@ -21,7 +23,6 @@ from aiostream_data.formats.parquet_footer import FIXED_NBYTES, short_statistics
 from aiostream_data.formats.parquet_pages import StoredColumn, pages_size
 from aiostream_data.formats.parquet_texts import TextColumn
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
-from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.safe_url import safe_url
@@ -44,7 +45,7 @@ _LENGTH_NBYTES: Final = 4
 """Bytes of the length in front of a value that is not encoded, if its length is its own."""
 
 _REPEATED_NBYTES: Final = 32 << 20
-"""The texts of a column are measured if its dictionary could repeat more than this number of bytes."""
+"""Bytes of texts that the dictionaries of groups that are read together may repeat without being measured."""
 
 _REPEATED_SHARE: Final = 4
 """The texts are not measured if they take at most this multiple of the bytes that the footer declares."""
@@ -183,18 +184,31 @@ class ParquetDirectory:
             return self._type_at({field.name: field.type for field in kind}, inner)
         return shown_type(self._pyarrow, kind)
 
-    def groups_from(self, first_row: int) -> list[RowGroup]:
-        """Return the row groups from a row on whose statistics do not exclude all rows."""
-        groups = [self._all[number] for number in self._numbers]
-        return [group for group in groups if group.first_row + group.rows > first_row]
+    def groups_from(self, first_row: int, is_unwanted: Callable[[RowGroup], bool] | None = None) -> Iterator[RowGroup]:
+        """Yield the row groups from a row on whose statistics do not exclude all rows, and that are not unwanted."""
+        wanted = (number for number in self._numbers if is_unwanted is None or not is_unwanted(self._all[number]))
+        return self._joined.from_row(first_row, wanted)
+
+    def separated(self, group: RowGroup) -> list[RowGroup]:
+        return self._joined.separated(group)
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
-        nbytes, number = _ROW_NBYTES * group.rows, self._all.index(group)
+        numbers = self._joined.numbers(group)
+        most = _REPEATED_NBYTES // max(1, len(numbers))
+        return sum(self._decoded_nbytes(number, group, parts, most) for number in numbers)
+
+    def _decoded_nbytes(self, number: int, group: RowGroup, parts: Sequence[memoryview], most: int) -> int:
+        """Return the memory that decoding of one row group of ``group`` needs.
+
+        Args:
+            most: The texts of a column are measured if its dictionary could repeat more than this number of bytes.
+        """
+        nbytes = _ROW_NBYTES * self._all[number].rows
         for column in self._columns(number):
             pages = pages_size(self._url, column, part_of(column.place, group.ranges, parts))
             copies = 2 if column.is_object else 1
             nbytes += max(column.nbytes, pages.nbytes) + (copies - 1) * pages.nbytes
-            if column.is_text and column.values * pages.dictionary_nbytes > _REPEATED_NBYTES:
+            if column.is_text and column.values * pages.dictionary_nbytes > most:
                 file = KnownRanges(self._nbytes, group.ranges, parts)
                 texts = TextColumn(self._pyarrow, file, self._metadata, number, column.path)
                 with explained(self._pyarrow, self._url, column.place.start):
@@ -215,6 +229,10 @@ class ParquetDirectory:
         if first != self.rows:
             raise CorruptRecordError(self._url, 0, f"the footer lists {self.rows} rows, but its row groups {first}")
         return found
+
+    @cached_property
+    def _joined(self) -> JoinedGroups:
+        return JoinedGroups(self._all)
 
     def _matching(self) -> list[int]:
         """Return the numbers of the row groups that may contain rows which satisfy the filters."""
@@ -266,14 +284,15 @@ class ParquetDirectory:
         Raises:
             CorruptRecordError: The bytes are damaged.
         """
-        number = self._all.index(group)
+        numbers = self._joined.numbers(group)
         file = KnownRanges(self._nbytes, group.ranges, parts)
         with explained(self._pyarrow, self._url, group.ranges[0].start if group.ranges else 0):
             source = self._pyarrow.parquet.ParquetFile(file, metadata=self._metadata, pre_buffer=False)
-            table = source.read_row_group(number, columns=self._read_names(), use_threads=False)
+            table = source.read_row_groups(list(numbers), columns=self._read_names(), use_threads=False)
         if len(table) != group.rows:
-            raise CorruptRecordError(self._url, 0, f"row group {number} has {len(table)} rows instead of {group.rows}")
-        return table
+            reason = f"row group {numbers[0]} has {len(table)} rows instead of {group.rows}"
+            raise CorruptRecordError(self._url, 0, reason)
+        return table if len(numbers) == 1 else table.combine_chunks()
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
         table = self.table(group, parts)
@@ -290,7 +309,7 @@ class ParquetDirectory:
         for part in table_rows(table, rows):
             names = (*part.structure.names, *extra)
             structure = Structure("dict", names, (*part.structure.children, *[LEAF] * len(extra)))
-            leaves = (*part.leaves, *(_constant(value, len(part.rows)) for value in extra.values()))
+            leaves = (*part.leaves, *(constant_text(value, len(part.rows)) for value in extra.values()))
             yield TableRows(structure, leaves, part.rows)
 
     def _check_columns(self) -> None:
@@ -371,14 +390,3 @@ def shown_type(pyarrow: Any, type: Any) -> str | None:
         fields = [type.field(number) for number in range(type.num_fields)]
         return f"struct<{', '.join(f'{each.name}: {shown_type(pyarrow, each.type)}' for each in fields)}>"
     return str(type)
-
-
-def partitions_of(url: str) -> dict[str, str]:
-    """Return the ``name=value`` parts of the folders in a URL, as Hive writes them."""
-    folders = safe_url(url).partition("?")[0].split("/")[:-1]
-    return dict(part.split("=", 1) for part in folders if "=" in part and not part.startswith("="))
-
-
-def _constant(value: str, rows: int) -> VarColumn:
-    data = np.frombuffer(value.encode(), np.uint8)
-    return VarColumn(data, np.zeros(rows, np.int64), np.full(rows, len(data), np.int64), "str")

@@ -119,6 +119,14 @@ class Directory(Protocol):
 
 
 @runtime_checkable
+class JoinsGroups(Protocol):
+    """Directory that reads small row groups together. If one of them is damaged, they are read one by one."""
+
+    def separated(self, group: RowGroup) -> Sequence[RowGroup]:
+        """Return the row groups that a group from :meth:`Directory.groups_from` consists of."""
+
+
+@runtime_checkable
 class DeletesRows(Protocol):
     """Directory of a file of which some rows are deleted. :meth:`Directory.decode` omits them if it filters rows."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -83,11 +83,14 @@ class SnapshotDirectory:
     def types(self) -> Mapping[str, str | None]:
         return {name: shown_type(self._pyarrow, self._schema.field(name).type) for name in self._format.columns}
 
-    def groups_from(self, first_row: int) -> list[RowGroup]:
+    def groups_from(self, first_row: int) -> Iterable[RowGroup]:
         """Return the row groups from a row on that may contain rows of the element."""
         if self._format.filters and not self._alternatives:
-            return []
-        return [group for group in self._stored.groups_from(first_row) if not self._is_deleted(group)]
+            return ()
+        return self._stored.groups_from(first_row, self._is_deleted)
+
+    def separated(self, group: RowGroup) -> list[RowGroup]:
+        return self._stored.separated(group)
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
         added = self._columns.added_nbytes(group.rows) + self._keys.added_nbytes(group.rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -26,13 +27,14 @@ from aiostream_data._engine.sources.row_groups_ahead import (
     NEAR_GROUPS,
     RowGroupsAhead,
 )
-from aiostream_data._engine.sources.table_losses import SkippedPart, TableLosses
+from aiostream_data._engine.sources.table_losses import Apart, SkippedPart, TableLosses, undamaged
 from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.row_groups import (
     DeletesRows,
     Directory,
+    JoinsGroups,
     Ranges,
     RowGroup,
     TableFormat,
@@ -114,11 +116,33 @@ class TableFileSource(NumberedRows):
         async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> _Fetched:
             return await self._fetched(stores, shard, group, lambda: is_next() and outlet.is_awaited())
 
-        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | SkippedPart:
+        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | Apart | SkippedPart:
             async def read() -> _Decoded:
                 return await self._decoded(directory, group, await fetched())
 
+            parts = directory.separated(group) if isinstance(directory, JoinsGroups) else ()
+            if len(parts) > 1:
+                return await undamaged(read) or Apart(parts)
             return await losses.attempted(read)
+
+        sent = 0
+
+        async def deliver(group: RowGroup, decoded: _Decoded | Apart | SkippedPart) -> bool:
+            """Send the rows of a group. Return False if the rest of the file is lost."""
+            nonlocal sent
+            if isinstance(decoded, Apart):
+                for part in decoded.groups:
+                    if not await deliver(part, await decode(part, partial(fetch, part, lambda: True))):
+                        return False
+            elif not isinstance(decoded, SkippedPart):
+                sent = await self._send(decoded, base, sent, outlet)
+                losses.count(sent)
+            elif decoded.is_of_the_rest:
+                await losses.lose_file(decoded, sent, group.first_row)
+                return False
+            else:
+                await losses.lose_group(decoded, sent, group)
+            return True
 
         async with asyncio.TaskGroup() as tasks:
             groups = RowGroupsAhead(
@@ -131,19 +155,12 @@ class TableFileSource(NumberedRows):
                 most=NEAR_GROUPS if stores.part_nbytes(node.url) is None else AHEAD_GROUPS,
                 most_nbytes=min(AHEAD_NBYTES, budget.limit // AHEAD_SHARE) // self.context.crowd,
             )
-            sent = 0
             while (found := await groups.next()) is not None:
                 group, decoded = found
                 del found
-                if isinstance(decoded, SkippedPart):
-                    if decoded.is_of_the_rest:
-                        await losses.lose_file(decoded, sent, group.first_row)
-                        groups.stop()
-                        break
-                    await losses.lose_group(decoded, sent, group)
-                    continue
-                sent = await self._send(decoded, base, sent, outlet)
-                losses.count(sent)
+                if not await deliver(group, decoded):
+                    groups.stop()
+                    break
                 del decoded
 
     async def _send(self, decoded: _Decoded, base: int, sent: int, outlet: Outlet) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
@@ -12,7 +12,7 @@ from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.loss_account import LossAccount
 from aiostream_data._engine.sources.shard_damage import damage_of
-from aiostream_data.errors import ChecksumError, CorruptRecordError, ObjectNotFoundError
+from aiostream_data.errors import ChecksumError, CorruptRecordError, MemoryBudgetError, ObjectNotFoundError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.row_groups import RowGroup
@@ -31,6 +31,25 @@ class SkippedPart(NamedTuple):
     def is_of_the_rest(self) -> bool:
         """True if no later part of the file can be read."""
         return not isinstance(self.error, CorruptRecordError)
+
+
+class Apart(NamedTuple):
+    """Small row groups that were read together, one of which is damaged: they are read again one by one."""
+
+    groups: Sequence[RowGroup]
+
+
+async def undamaged(read: Callable[[], Awaitable[T]]) -> T | None:
+    """Read row groups together. Return None if one of them is damaged, or if they need too much memory together."""
+    try:
+        return await read()
+    except MemoryBudgetError:
+        return None
+    except Exception as error:
+        if damage_of(error, delivers_later=False) is None:
+            raise
+        empty_frames(error)  # they refer to the bytes, which are no longer charged
+        return None
 
 
 class TableLosses:

@@ -25,8 +25,9 @@ from aiostream_data import (
     StateMismatchError,
     TableSchemaError,
 )
+from aiostream_data.formats.hive_partitions import partitions_of
 from aiostream_data.formats.known_ranges import KnownRanges
-from aiostream_data.formats.parquet import ParquetFormat, partitions_of
+from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.testing.resume import resumes_everywhere
 
