@@ -55,20 +55,24 @@ class KnownRanges(SeekableFile):
         return self._nbytes
 
     def read(self, size: int = -1) -> bytes:
+        return bytes(self.read_buffer(size))
+
+    def read_buffer(self, size: int | None = -1) -> memoryview:
+        """Return the next bytes as :meth:`read` does, without a copy. PyArrow calls this method instead of ``read``."""
         stop = self._nbytes if size is None or size < 0 else min(self._nbytes, self._at + size)
         if stop <= self._at:
-            return b""
+            return memoryview(b"")
         number = bisect_right(self._starts, self._at) - 1
         begin = self._starts[number] if number >= 0 else 0
         if number < 0 or stop - begin > len(self._parts[number]):
             raise OSError(f"bytes {self._at} to {stop} are not part of the ranges that the directory lists")
-        found = bytes(self._parts[number][self._at - begin : stop - begin])
+        found = self._parts[number][self._at - begin : stop - begin]
         self._at = stop
         return found
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        found = self.read(len(view))
+        found = self.read_buffer(len(view))
         view[: len(found)] = found
         return len(found)
 

@@ -19,9 +19,9 @@ from aiostream_data.formats.joined_groups import JoinedGroups
 from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
 from aiostream_data.formats.object_sizes import leaf_nbytes
 from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
-from aiostream_data.formats.parquet_footer import FIXED_NBYTES, short_statistics
+from aiostream_data.formats.parquet_footer import FIXED_NBYTES, codecs_of, short_statistics
 from aiostream_data.formats.parquet_pages import StoredColumn, pages_size
-from aiostream_data.formats.parquet_texts import TextColumn
+from aiostream_data.formats.parquet_texts import REPEATED_NBYTES, TextColumn, texts_nbytes
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import LEAF, Structure
@@ -43,12 +43,6 @@ _VALUE_NBYTES: Final = 8
 
 _LENGTH_NBYTES: Final = 4
 """Bytes of the length in front of a value that is not encoded, if its length is its own."""
-
-_REPEATED_NBYTES: Final = 32 << 20
-"""Bytes of texts that the dictionaries of groups that are read together may repeat without being measured."""
-
-_REPEATED_SHARE: Final = 4
-"""The texts are not measured if they take at most this multiple of the bytes that the footer declares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +188,7 @@ class ParquetDirectory:
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
         numbers = self._joined.numbers(group)
-        most = _REPEATED_NBYTES // max(1, len(numbers))
+        most = REPEATED_NBYTES // max(1, len(numbers))
         return sum(self._decoded_nbytes(number, group, parts, most) for number in numbers)
 
     def _decoded_nbytes(self, number: int, group: RowGroup, parts: Sequence[memoryview], most: int) -> int:
@@ -205,14 +199,16 @@ class ParquetDirectory:
         """
         nbytes = _ROW_NBYTES * self._all[number].rows
         for column in self._columns(number):
-            pages = pages_size(self._url, column, part_of(column.place, group.ranges, parts))
+            stored = part_of(column.place, group.ranges, parts)
+            pages = pages_size(self._url, column, stored)
             copies = 2 if column.is_object else 1
             nbytes += max(column.nbytes, pages.nbytes) + (copies - 1) * pages.nbytes
-            if column.is_text and column.values * pages.dictionary_nbytes > most:
+            if column.is_text and pages.repeated * pages.dictionary_nbytes > most:
                 file = KnownRanges(self._nbytes, group.ranges, parts)
                 texts = TextColumn(self._pyarrow, file, self._metadata, number, column.path)
                 with explained(self._pyarrow, self._url, column.place.start):
-                    nbytes += copies * _texts_nbytes(texts, column, pages.dictionary_items)
+                    codec = self._codecs[number][column.position]
+                    nbytes += copies * texts_nbytes(texts, column, pages, stored, codec)
         return nbytes
 
     @cached_property
@@ -229,6 +225,10 @@ class ParquetDirectory:
         if first != self.rows:
             raise CorruptRecordError(self._url, 0, f"the footer lists {self.rows} rows, but its row groups {first}")
         return found
+
+    @cached_property
+    def _codecs(self) -> list[list[int]]:
+        return codecs_of(self._url, self._footer)
 
     @cached_property
     def _joined(self) -> JoinedGroups:
@@ -276,7 +276,8 @@ class ParquetDirectory:
             item_nbytes = leaf.fixed_nbytes or _LENGTH_NBYTES
             is_text = not leaf.fixed_nbytes
             place = ByteRange(start, stop)
-            yield StoredColumn(leaf.path, place, values, nbytes, item_nbytes, is_text, leaf.object_nbytes > 0)
+            is_object = leaf.object_nbytes > 0
+            yield StoredColumn(leaf.path, place, values, nbytes, item_nbytes, is_text, is_object, position)
 
     def table(self, group: RowGroup, parts: Sequence[memoryview]) -> Any:
         """Return the columns for elements and filters as a ``pyarrow.Table`` with all rows of the group.
@@ -342,14 +343,6 @@ class ParquetDirectory:
 def _is_in(path: str, name: str) -> bool:
     """Return True if the leaf column ``path`` is the column ``name``, or a field below it."""
     return path == name or path.startswith(f"{name}.")
-
-
-def _texts_nbytes(texts: TextColumn, column: StoredColumn, items: int) -> int:
-    """Return the size of the texts of a column in bytes, or more if the difference is small."""
-    longest = texts.longest_nbytes(items)
-    if longest is not None and column.values * longest <= max(_REPEATED_NBYTES, _REPEATED_SHARE * column.nbytes):
-        return column.values * longest
-    return texts.nbytes()
 
 
 class _Leaf(NamedTuple):

@@ -15,12 +15,17 @@ from aiostream_data.rows.records import ByteRange
 _KIND, _DECODED_NBYTES, _STORED_NBYTES, _DATA, _DICTIONARY, _DATA_V2 = 1, 2, 3, 5, 7, 8
 """Numbers of the fields of a page header. The last three are structs, whose first field is the number of values."""
 
-_COUNT: Final[Wanted] = {1: None}
+_ENCODING: Final = {_DATA: 2, _DATA_V2: 4}
+"""Number of the field with the encoding in these structs."""
+
+_OF_DICTIONARY: Final = (2, 8)
+"""Encodings whose values refer to the dictionary."""
+
 _WANTED: Final[Wanted] = {
     **dict.fromkeys((_KIND, _DECODED_NBYTES, _STORED_NBYTES)),
-    _DATA: _COUNT,
-    _DICTIONARY: _COUNT,
-    _DATA_V2: _COUNT,
+    _DATA: {1: None, 2: None},
+    _DICTIONARY: {1: None},
+    _DATA_V2: {1: None, 4: None},
 }
 _STRUCT_OF_KIND: Final = {0: _DATA, 2: _DICTIONARY, 3: _DATA_V2}
 _MOST_NBYTES: Final = 1 << 31
@@ -39,6 +44,7 @@ class StoredColumn(NamedTuple):
         item_nbytes: Least size of a value that is not encoded, in bytes.
         is_text: True if each value has a length of its own.
         is_object: True if the values become Python objects, which are copies.
+        position: Number of the column among all columns of the file.
     """
 
     path: str
@@ -48,6 +54,7 @@ class StoredColumn(NamedTuple):
     item_nbytes: int
     is_text: bool
     is_object: bool = False
+    position: int = 0
 
 
 class PagesSize(NamedTuple):
@@ -57,11 +64,16 @@ class PagesSize(NamedTuple):
         nbytes: Size of all pages, in bytes.
         dictionary_nbytes: Size of the dictionary, in bytes; 0 if there is none.
         dictionary_items: Number of values in the dictionary.
+        repeated: Number of values that refer to the dictionary, with nulls. A writer whose dictionary becomes too large
+            stores all later values themselves.
+        dictionary: Place of the stored bytes of the dictionary in the column.
     """
 
     nbytes: int
     dictionary_nbytes: int
     dictionary_items: int
+    repeated: int
+    dictionary: ByteRange
 
 
 def pages_size(url: str, column: StoredColumn, pages: memoryview) -> PagesSize:
@@ -73,7 +85,8 @@ def pages_size(url: str, column: StoredColumn, pages: memoryview) -> PagesSize:
     Raises:
         CorruptRecordError: A header is damaged, or the pages have more values than the column.
     """
-    at = seen = nbytes = dictionary = items = 0
+    at = seen = nbytes = dictionary = items = repeated = 0
+    place = ByteRange(0, 0)
     while seen < column.values and at < len(pages):
         try:
             header, behind = read_fields(pages, at, _WANTED)
@@ -90,13 +103,16 @@ def pages_size(url: str, column: StoredColumn, pages: memoryview) -> PagesSize:
                 raise _damaged(url, column, at, f"the dictionary of {decoded} bytes has {count} values")
             dictionary += decoded
             items += count
+            place = ByteRange(behind, behind + stored)
             nbytes += count * _DICTIONARY_ITEM_NBYTES
         elif not 0 <= count <= column.values - seen:
             raise _damaged(url, column, at, f"it has {count} values, but the column {column.values}")
         else:
             seen += count
+            is_plain = kind is not None and _number(header.get(kind), _ENCODING[kind]) not in _OF_DICTIONARY
+            repeated += 0 if is_plain else count
         at = behind + stored
-    return PagesSize(nbytes, dictionary, items)
+    return PagesSize(nbytes, dictionary, items, repeated, place)
 
 
 def _number(fields: Any, number: int) -> int:

@@ -6,10 +6,25 @@ A dictionary contains each text once, and the pages refer to it. So a file of so
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from aiostream_data.formats.parquet_pages import PagesSize, StoredColumn
+
+REPEATED_NBYTES: Final = 32 << 20
+"""Bytes of texts that the dictionaries of groups that are read together may repeat without being measured."""
+
+_REPEATED_SHARE: Final = 4
+"""The texts are not measured if they take at most this multiple of the bytes that the footer declares."""
+
+_LENGTH_NBYTES: Final = 4
+_MOST_ITEMS: Final = 1 << 14
+"""Maximum number of texts that are measured one by one."""
+
+_CODECS: Final = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd"}
+"""PyArrow's names of the compressions of pages, by their numbers; None for no compression. LZ4 has several forms."""
 
 
 class TextColumn(NamedTuple):
@@ -94,5 +109,51 @@ def _lengths(array: Any) -> NDArray[np.int64]:
     """Return the sizes of the texts in the dictionary of an array in bytes."""
     from pyarrow import compute
 
-    lengths: NDArray[np.int64] = compute.fill_null(compute.binary_length(array.dictionary), 0).to_numpy()
+    found = compute.binary_length(array.dictionary)
+    if found.null_count:
+        found = compute.fill_null(found, 0)  # imports pandas
+    lengths: NDArray[np.int64] = found.to_numpy()
     return lengths.astype(np.int64)
+
+
+def _longest_item(pyarrow: Any, stored: memoryview, nbytes: int, items: int, codec: int) -> int | None:
+    """Return the size of the longest text of a dictionary in bytes. Return None if only PyArrow can tell.
+
+    Args:
+        stored: The dictionary page without its header.
+        nbytes: Size of the page after decompression.
+        items: Number of texts.
+        codec: Number of the compression of the column.
+
+    Raises:
+        ArrowException: The page is damaged.
+    """
+    if items > _MOST_ITEMS or codec not in _CODECS:
+        return None
+    name = _CODECS[codec]
+    data = stored if name is None else memoryview(pyarrow.decompress(stored, nbytes, name))
+    at = longest = 0
+    for _ in range(items):
+        size = int.from_bytes(data[at : at + _LENGTH_NBYTES], "little")
+        at += _LENGTH_NBYTES + size
+        longest = max(longest, size)
+    return longest if at <= len(data) else None
+
+
+def texts_nbytes(texts: TextColumn, column: StoredColumn, pages: PagesSize, stored: memoryview, codec: int) -> int:
+    """Return the size of the texts of a column in bytes, or more if the difference is small.
+
+    Args:
+        stored: Bytes of the column.
+        codec: Number of the compression of the column.
+
+    Raises:
+        ArrowException: The column is damaged.
+    """
+    page, items = stored[pages.dictionary.start : pages.dictionary.stop], pages.dictionary_items
+    longest = _longest_item(texts.pyarrow, page, pages.dictionary_nbytes, items, codec)
+    if longest is None:
+        longest = texts.longest_nbytes(items)
+    if longest is not None and pages.repeated * longest <= max(REPEATED_NBYTES, _REPEATED_SHARE * column.nbytes):
+        return pages.repeated * longest
+    return texts.nbytes()
