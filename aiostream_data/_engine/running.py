@@ -16,6 +16,7 @@ How a run ends:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -221,6 +222,9 @@ async def supervise(
                 if not stage.refills:
                     await outlet.refill()
                 await stage.run(inlets, outlet)
+            except asyncio.CancelledError as error:
+                error.__traceback__ = None  # its frames and tasks refer to each other, and to rows
+                raise
             finally:
                 if source_of is not None:  # flushing the tail below needs no source
                     source_of.drained.end()

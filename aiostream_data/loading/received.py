@@ -23,6 +23,9 @@ from aiostream_data.rows.row_ids import RowIds
 PARCELS_REMEMBERED = 64
 """Number of parcels (groups of elements) after which the engine discards history that no future state needs."""
 
+NBYTES_REMEMBERED: Final = 32 << 20
+"""Size in bytes of the parcels after which it does the same: the history can refer to the data of inner datasets."""
+
 COUNTED_AT_ONCE: Final = 32
 """Number of elements whose rows are added to the stream hash at once."""
 
@@ -44,7 +47,8 @@ class Received:
         self._engine = engine
         self._before = 0 if saved is None else saved.elements
         self._taken = 0  # elements of earlier parcels, skipped or emitted
-        self._parcels = 0
+        self._parcels = 0  # since the engine discarded history
+        self._nbytes = 0
         self._parcel: Parcel | None = None
         self._elements: Sequence[Any] = ()
         self._numbers: Sequence[int] = ()  # positions in the parcel of the emitted elements
@@ -93,8 +97,10 @@ class Received:
         self._taken += len(parcel.elements)
         self._drop_parcel()
         self._parcels += 1
-        if self._parcels % PARCELS_REMEMBERED == 0:
+        self._nbytes += parcel.nbytes
+        if self._parcels >= PARCELS_REMEMBERED or self._nbytes >= NBYTES_REMEMBERED:
             self._engine.state.forget(self._taken)
+            self._parcels = self._nbytes = 0
         return given, parcel.nbytes
 
     def given(self, left: Iterator[Any]) -> int:

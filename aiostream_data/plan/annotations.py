@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
@@ -19,7 +19,7 @@ from aiostream_data.plan.aggregate import Aggregate
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.declared import CheckSpec
 from aiostream_data.plan.operators import Interleave, Map
-from aiostream_data.plan.rewrite import with_inputs
+from aiostream_data.plan.rewrite import OncePerNode, with_inputs
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.rows.ragged import RaggedArray
@@ -47,19 +47,14 @@ def element_spec(plan: Node) -> Any:
 
 def _annotated(plan: Node) -> Node:
     """Return the plan with a spec after each function whose results are annotated."""
-    done: dict[Node, Node] = {}
 
-    def visit(node: Node) -> Node:
-        if node not in done:
-            changed = with_inputs(node, visit)
-            found = _results(node)
-            if found is None:
-                done[node] = changed
-            else:
-                done[node] = CheckSpec(input=changed, structure=found[0], leaves=found[1], operator=node.label)
-        return done[node]
+    def change(node: Node, visit: Callable[[Node], Node]) -> Node:
+        changed, found = with_inputs(node, visit), _results(node)
+        if found is None:
+            return changed
+        return CheckSpec(input=changed, structure=found[0], leaves=found[1], operator=node.label)
 
-    return visit(plan)
+    return OncePerNode(change)(plan)
 
 
 def _results(node: Node) -> Spec | None:

@@ -34,20 +34,28 @@ from aiostream_data.plan.tables import reads_files
 from aiostream_data.plan.windows import Bucket, PaddedBatch
 
 
-def rewrite(node: Node) -> Node:
-    """Return an equivalent plan.
+class OncePerNode:
+    """Calls a function once for each node of a plan, so that a node that is used in two places remains a single node.
 
-    The rewrite proceeds from the sources to the end of the plan. A node that is used in two places remains a single
-    node.
+    A nested function that calls itself would keep all nodes, and the data of their sources, until a garbage collection.
+
+    Args:
+        change: Function ``change(node, visit)`` that returns the new node. It calls ``visit`` for each input of a node.
     """
-    done: dict[Node, Node] = {}
 
-    def visit(node: Node) -> Node:
-        if node not in done:
-            done[node] = _rewrite_one(with_inputs(node, visit))
-        return done[node]
+    def __init__(self, change: Callable[[Node, Callable[[Node], Node]], Node]) -> None:
+        self._change = change
+        self._done: dict[Node, Node] = {}
 
-    return visit(node)
+    def __call__(self, node: Node) -> Node:
+        if node not in self._done:
+            self._done[node] = self._change(node, self)
+        return self._done[node]
+
+
+def rewrite(node: Node) -> Node:
+    """Return an equivalent plan. The rewrite proceeds from the sources to the end of the plan."""
+    return OncePerNode(lambda node, visit: _rewrite_one(with_inputs(node, visit)))(node)
 
 
 def replaced(plan: Node, replacement: Callable[[Node], Node | None]) -> Node:
@@ -55,15 +63,12 @@ def replaced(plan: Node, replacement: Callable[[Node], Node | None]) -> Node:
 
     A node that is used in two places remains a single node, and ``replacement`` is called once for it.
     """
-    done: dict[Node, Node] = {}
 
-    def visit(node: Node) -> Node:
-        if node not in done:
-            found = replacement(node)
-            done[node] = with_inputs(node, visit) if found is None else found
-        return done[node]
+    def change(node: Node, visit: Callable[[Node], Node]) -> Node:
+        found = replacement(node)
+        return with_inputs(node, visit) if found is None else found
 
-    return visit(plan)
+    return OncePerNode(change)(plan)
 
 
 def unordered(node: Node) -> Node:
@@ -88,14 +93,7 @@ def with_policy_so_far(plan: Node, policy: OnError) -> Node:
 
     A node that is used in two places remains a single node.
     """
-    done: dict[Node, Node] = {}
-
-    def visit(node: Node) -> Node:
-        if node not in done:
-            done[node] = _with_own_policy(with_inputs(node, visit), policy)
-        return done[node]
-
-    return visit(plan)
+    return OncePerNode(lambda node, visit: _with_own_policy(with_inputs(node, visit), policy))(plan)
 
 
 def _with_own_policy(node: Node, policy: OnError) -> Node:

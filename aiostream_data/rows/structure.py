@@ -314,11 +314,11 @@ def flatten(element: Any, leaf_type: type[Any] | None = None) -> tuple[Structure
 
 def graft(outer: Structure, inner: Iterable[Structure]) -> Structure:
     """Replace each leaf of the structure ``outer`` with the next structure in ``inner``."""
-    parts = iter(inner)
+    return _grafted(outer, iter(inner))
 
-    def put(level: Structure) -> Structure:
-        if level.is_leaf:
-            return next(parts)
-        return Structure(level.kind, level.names, tuple(put(child) for child in level.children), level.cls)
 
-    return put(outer)
+def _grafted(outer: Structure, inner: Iterator[Structure]) -> Structure:
+    if outer.is_leaf:
+        return next(inner)
+    children = tuple(_grafted(child, inner) for child in outer.children)
+    return Structure(outer.kind, outer.names, children, outer.cls)

@@ -117,19 +117,24 @@ class PacedHops:
 
     async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
         """Run the work over all chunks of ``inlet`` and send the results to ``outlet``."""
-        async with asyncio.TaskGroup() as group:
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._run_in(group, inlet, outlet)
+        finally:
+            del self.take_in, self.account  # they refer to the stage, and parts of this object to the object itself
 
-            def begin(piece: HopPiece) -> asyncio.Future[Outcome]:
-                if self.serial is not None and self.workers == 1 and not self._late:
-                    return self._watched(self._probed(self._begin_serial(self.serial, piece, outlet)))
-                self._apart += 1
-                return self._watched(self._probed(group.create_task(self._at_place(piece))))
+    async def _run_in(self, group: asyncio.TaskGroup, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
+        def begin(piece: HopPiece) -> asyncio.Future[Outcome]:
+            if self.serial is not None and self.workers == 1 and not self._late:
+                return self._watched(self._probed(self._begin_serial(self.serial, piece, outlet)))
+            self._apart += 1
+            return self._watched(self._probed(group.create_task(self._at_place(piece))))
 
-            async def emit(piece: HopPiece, outcome: Outcome) -> None:
-                await self._emit(piece, outcome, outlet)
+        async def emit(piece: HopPiece, outcome: Outcome) -> None:
+            await self._emit(piece, outcome, outlet)
 
-            hops = Hops(begin, emit, self._held, self.ordered, self._running, self.one_at_a_time)
-            await hops.run(self._pieces(inlet))
+        hops = Hops(begin, emit, self._held, self.ordered, self._running, self.one_at_a_time)
+        await hops.run(self._pieces(inlet))
 
     def _begin_serial(self, serial: Executor, piece: HopPiece, outlet: Outlet) -> asyncio.Future[Outcome]:
         joins = outlet.tail is not None and self.ordered and self.hands_all_on and self._apart == 0

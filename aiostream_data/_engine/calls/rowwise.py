@@ -109,6 +109,8 @@ class RowwiseStage(CallStage):
             if error is not None:
                 name_records(error, services.origins)
             raise
+        finally:
+            del self._hops, self._outlet  # they refer to this stage: the rows would wait for a garbage collection
 
     # -- executors
 

@@ -250,8 +250,7 @@ class Budget(Ledger):
             return
         self._loop = loop = asyncio.get_running_loop()
         started = loop.time()
-        task = asyncio.current_task()
-        name = task.get_name() if task is not None else "a callback"
+        name = _name_of_task()
         self.waiting[name] = perf_counter()
         waiter = loop.create_future()
         try:
@@ -306,3 +305,13 @@ class Budget(Ledger):
     def may_begin(self, nbytes: int) -> bool:
         """Return True if stages may use ``nbytes`` more bytes."""
         return self._fits(nbytes, int(FILLED * self.limit)) or self.flowing + nbytes <= FLOW * self.limit
+
+
+def _name_of_task() -> str:
+    """Return the name of the current task.
+
+    A local variable with the task would be part of the traceback of a cancelled task. The rows that its frames refer to
+    would wait for a garbage collection.
+    """
+    task = asyncio.current_task()
+    return task.get_name() if task is not None else "a callback"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.context import value_of
+from aiostream_data._engine.flow.this_task import this_task
 from aiostream_data._engine.memory.budget import RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.sources.ranges_ahead import RangesAhead
@@ -247,8 +248,8 @@ class ShardRanges:
             return Outcome(error=error)
 
     def _urgent(self) -> Callable[[], bool]:
-        task = asyncio.current_task()
-        return lambda: bool(self._tasks) and self._tasks[0][0] is task and self.is_wanted()
+        task = this_task()
+        return lambda: bool(self._tasks) and self._tasks[0][0] is task() and self.is_wanted()
 
     async def _fetch(self, part: ByteRange) -> RangeBlock:
         charge = await self.budget.admit(part.nbytes + HEADROOM, self._urgent(), RANGES)

@@ -116,25 +116,24 @@ class TableFileSource(NumberedRows):
         async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> _Fetched:
             return await self._fetched(stores, shard, group, lambda: is_next() and outlet.is_awaited())
 
-        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | Apart | SkippedPart:
-            async def read() -> _Decoded:
-                return await self._decoded(directory, group, await fetched())
+        async def read(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded:
+            return await self._decoded(directory, group, await fetched())
 
+        async def decode_alone(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | SkippedPart:
+            return await losses.attempted(partial(read, group, fetched))
+
+        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | Apart | SkippedPart:
             parts = directory.separated(group) if isinstance(directory, JoinsGroups) else ()
             if len(parts) > 1:
-                return await undamaged(read) or Apart(parts)
-            return await losses.attempted(read)
+                return await undamaged(partial(read, group, fetched)) or Apart(parts)
+            return await decode_alone(group, fetched)
 
         sent = 0
 
-        async def deliver(group: RowGroup, decoded: _Decoded | Apart | SkippedPart) -> bool:
+        async def deliver(group: RowGroup, decoded: _Decoded | SkippedPart) -> bool:
             """Send the rows of a group. Return False if the rest of the file is lost."""
             nonlocal sent
-            if isinstance(decoded, Apart):
-                for part in decoded.groups:
-                    if not await deliver(part, await decode(part, partial(fetch, part, lambda: True))):
-                        return False
-            elif not isinstance(decoded, SkippedPart):
+            if not isinstance(decoded, SkippedPart):
                 sent = await self._send(decoded, base, sent, outlet)
                 losses.count(sent)
             elif decoded.is_of_the_rest:
@@ -142,6 +141,13 @@ class TableFileSource(NumberedRows):
                 return False
             else:
                 await losses.lose_group(decoded, sent, group)
+            return True
+
+        async def deliver_apart(groups: Sequence[RowGroup]) -> bool:
+            for group in groups:
+                decoded = await decode_alone(group, partial(fetch, group, lambda: True))
+                if not await deliver(group, decoded):
+                    return False
             return True
 
         async with asyncio.TaskGroup() as tasks:
@@ -158,10 +164,13 @@ class TableFileSource(NumberedRows):
             while (found := await groups.next()) is not None:
                 group, decoded = found
                 del found
-                if not await deliver(group, decoded):
+                is_left = await (
+                    deliver_apart(decoded.groups) if isinstance(decoded, Apart) else deliver(group, decoded)
+                )
+                del decoded
+                if not is_left:
                     groups.stop()
                     break
-                del decoded
 
     async def _send(self, decoded: _Decoded, base: int, sent: int, outlet: Outlet) -> int:
         """Send the rows of a group behind the ``sent`` rows of this run. Return the number of rows after these."""

@@ -16,6 +16,7 @@ from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext, value_of
 from aiostream_data._engine.flow.sizes import chunk_nbytes
 from aiostream_data._engine.flow.stage_io import Outlet
+from aiostream_data._engine.flow.this_task import this_task
 from aiostream_data._engine.memory.budget import READ_AHEAD
 from aiostream_data._engine.sources.files_read import BegunFile, ContextOf, FilesRead, ReadsFiles, RowCost
 from aiostream_data._engine.sources.small_shards import LOCAL, have_one_scheme, scheme_of
@@ -212,11 +213,11 @@ class FileGroups:
         plans = plans_of_files(inners)
         if plans is None:
             return None
-        this, files = asyncio.current_task(), [plan.file for plan in plans]
+        this, files = this_task(), [plan.file for plan in plans]
         self._is_local = scheme_of(_shard_of(files[0])) == LOCAL
 
         def is_wanted() -> bool:
-            return self._awaited is this and self._outlet.is_awaited()
+            return self._awaited is this() and self._outlet.is_awaited()
 
         contexts = self._contexts(plans, outer)
         read = await self._reader_for(files[0]).read(files, contexts, is_wanted)
