@@ -9,6 +9,7 @@ each result had ``FIRST_NBYTES`` bytes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from aiostream_data._engine.memory.budget import FILLED, FORGETTING, RESULTS, Budget
@@ -16,6 +17,9 @@ from aiostream_data._native import Charge
 
 FIRST_NBYTES = 1 << 20
 """Assumed size of a result in bytes, until the first call returns."""
+
+FIRST_CYCLES = 4
+"""Cycles of the event loop between calls before the first result, in which a call that does not wait returns."""
 
 COPIES = 2
 """Number of copies of a result that can exist at the same time: the returned object, and the columns made from it."""
@@ -49,6 +53,9 @@ class ResultBudget:
         self._budget.leave_free(expected)
         if not self._has_seen_one:
             await self._budget.until(lambda: self._has_seen_one or self._in_flight() < self._first_calls)
+        for _ in range(FIRST_CYCLES):
+            if not self._has_seen_one:
+                await asyncio.sleep(0)
         fits = await self._budget.until_fits(expected, lambda: self._in_flight() == 0)
         # A single call over the limit is charged only its result: the other copies are freed soon.
         return self._budget.charge(expected if fits else result, RESULTS)
