@@ -24,13 +24,16 @@ from aiostream_data.formats.arrow_messages import (
 )
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow
 from aiostream_data.formats.flatbuffers import Table
-from aiostream_data.formats.known_ranges import KnownRanges
-from aiostream_data.formats.row_groups import Ranges, Steps
+from aiostream_data.formats.known_ranges import KnownRanges, part_of
+from aiostream_data.formats.row_groups import Ranges, Steps, joined
 from aiostream_data.rows.records import ByteRange
 
 _MAGIC: Final = b"ARROW1"
 _FIRST_FEATHER: Final = b"FEA1"
 _END_NBYTES: Final = 4 + len(_MAGIC)
+_GAP_NBYTES: Final = 1 << 10
+"""Maximum number of unwanted bytes between the metadata of two messages that are read as one."""
+
 _WINDOW_NBYTES: Final = 64 << 10
 """Number of bytes to read at the end of a file, or at the next message of a stream."""
 
@@ -124,8 +127,9 @@ class _Reader:
         return [ByteRange(start, start + metadata) for start, metadata, _ in blocks]
 
     def _messages(self, ranges: list[ByteRange]) -> Generator[Ranges, Sequence[memoryview], list[Message]]:
-        parts = (yield ranges) if ranges else []
-        return [self._message(place.start, part) for place, part in zip(ranges, parts, strict=True)]
+        near = joined(ranges, _GAP_NBYTES)
+        parts = (yield near) if near else []
+        return [self._message(place.start, part_of(place, near, parts)) for place in ranges]
 
     def _message(self, start: int, part: memoryview) -> Message:
         prefix, size = metadata_size(part[:PREFIX_NBYTES], self._url, start)

@@ -205,7 +205,7 @@ def blocks_of(data: bytes) -> int:
     steps = ArrowFormat().directory("file", len(data))
     advance(steps, None)
     ranges, _ = advance(steps, [memoryview(data)])
-    found = data.rfind(struct.pack("<qi", ranges[0].start, ranges[0].nbytes))
+    found = data.rfind(struct.pack("<q", ranges[0].start))
     assert found > 0
     return found
 
