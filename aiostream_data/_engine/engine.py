@@ -295,6 +295,7 @@ class Engine:
             failure = error
         finally:
             self._end(loop, failure)
+            failure = None  # its traceback refers to this frame
         if self._stuck:
             _warn_stuck()
 

@@ -128,9 +128,10 @@ class Resources:
     def _stores(self, options: Mapping[str, Any]) -> StoreSet:
         key = json.dumps(options, sort_keys=True, default=id)
         if key not in self.stores:
+            readers = self._readers  # a reference to this object would be part of a cycle
 
             async def run_blocking(function: Callable[..., Any], *args: Any) -> Any:
-                return value_of(await self._readers.submit(function, *args))
+                return value_of(await readers.submit(function, *args))
 
             self.stores[key] = StoreSet(options, run_blocking, self._options.run.shard_cache, self.budget.room_for)
         return self.stores[key]

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from aiostream_data._engine.compile import STEPS, build, fused_below, stage_node, steps_after
 from aiostream_data._engine.failures.carried_error import CarriedError
+from aiostream_data._engine.failures.tracebacks import forget_frames
 from aiostream_data._engine.flow.channel import Receiver, Sender, open_channel
 from aiostream_data._engine.flow.context import CROWD, RunContext
 from aiostream_data._engine.flow.demand_channel import OnDemand, OneByOne, Patient, open_demand_channel
@@ -223,7 +224,7 @@ async def supervise(
                     await outlet.refill()
                 await stage.run(inlets, outlet)
             except asyncio.CancelledError as error:
-                error.__traceback__ = None  # its frames and tasks refer to each other, and to rows
+                forget_frames(error)
                 raise
             finally:
                 if source_of is not None:  # flushing the tail below needs no source

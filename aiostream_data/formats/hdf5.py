@@ -33,6 +33,9 @@ T = TypeVar("T")
 _GROUP_NBYTES: Final = 4 << 20
 """Size of the rows that are read together, if chunks are not larger."""
 
+_MOST_PARTS: Final = 64
+"""Maximum number of parts in which a damaged group is read again."""
+
 _GROUP_ROWS: Final = 1 << 18
 _MOST_NESTED: Final = 32
 _MOST_DATASETS: Final = 10_000
@@ -188,14 +191,30 @@ class Hdf5Directory:
         step = max(1, self.rows) if is_whole else self._step()
         start = first_row // step * step if first_row < self.rows else self.rows
         for first in range(start, self.rows, step):
-            stop = min(first + step, self.rows)
-            yield RowGroup(first, stop - first, self._ranges(first, stop, is_whole), self._decoded(stop - first))
+            yield self._group(first, min(first + step, self.rows), is_whole)
+
+    def separated(self, group: RowGroup) -> list[RowGroup]:
+        """Return groups of single chunks, or of several small ones."""
+        chunk = self._chunk_rows()
+        if chunk == 1 and not any(array.chunk_sizes for array in self._arrays):
+            return [group]
+        if any(array.is_indirect for array in self._arrays):
+            return [group]  # each part would need the whole file
+        step = chunk * -(-group.rows // (chunk * _MOST_PARTS))
+        stop = group.first_row + group.rows
+        return [self._group(first, min(first + step, stop), False) for first in range(group.first_row, stop, step)]
+
+    def _group(self, first: int, stop: int, is_whole: bool) -> RowGroup:
+        return RowGroup(first, stop - first, self._ranges(first, stop, is_whole), self._decoded(stop - first))
+
+    def _chunk_rows(self) -> int:
+        return max(array.chunk_rows for array in self._arrays)
 
     def _step(self) -> int:
         """Return the number of rows to read together: whole chunks of the dataset with the longest chunks."""
         row_nbytes = sum(array.row_nbytes for array in self._arrays)
         rows = min(_GROUP_ROWS, max(1, _GROUP_NBYTES // max(1, row_nbytes)))
-        chunk = max(array.chunk_rows for array in self._arrays)
+        chunk = self._chunk_rows()
         return max(1, rows // chunk) * chunk
 
     def _ranges(self, first: int, stop: int, is_whole: bool) -> tuple[ByteRange, ...]:

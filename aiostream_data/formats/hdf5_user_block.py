@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from aiostream_data.errors import CorruptRecordError
-from aiostream_data.formats.row_groups import Directory, RowGroup, Steps, TableRows
+from aiostream_data.formats.row_groups import Directory, JoinsGroups, RowGroup, Steps, TableRows
 from aiostream_data.rows.records import ByteRange
 
 T = TypeVar("T")
@@ -102,8 +102,14 @@ class DirectoryBehindBlock:
         return self._directory.types
 
     def groups_from(self, first_row: int) -> Iterator[RowGroup]:
-        for group in self._directory.groups_from(first_row):
-            yield group._replace(ranges=_moved(group.ranges, self._block))
+        return map(self._behind_block, self._directory.groups_from(first_row))
+
+    def separated(self, group: RowGroup) -> list[RowGroup]:
+        assert isinstance(self._directory, JoinsGroups)
+        return list(map(self._behind_block, self._directory.separated(group)))
+
+    def _behind_block(self, group: RowGroup) -> RowGroup:
+        return group._replace(ranges=_moved(group.ranges, self._block))
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
         return self._directory.decoded_nbytes(group, parts)

@@ -16,20 +16,25 @@ def unshared(node: Node) -> Node:
     One-shot iterables are not copied, because reading such an iterable twice is an error. The input of a cache is not
     copied either, because all readers fill the cache with the same rows.
     """
-    seen: set[Node] = set()
-    cached: dict[CacheToken, Node] = {}
+    return _Copier().visit(node)
 
-    def input_of(node: Cache) -> Node:
-        if node.token not in cached:
-            cached[node.token] = visit(node.input)
-        return cached[node.token]
 
-    def visit(node: Node) -> Node:
+class _Copier:
+    """Copies nodes that were visited before. Nested functions that call each other would keep the nodes in a cycle."""
+
+    def __init__(self) -> None:
+        self._seen: set[Node] = set()
+        self._cached: dict[CacheToken, Node] = {}
+
+    def visit(self, node: Node) -> Node:
         if isinstance(node, PythonIterable) and node.one_shot:
             return node
-        node = replace(node, input=input_of(node)) if isinstance(node, Cache) else with_inputs(node, visit)
-        node = replace(node) if node in seen else node
-        seen.add(node)
+        node = replace(node, input=self._input_of(node)) if isinstance(node, Cache) else with_inputs(node, self.visit)
+        node = replace(node) if node in self._seen else node
+        self._seen.add(node)
         return node
 
-    return visit(node)
+    def _input_of(self, node: Cache) -> Node:
+        if node.token not in self._cached:
+            self._cached[node.token] = self.visit(node.input)
+        return self._cached[node.token]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -84,7 +85,8 @@ class CoroutineStage(CallStage):
         if self.context.services.workers.one_at_a_time:
             await self._await_in_turn(inlets[0], outlet)
             return
-        rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
+        me = weakref.proxy(self)  # a cycle would keep the user's function until a garbage collection
+        rows = AwaitedRows(lambda row: me._attempt(row), at_once=limit, held=HELD * limit, ordered=node.ordered)
         self._rows = rows
         results = ResultBudget(outlet.budget, lambda: rows.holding + len(self._ready))
         feed = self._each(self.held_then(inlets[0]), results)

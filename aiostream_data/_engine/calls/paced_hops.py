@@ -15,6 +15,7 @@ threads until the limit of buffered results is reached.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -109,32 +110,28 @@ class PacedHops:
         # A hop without output releases no bytes, so its end must wake the budget's waiters here.
         self._running, self._held = ResizableSemaphore(1), ResizableSemaphore(1, self.budget.poke)
         self._allowed = 1, 1
-        self.probe = GilProbe(self._threads_at_work)
-        self._late = LateHops(MAX_AUTO_THREADS, lambda: self._allow(*self._allowed))
-        self._results = ResultBudget(self.budget, lambda: self._held.taken)
+        me = weakref.proxy(self)  # a cycle would keep the user's functions until a garbage collection
+        self.probe = GilProbe(lambda: me._threads_at_work())
+        self._late = LateHops(MAX_AUTO_THREADS, lambda: me._allow(*me._allowed))
+        self._results = ResultBudget(self.budget, lambda: me._held.taken)
         self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
         self._widen()
 
     async def run(self, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
         """Run the work over all chunks of ``inlet`` and send the results to ``outlet``."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._run_in(group, inlet, outlet)
-        finally:
-            del self.take_in, self.account  # they refer to the stage, and parts of this object to the object itself
+        async with asyncio.TaskGroup() as group:
 
-    async def _run_in(self, group: asyncio.TaskGroup, inlet: AsyncIterator[Chunk], outlet: Outlet) -> None:
-        def begin(piece: HopPiece) -> asyncio.Future[Outcome]:
-            if self.serial is not None and self.workers == 1 and not self._late:
-                return self._watched(self._probed(self._begin_serial(self.serial, piece, outlet)))
-            self._apart += 1
-            return self._watched(self._probed(group.create_task(self._at_place(piece))))
+            def begin(piece: HopPiece) -> asyncio.Future[Outcome]:
+                if self.serial is not None and self.workers == 1 and not self._late:
+                    return self._watched(self._probed(self._begin_serial(self.serial, piece, outlet)))
+                self._apart += 1
+                return self._watched(self._probed(group.create_task(self._at_place(piece))))
 
-        async def emit(piece: HopPiece, outcome: Outcome) -> None:
-            await self._emit(piece, outcome, outlet)
+            async def emit(piece: HopPiece, outcome: Outcome) -> None:
+                await self._emit(piece, outcome, outlet)
 
-        hops = Hops(begin, emit, self._held, self.ordered, self._running, self.one_at_a_time)
-        await hops.run(self._pieces(inlet))
+            hops = Hops(begin, emit, self._held, self.ordered, self._running, self.one_at_a_time)
+            await hops.run(self._pieces(inlet))
 
     def _begin_serial(self, serial: Executor, piece: HopPiece, outlet: Outlet) -> asyncio.Future[Outcome]:
         joins = outlet.tail is not None and self.ordered and self.hands_all_on and self._apart == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -86,14 +87,15 @@ class RowwiseStage(CallStage):
         elsewhere = node.executor in IN_OTHER_PLACES
         functions = [each.function_called for each in self.nodes]
         self._outlet = outlet
+        me = weakref.proxy(self)  # a cycle would keep the user's functions and rows until a garbage collection
         self._hops = PacedHops(
             work=work,
             place=self._workers_elsewhere(node.executor, workers) if elsewhere else self._threads(workers),
             serial=None if elsewhere or node.timeout_s is not None else serial_executor(self),
             processes=self._processes if node.executor == "auto" and not services.workers.one_at_a_time else None,
             budget=services.budget,
-            take_in=self._take_in,
-            account=self._account,
+            take_in=lambda chunk: me._take_in(chunk),
+            account=lambda piece, done, transfer_s: me._account(piece, done, transfer_s),
             fixed_workers=workers,
             ordered=node.ordered,
             cpus=services.cpus,
@@ -110,7 +112,7 @@ class RowwiseStage(CallStage):
                 name_records(error, services.origins)
             raise
         finally:
-            del self._hops, self._outlet  # they refer to this stage: the rows would wait for a garbage collection
+            del self._outlet  # the next steps refer to this stage
 
     # -- executors
 

@@ -114,6 +114,15 @@ def empty_frames(error: BaseException) -> None:
         _forget_locals(frames, [not is_machinery(frame.tb_frame.f_code.co_filename) for frame in frames])
 
 
+def forget_frames(error: BaseException) -> None:
+    """Remove the tracebacks of an error that nobody will see, and of its causes.
+
+    Frames refer to their errors, and to rows. These cycles would stay in memory until a garbage collection.
+    """
+    for part in _with_causes(error):
+        part.__traceback__ = None
+
+
 @cache
 def is_machinery(file: str) -> bool:
     """Return True if a source file belongs to this package, asyncio, concurrent, threading, contextlib or uvloop."""

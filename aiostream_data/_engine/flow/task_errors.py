@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from aiostream_data._engine.failures.carried_error import CarriedError
-from aiostream_data._engine.failures.tracebacks import empty_frames
+from aiostream_data._engine.failures.tracebacks import empty_frames, forget_frames
 from aiostream_data._engine.flow.channel import ReceiverClosed, StreamAborted
 from aiostream_data._engine.flow.root_cause import root_error
 
@@ -33,11 +33,13 @@ def carrying(end: SendingEnd) -> Iterator[None]:
     """
     try:
         yield
-    except ReceiverClosed:
+    except ReceiverClosed as error:
+        forget_frames(error)
         end.abort()
     except Exception as error:  # noqa: BLE001 - raised by the receiver
         root = root_error(error)
         if root is None or isinstance(root, StreamAborted):
+            forget_frames(error)
             end.abort()  # a follow-up error: the run is being cancelled
             return
         # The error may stay in the channel for long and must not keep rows in memory.

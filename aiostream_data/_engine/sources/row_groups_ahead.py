@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from aiostream_data._engine.failures.tracebacks import empty_frames
+from aiostream_data._engine.failures.tracebacks import empty_frames, forget_frames
 from aiostream_data._engine.flow.context import value_of
 from aiostream_data.executors.base import Outcome
 from aiostream_data.formats.row_groups import RowGroup
@@ -131,6 +131,9 @@ class RowGroupsAhead(Generic[F, D]):
     async def _fetched(self, group: RowGroup) -> Outcome:
         try:
             return Outcome(await self._fetch(group, lambda: self._is_next(group)))
+        except asyncio.CancelledError as error:
+            forget_frames(error)
+            raise
         except Exception as error:  # noqa: BLE001 - raised in the turn of the group
             empty_frames(error)  # they refer to the bytes, which are no longer charged
             return Outcome(error=error)
@@ -147,6 +150,9 @@ class RowGroupsAhead(Generic[F, D]):
 
         try:
             return Outcome(await self._decode(group, fetched))
+        except asyncio.CancelledError as error:
+            forget_frames(error)
+            raise
         except Exception as error:  # noqa: BLE001 - raised in the turn of the group
             return Outcome(error=error)
 

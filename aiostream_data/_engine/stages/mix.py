@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,7 +50,8 @@ class TakesTurns(MergeLoop, Stage):
     _inlets: Sequence[Inlet] = ()
 
     def __post_init__(self) -> None:
-        self._ahead = InputsAhead(len(self.node.nodes), lambda slot: self._inlets[slot].ready)
+        me = weakref.proxy(self)  # a cycle would keep the inputs until a garbage collection
+        self._ahead = InputsAhead(len(self.node.nodes), lambda slot: me._inlets[slot].ready)
 
     @property
     def order(self) -> MixOrder | ChooseOrder:

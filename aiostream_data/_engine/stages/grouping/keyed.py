@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -45,7 +46,8 @@ class KeyedWindowsStep(SortingStep[KeyedOrder]):
         node: KeyedWindows = self.node
         self._table = KeyTable(node.label)
         self._sizes: list[int] = []  # of all keys, by the number of the key
-        return KeyedOrder(self._size_of, self._table.ascending)
+        me = weakref.proxy(self)  # a cycle would keep the user's function until a garbage collection
+        return KeyedOrder(lambda number: me._size_of(number), self._table.ascending)
 
     @classmethod
     def order_schema(cls, place: Place, part: Part) -> int:
@@ -125,7 +127,8 @@ class SplitWindowsStep(KeyedWindowsStep):
         node: SplitWindows = self.node
         super().order()
         self._branches = {key: number for number, key in enumerate(node.branches)}
-        return KeyedOrder(self._size_of, sorted)
+        me = weakref.proxy(self)  # a cycle would keep the windows until a garbage collection
+        return KeyedOrder(lambda number: me._size_of(number), sorted)
 
     def key_of(self, number: int) -> int:
         return number

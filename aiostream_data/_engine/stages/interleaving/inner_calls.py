@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from typing import Protocol
 
@@ -32,7 +33,7 @@ class InnerCalls:
 
     def __init__(self, stage: Stage) -> None:
         node: Interleave = stage.node
-        self._stage = stage
+        self._stage = weakref.proxy(stage)  # a cycle would keep the user's function until a garbage collection
         workers = stage.context.services.workers
         fixed = node.concurrency if isinstance(node.concurrency, int) else stage.context.services.cpus
         self.at_once = 1 if workers.one_at_a_time or node.executor == "inline" else fixed
