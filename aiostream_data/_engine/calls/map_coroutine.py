@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -85,8 +84,7 @@ class CoroutineStage(CallStage):
         if self.context.services.workers.one_at_a_time:
             await self._await_in_turn(inlets[0], outlet)
             return
-        me = weakref.proxy(self)  # a cycle would keep the user's function until a garbage collection
-        rows = AwaitedRows(lambda row: me._attempt(row), at_once=limit, held=HELD * limit, ordered=node.ordered)
+        rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
         self._rows = rows
         results = ResultBudget(outlet.budget, lambda: rows.holding + len(self._ready))
         feed = self._each(self.held_then(inlets[0]), results)
@@ -101,6 +99,7 @@ class CoroutineStage(CallStage):
                     raise
         finally:
             rows.drop()
+            self._rows = None  # a cycle would keep the user's function until a garbage collection
             self._ready.clear()
             if isinstance(feed, AsyncGenerator):  # the garbage collector might close it after its loop
                 await feed.aclose()

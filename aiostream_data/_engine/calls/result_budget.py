@@ -53,8 +53,7 @@ class ResultBudget:
         self._budget.leave_free(expected)
         if not self._has_seen_one:
             await self._budget.until(lambda: self._has_seen_one or self._in_flight() < self._first_calls)
-        for _ in range(FIRST_CYCLES):
-            if not self._has_seen_one:
+            for _ in range(FIRST_CYCLES):
                 await asyncio.sleep(0)
         fits = await self._budget.until_fits(expected, lambda: self._in_flight() == 0)
         # A single call over the limit is charged only its result: the other copies are freed soon.
