@@ -12,7 +12,7 @@ from event_order import run, settle
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data._engine.calls.result_budget import COPIES, FIRST_NBYTES, ResultBudget
+from aiostream_data._engine.calls.result_budget import COPIES, FIRST_CYCLES, FIRST_NBYTES, ResultBudget
 from aiostream_data._engine.memory.budget import FILLED, Budget
 from aiostream_data._engine.memory.trimming import LEAST_NBYTES as LEAST_KEPT
 from aiostream_data._engine.memory.trimming import kept_nbytes
@@ -202,7 +202,8 @@ def test_until_a_result_was_seen_only_as_many_calls_begin_as_results_of_a_mebiby
                 rooms.append(await results.room_for(8))
 
         beginning = asyncio.create_task(begin_all())
-        await settle()
+        for _ in range(FIRST_CYCLES * 200):  # each call lets the loop run before the next one
+            await settle()
         assert len(rooms) == int(FILLED * 64 * MIB) // (COPIES * FIRST_NBYTES)
         results.returned(rooms[0], 8, 400)
         await beginning
