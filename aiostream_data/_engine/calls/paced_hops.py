@@ -110,10 +110,11 @@ class PacedHops:
         # A hop without output releases no bytes, so its end must wake the budget's waiters here.
         self._running, self._held = ResizableSemaphore(1), ResizableSemaphore(1, self.budget.poke)
         self._allowed = 1, 1
-        me = weakref.proxy(self)  # a cycle would keep the user's functions until a garbage collection
-        self.probe = GilProbe(lambda: me._threads_at_work())
-        self._late = LateHops(MAX_AUTO_THREADS, lambda: me._allow(*me._allowed))
-        self._results = ResultBudget(self.budget, lambda: me._held.taken)
+        me = weakref.ref(self)  # a cycle would keep the user's functions until a garbage collection; timers may be late
+        self.probe = GilProbe(lambda: 0 if (hops := me()) is None else hops._threads_at_work())
+        self._late = LateHops(MAX_AUTO_THREADS, lambda: None if (hops := me()) is None else hops._allow(*hops._allowed))
+        held = self._held
+        self._results = ResultBudget(self.budget, lambda: held.taken)
         self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
         self._widen()
 
