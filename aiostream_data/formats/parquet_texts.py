@@ -23,6 +23,10 @@ _LENGTH_NBYTES: Final = 4
 _MOST_ITEMS: Final = 1 << 14
 """Maximum number of texts that are measured one by one."""
 
+_FEW_NBYTES: Final = 1 << 20
+_MOST_RATIO: Final = 64
+"""A page that declares more than this multiple of its stored bytes may be damaged. Its size is not reserved."""
+
 _CODECS: Final = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd"}
 """PyArrow's names of the compressions of pages, by their numbers; None for no compression. LZ4 has several forms."""
 
@@ -128,7 +132,7 @@ def _longest_item(pyarrow: Any, stored: memoryview, nbytes: int, items: int, cod
     Raises:
         ArrowException: The page is damaged.
     """
-    if items > _MOST_ITEMS or codec not in _CODECS:
+    if items > _MOST_ITEMS or codec not in _CODECS or nbytes > max(_FEW_NBYTES, _MOST_RATIO * len(stored)):
         return None
     name = _CODECS[codec]
     data = stored if name is None else memoryview(pyarrow.decompress(stored, nbytes, name))
