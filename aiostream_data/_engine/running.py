@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from aiostream_data._engine.compile import STEPS, build, fused_below, stage_node, steps_after
 from aiostream_data._engine.failures.carried_error import CarriedError
-from aiostream_data._engine.failures.tracebacks import forget_frames
 from aiostream_data._engine.flow.channel import Receiver, Sender, open_channel
 from aiostream_data._engine.flow.context import CROWD, RunContext
 from aiostream_data._engine.flow.demand_channel import OnDemand, OneByOne, Patient, open_demand_channel
@@ -32,7 +31,7 @@ from aiostream_data._engine.flow.forwarding import forward
 from aiostream_data._engine.flow.fused_steps import Step, Tail
 from aiostream_data._engine.flow.inputs import reads_inlets
 from aiostream_data._engine.flow.relay import Relay
-from aiostream_data._engine.flow.root_cause import root_error
+from aiostream_data._engine.flow.root_cause import forget_frames, root_error
 from aiostream_data._engine.flow.row_sink import RowSink
 from aiostream_data._engine.flow.stage import Stage
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet

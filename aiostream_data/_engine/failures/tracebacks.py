@@ -31,7 +31,7 @@ def present(error: BaseException, *, full: bool = False) -> None:
 
     Unless ``full``, remove the engine's frames from the tracebacks of the error and its causes.
     """
-    for part in () if full else _with_causes(error):
+    for part in () if full else with_causes(error):
         BaseException.with_traceback(part, folded(part))  # the base method, because a subclass may override it
         if isinstance(part, RecordError):
             _fold_text(part)
@@ -109,18 +109,9 @@ def empty_frames(error: BaseException) -> None:
 
     The local variables of user functions are kept for debugging. Frames that are still running cannot be cleared.
     """
-    for part in _with_causes(error):
+    for part in with_causes(error):
         frames = list(_frames(part.__traceback__))
         _forget_locals(frames, [not is_machinery(frame.tb_frame.f_code.co_filename) for frame in frames])
-
-
-def forget_frames(error: BaseException) -> None:
-    """Remove the tracebacks of an error that nobody will see, and of its causes.
-
-    Frames refer to their errors, and to rows. These cycles would stay in memory until a garbage collection.
-    """
-    for part in _with_causes(error):
-        part.__traceback__ = None
 
 
 @cache
@@ -171,7 +162,7 @@ def _fold_text(error: RecordError) -> None:
         notes[:] = [note.replace(text, error.worker_traceback) for note in notes]
 
 
-def _with_causes(error: BaseException) -> Iterator[BaseException]:
+def with_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, its causes and contexts, and the members of exception groups; yield each error once."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from aiostream_data._engine.failures.carried_error import CarriedError, PartlyDone
+from aiostream_data._engine.failures.tracebacks import with_causes
 from aiostream_data._engine.flow.channel import InputFailed, ReceiverClosed, StreamAborted
+
+ECHOES: Final = (ReceiverClosed, asyncio.CancelledError, StreamAborted)
+"""Errors that are consequences of other errors, or of the end of a run."""
 
 
 def raise_as_it_is(error: BaseException) -> NoReturn:
@@ -44,8 +48,17 @@ def own_error(error: BaseException) -> BaseException:
 
 def errors_of(failures: BaseException) -> list[BaseException]:
     """Return all original errors (errors that no other error caused), in the order of the exception groups."""
-    echoes = (ReceiverClosed, asyncio.CancelledError, StreamAborted)
-    return [own_error(leaf) for leaf in _leaves(failures) if not isinstance(leaf, echoes)]
+    return [own_error(leaf) for leaf in _leaves(failures) if not isinstance(leaf, ECHOES)]
+
+
+def forget_frames(error: BaseException) -> None:
+    """Remove the tracebacks of an echo and of the echoes among its causes, which nobody will see.
+
+    Frames refer to their errors, and to rows. These cycles would stay in memory until a garbage collection.
+    """
+    for part in with_causes(error):
+        if isinstance(part, (*ECHOES, BaseExceptionGroup)):
+            part.__traceback__ = None
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from aiostream_data._engine.failures.carried_error import CarriedError
-from aiostream_data._engine.failures.tracebacks import empty_frames, forget_frames
+from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.channel import ReceiverClosed, StreamAborted
-from aiostream_data._engine.flow.root_cause import root_error
+from aiostream_data._engine.flow.root_cause import forget_frames, root_error
 
 
 class SendingEnd(Protocol):

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from aiostream_data._engine.failures.tracebacks import empty_frames, forget_frames
+from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import value_of
+from aiostream_data._engine.flow.root_cause import forget_frames
 from aiostream_data.executors.base import Outcome
 from aiostream_data.formats.row_groups import RowGroup
 from aiostream_data.storage.read_ahead import ReadAhead
