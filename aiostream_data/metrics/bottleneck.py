@@ -3,9 +3,11 @@
 How this works. Stages are connected by bounded queues. Stages after the slowest stage therefore wait for input, and
 stages before it wait for queue space. The search starts at the last stage, and moves from each stage to its input while
 the stage mostly waits for input. If a stage has several inputs, the search follows the input that waits least for queue
-space. The search may end at a source. If the source at the end of the search did not wait for bytes, the stage with the
-most CPU time is the limit. The same stage is the limit if all cores are in use. Without this rule, a reader that waits
-for a core would look like a slow reader.
+space. The search ends at a cache that repeats the rows of an input that has ended.
+
+The search may end at a source. If the source at the end of the search did not wait for bytes, the stage with the most
+CPU time is the limit. The same stage is the limit if all cores are in use. Without this rule, a reader that waits for a
+core would look like a slow reader.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from __future__ import annotations
 from aiostream_data.metrics.bottleneck_result import TOO_EARLY, Verdict
 from aiostream_data.metrics.causes import cause_of, loop_share_held, uses_all_cores
 from aiostream_data.metrics.window import MeasuredWindow, root_of
+
+CACHE = "cache"
 
 LEAST_S = 1.0
 """Minimum measurement time in seconds for reporting a limiting stage."""
@@ -83,8 +87,10 @@ def _first_not_starved(window: MeasuredWindow) -> str:
         inputs = window.inputs_of(place)
         if not inputs or _limits(place, window):
             return place
-        running = [each for each in inputs if window.stages[each].rows or window.stages[each].busy_s] or inputs
-        place = min(running, key=lambda each: window.stages[each].output_wait_s / window.seconds_of(each))
+        running = [each for each in inputs if window.stages[each].rows or window.stages[each].busy_s]
+        if not running and window.stages[place].name == CACHE and window.stages[place].rows:
+            return place
+        place = min(running or inputs, key=lambda each: window.stages[each].output_wait_s / window.seconds_of(each))
 
 
 def _limits(place: str, window: MeasuredWindow) -> bool:

@@ -102,9 +102,15 @@ def test_r45_a_function_that_holds_the_gil() -> None:
 
 
 def test_r45_stacking_into_batches() -> None:
-    rows = [np.zeros((256, 1024), np.float32)] * 4
-    dataset = Dataset.from_generator(lambda: iter(rows)).cache().repeat().batch(32)
+    rows = [np.zeros((2048, 1024), np.float32)] * 4
+    dataset = Dataset.from_generator(lambda: iter(rows)).cache().repeat().batch(16)
     named(limit_of(dataset), "batch", "cpu")
+
+
+def test_r45_a_cache_that_repeats_rows_of_a_source_that_has_ended() -> None:
+    rows = [np.zeros((256, 1024), np.float32)] * 4
+    limit = limit_of(Dataset.from_generator(lambda: iter(rows)).cache().repeat().batch(32))
+    assert limit.stage != "from_generator", limit.sentence
 
 
 class SlowBackend(HostBackend):
