@@ -211,11 +211,12 @@ def same_layout(chunks: Sequence[Chunk]) -> bool:
     first = chunks[0]
     if not isinstance(first, Columns):
         return False
-    layout = _layout(first)
-    return all(isinstance(chunk, Columns) and _layout(chunk) == layout for chunk in chunks[1:])
+    layout = layout_of(first)
+    return all(isinstance(chunk, Columns) and layout_of(chunk) == layout for chunk in chunks[1:])
 
 
-def _layout(chunk: Columns) -> tuple[Any, ...]:
+def layout_of(chunk: Columns) -> tuple[Any, ...]:
+    """Return the structure, dtypes and row shapes of a chunk, for comparisons. The result refers to no rows."""
     leaves = [
         (leaf.kind, leaf.dtype, leaf.item_shape) if isinstance(leaf, VarColumn) else (leaf.dtype, leaf.shape[1:])
         for leaf in chunk.leaves

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data.rows.columns import Column, VarColumn, column_nbytes, concat_column, gather_column
 from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES, LendsMemory, empty_array
 from aiostream_data.rows.lineage import MadeOf
-from aiostream_data.rows.records import Chunk, Columns, same_layout
+from aiostream_data.rows.records import Chunk, Columns, layout_of
 from aiostream_data.rows.row_ids import RowIds
 
 MOST_NBYTES: Final = 1 << 30
@@ -31,7 +31,7 @@ class OpenBatch:
     """
 
     def __init__(self, example: Columns, rows: int, pool: LendsMemory | None) -> None:
-        self._example = example.slice(0, 0).with_lease(None)
+        self._structure, self._layout = example.structure, layout_of(example)
         self._dense: list[NDArray[Any] | None] = [
             empty_array((rows, *leaf.shape[1:]), leaf.dtype, pool) if _is_dense(leaf) else None
             for leaf in example.leaves
@@ -48,7 +48,7 @@ class OpenBatch:
 
     def accepts(self, rows: Chunk) -> TypeGuard[Columns]:
         """Return True if ``rows`` have the layout of the batch."""
-        return same_layout([self._example, rows])
+        return isinstance(rows, Columns) and layout_of(rows) == self._layout
 
     def add(self, rows: Columns) -> None:
         """Copy more rows into the batch."""
@@ -72,7 +72,7 @@ class OpenBatch:
         ]
         is_made = any(entry is not None for entry in self._made_of)
         ids = RowIds.concat(self._ids)
-        return Columns(self._example.structure, tuple(leaves), ids, None, self._made_of if is_made else None)
+        return Columns(self._structure, tuple(leaves), ids, None, self._made_of if is_made else None)
 
 
 def is_large_batch(rows: Chunk, batch_size: int) -> TypeGuard[Columns]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 
 import numpy as np
@@ -126,6 +127,16 @@ def test_a_batch_keeps_nothing_of_the_chunks() -> None:
                 leaf[...] = 0
     check(batches[0], range(150))
     check(batches[1], range(150, 200))
+
+
+def test_carried_rows_do_not_keep_the_memory_of_their_chunk() -> None:
+    batcher = Batcher(BatchOrder(LARGE), lambda ids, row: "a row")
+    chunk = chunk_of(range(10))
+    images = weakref.ref(chunk.leaves[0])
+    batcher.push(chunk)
+    del chunk
+    assert images() is None
+    assert len(batcher) == 10
 
 
 def test_carried_rows_of_another_layout_follow_in_order() -> None:
