@@ -195,11 +195,10 @@ class Hdf5Directory:
 
     def separated(self, group: RowGroup) -> list[RowGroup]:
         """Return groups of single chunks, or of several small ones."""
-        chunk = self._chunk_rows()
-        if chunk == 1 and not any(array.chunk_sizes for array in self._arrays):
+        has_chunks = any(array.chunk_sizes for array in self._arrays)
+        if not has_chunks or any(array.is_indirect for array in self._arrays):  # these would read the whole file again
             return [group]
-        if any(array.is_indirect for array in self._arrays):
-            return [group]  # each part would need the whole file
+        chunk = self._chunk_rows()
         step = chunk * -(-group.rows // (chunk * _MOST_PARTS))
         stop = group.first_row + group.rows
         return [self._group(first, min(first + step, stop), False) for first in range(group.first_row, stop, step)]

@@ -56,7 +56,8 @@ class ChunkTable:
 
     def count(self, first: int, stop: int) -> int:
         """Return the number of chunks whose first row is ``first`` or later, and before ``stop``."""
-        return self._slice(first, stop)[1] - self._slice(first, stop)[0]
+        start, end = self._slice(first, stop)
+        return end - start
 
     def of(self, first: int, stop: int) -> list[StoredChunk]:
         """Return the chunks whose first row is ``first`` or later, and before ``stop``."""

@@ -16,7 +16,7 @@ _KIND, _DECODED_NBYTES, _STORED_NBYTES, _DATA, _DICTIONARY, _DATA_V2 = 1, 2, 3, 
 """Numbers of the fields of a page header. The last three are structs, whose first field is the number of values."""
 
 _ENCODING: Final = {_DATA: 2, _DATA_V2: 4}
-"""Number of the field with the encoding in these structs."""
+"""Field number of the encoding in the header of a data page, for both versions of the header."""
 
 _OF_DICTIONARY: Final = (2, 8)
 """Encodings whose values refer to the dictionary."""

@@ -27,7 +27,7 @@ from aiostream_data._engine.sources.row_groups_ahead import (
     NEAR_GROUPS,
     RowGroupsAhead,
 )
-from aiostream_data._engine.sources.table_losses import Apart, SkippedPart, TableLosses, undamaged
+from aiostream_data._engine.sources.table_losses import Apart, SkippedPart, TableLosses, or_apart
 from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
@@ -123,10 +123,10 @@ class TableFileSource(NumberedRows):
             return await losses.attempted(partial(read, group, fetched))
 
         async def decode(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | Apart | SkippedPart:
-            parts = directory.separated(group) if isinstance(directory, JoinsGroups) else ()
-            if len(parts) > 1:
-                return await undamaged(partial(read, group, fetched)) or Apart(parts)
-            return await decode_alone(group, fetched)
+            if not isinstance(directory, JoinsGroups):
+                return await decode_alone(group, fetched)
+            attempt = partial(or_apart, partial(read, group, fetched), partial(directory.separated, group))
+            return await losses.attempted(attempt)
 
         sent = 0
 

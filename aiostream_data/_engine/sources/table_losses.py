@@ -39,17 +39,21 @@ class Apart(NamedTuple):
     groups: Sequence[RowGroup]
 
 
-async def undamaged(read: Callable[[], Awaitable[T]]) -> T | None:
-    """Read row groups together. Return None if one of them is damaged, or if they need too much memory together."""
+async def or_apart(read: Callable[[], Awaitable[T]], separated: Callable[[], Sequence[RowGroup]]) -> T | Apart:
+    """Read a group. If it is damaged or needs too much memory, and consists of several groups, return these.
+
+    Args:
+        separated: Function that returns the groups of which the group consists.
+    """
     try:
         return await read()
-    except MemoryBudgetError:
-        return None
     except Exception as error:
-        if damage_of(error, delivers_later=False) is None:
+        may_help = isinstance(error, MemoryBudgetError) or damage_of(error, delivers_later=False) is not None
+        parts = separated() if may_help else ()
+        if len(parts) < 2:
             raise
         empty_frames(error)  # they refer to the bytes, which are no longer charged
-        return None
+        return Apart(parts)
 
 
 class TableLosses:
