@@ -6,7 +6,7 @@ import zlib
 from typing import Protocol
 
 from aiostream_data.codecs.compression import Compression, zstandard_library
-from aiostream_data.codecs.deflate_stream import WINDOW_BITS
+from aiostream_data.codecs.deflate import WINDOW_BITS
 from aiostream_data.codecs.library_streams import new_compressor
 from aiostream_data.codecs.snappy_chunks import SnappyCompressor
 

@@ -6,14 +6,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Literal
 
-from aiostream_data.codecs.deflate import deflate_library
+from aiostream_data.codecs.deflate import WINDOW_BITS, deflate_library
 from aiostream_data.errors import CorruptRecordError
 
 DEFLATE_NBYTES = 64 << 10
 """Memory in bytes of one gzip or zlib decompressor: a window of 32 KiB, and its tables."""
-
-WINDOW_BITS = {"gzip": 31, "zlib": 15}
-"""Argument ``wbits`` of ``zlib.decompressobj()`` and ``zlib.compressobj()``, which selects the format."""
 
 _LEAST_INPUT_NBYTES = 16 << 10
 """Input of the first step of a gzip member or zlib stream, in bytes. The input of later steps grows.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aiostream_data.codecs.compression import Compression, Decompressors
+from aiostream_data.codecs.deflate import WINDOW_BITS, sound_stream
 from aiostream_data.errors import CorruptRecordError, MissingExtraError
 from aiostream_data.formats.small_objects import Bytes, Indices, Mask, ObjectKinds
 
@@ -95,6 +96,8 @@ def _decompressed(
     """Return the decompressed bytes of an object; None if it is damaged, or needs more memory than the limits allow."""
     if compression == "gzip" and int.from_bytes(data[-_GZIP_SIZE_NBYTES:], "little") > limits.object_nbytes:
         return None  # decompressing such an object up to the limit would be wasted
+    if compression in WINDOW_BITS and (found := sound_stream(compression, data, limits.object_nbytes)) is not None:
+        return found
     pieces: list[bytes] = []
     nbytes = 0
     try:

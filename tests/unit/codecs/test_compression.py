@@ -18,7 +18,7 @@ from aiostream_data.codecs.compression import (
     detect,
 )
 from aiostream_data.codecs.compressors import compressor
-from aiostream_data.codecs.deflate_stream import WINDOW_BITS
+from aiostream_data.codecs.deflate import WINDOW_BITS
 from aiostream_data.codecs.snappy_chunks import chunk_ends
 from aiostream_data.errors import CorruptRecordError, PlanError
 
