@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from groups_or_alone import grouped
 from numpy.typing import NDArray
 
 from aiostream_data import Dataset
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES
 from aiostream_data._engine.sources.small_shards import (
-    COMPRESSION_RATIO,
     LOCAL_GROWTH,
     ONE_REQUEST_GROWTH,
     SEPARATE_REMOTE_GROWTH,
 )
-from aiostream_data._engine.sources.typical_shards import TypicalShards
+from aiostream_data._engine.sources.typical_shards import COMPRESSION_RATIO, MOST_RATIO, TypicalShards
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.file_reads import FileReader
@@ -93,6 +93,30 @@ def test_the_expected_size_of_files_follows_the_recent_ones() -> None:
     for _ in range(10):
         typical.learn([1000])
     assert 990 < typical.nbytes < 1000
+
+
+def test_the_expected_ratio_grows_only_if_most_compressed_files_were_too_large() -> None:
+    typical = TypicalShards()
+    typical.decompressed(0, 0)
+    typical.decompressed(4, 2)
+    assert typical.ratio == COMPRESSION_RATIO
+    typical.decompressed(4, 3)
+    assert typical.ratio == 2 * COMPRESSION_RATIO
+    for _ in range(10):
+        typical.decompressed(1, 1)
+    assert typical.ratio == MOST_RATIO
+
+
+def test_files_that_decompress_to_much_more_are_soon_read_alone(tmp_path: Path) -> None:
+    """Otherwise, each of them would be decompressed twice."""
+    compressor, content = zstandard.ZstdCompressor(), frame(random.Random(6).randbytes(1_000) + bytes(39_000))
+    for number in range(FILES):
+        (tmp_path / f"{number:03}.zst").write_bytes(compressor.compress(content))
+    nbytes = (tmp_path / "000.zst").stat().st_size
+    with grouped(10_000) as sizes, Dataset.from_tfrecord(f"{tmp_path}/*").open() as loader:
+        assert sum(1 for _ in loader) == FILES
+    assert COMPRESSION_RATIO * nbytes < 10_000 < MOST_RATIO * nbytes
+    assert sum(sizes) < FILES // 2
 
 
 def test_compressed_files_whose_names_do_not_tell_form_shorter_groups(tmp_path: Path) -> None:

@@ -75,13 +75,6 @@ GROUP_SHARDS: Final = 512
 REQUESTS_OF_A_GROUP: Final = 64
 """Maximum number of shards of a group in a remote store. They are requested at once."""
 
-SHARDS_OF_A_FULL_GROUP: Final = 4
-"""A shard is small if at least this number of shards of its size fit into ``GROUP_NBYTES``."""
-
-
-COMPRESSION_RATIO: Final = 4
-"""Estimated decompressed size of a compressed shard, as a multiple of its size."""
-
 UNPACKING_SHARE: Final = 4
 """Decompressing and splitting takes up to this multiple of the decompressed size: pieces, block, index and ids."""
 
@@ -161,9 +154,7 @@ class SmallShards:
     def is_small(self, shard: ShardRef) -> bool:
         """Return True if a shard may be part of a group. A shard of unknown size may be small."""
         expected = self._expected_nbytes(shard)
-        return expected <= self._most_small_nbytes or (
-            expected <= self._most_separate_nbytes and self._is_separate(shard)
-        )
+        return expected <= self._most_nbytes or (expected <= self._most_separate_nbytes and self._is_separate(shard))
 
     def group(self, shards: Iterator[tuple[int, ShardRef]], size: GroupSize) -> NumberedRefs:
         """Take the first shards that form one group of at most this size; the first of them is small."""
@@ -193,13 +184,9 @@ class SmallShards:
         return min(growth * GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
 
     @cached_property
-    def _most_small_nbytes(self) -> int:
-        return self._most_nbytes // SHARDS_OF_A_FULL_GROUP
-
-    @cached_property
     def _most_separate_nbytes(self) -> int:
         """Maximum bytes of a small shard that is read into a separate object."""
-        return min(ONE_REQUEST_GROWTH * GROUP_NBYTES, self.budget.limit // (GROUP_SHARE * SHARDS_OF_A_FULL_GROUP))
+        return min(ONE_REQUEST_GROWTH * GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
 
     def _is_separate(self, shard: ShardRef) -> bool:
         """Return True if a shard is large enough for a separate object, if each shard is one record."""
@@ -214,7 +201,7 @@ class SmallShards:
 
     def _expected_nbytes(self, shard: ShardRef) -> int:
         """Return the estimated decompressed size of a shard; 0 if its size is unknown."""
-        return (shard.nbytes or 0) * (COMPRESSION_RATIO if self._is_compressed(shard) else 1)
+        return (shard.nbytes or 0) * (self.typical.ratio if self._is_compressed(shard) else 1)
 
     def _is_compressed(self, shard: ShardRef) -> bool:
         """Return True if a shard is compressed, as far as its name, the options of the source and other shards show."""
@@ -342,6 +329,8 @@ class SmallShards:
             room = await self.budget.room_for_step(room_needed, is_wanted)
             found = await self.hop(self.splitter.split_compressed, group, kinds, limits)
             room.end()
+            rows = [found.rows[place] for place in kinds.compressed if place < len(found.rows)]
+            self.typical.decompressed(len(rows), rows.count(LEFT))
         count = len(found.rows)
         left = group.behind(count) if count < len(group.shards) else None
         alone = {place: group.alone(place) for place in np.flatnonzero(found.rows == LEFT).tolist()}
@@ -352,10 +341,10 @@ class SmallShards:
     def _limits(self, group: FetchedGroup, kinds: ObjectKinds) -> UnpackLimits:
         most = self._most_nbytes
         nbytes = group.content.sizes
-        expected = int(nbytes.sum() + (COMPRESSION_RATIO - 1) * nbytes[list(kinds.compressed)].sum())
+        expected = int(nbytes.sum() + (self.typical.ratio - 1) * nbytes[list(kinds.compressed)].sum())
         return UnpackLimits(
             nbytes=min(most, expected),
-            object_nbytes=self._most_small_nbytes,
+            object_nbytes=most,
             window_nbytes=max(WINDOW_SHARE * most, DEFLATE_NBYTES),
         )
 

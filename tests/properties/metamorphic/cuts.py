@@ -42,7 +42,7 @@ _IN_ROWS = (
 )
 _IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "NEAR_NBYTES", "AMONG_MANY_NBYTES", "LOCAL_NBYTES_AHEAD")
 _OF_GROUPS = "GROUP_NBYTES"
-"""Bytes of a group of small shards, a quarter of which is the size of a small shard; 0 reads every shard alone."""
+"""Bytes of a group of small shards, and maximum bytes of a small shard; 0 reads every shard alone."""
 _SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES")
 """Mean sizes in bytes from which files, and rows of type ``bytes``, get a ``bytes`` object each."""
 _LARGE = "LARGE_ARRAY_NBYTES"
