@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.codecs.deflate import deflate_library
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, family, type_name
 from aiostream_data.rows.structure import Structure
 
@@ -27,6 +28,10 @@ MAX_TEXT = 400
 MAX_HASHED_NBYTES = 64 << 20
 """Maximum size in bytes of an array that is hashed completely. For a larger array, only evenly spaced samples are
 hashed."""
+
+_BRIEF_NBYTES = 64 << 10
+"""BLAKE2b hashes arrays up to this size in bytes. For a larger array, it hashes evenly spaced bytes, and a CRC-32 covers
+all bytes. A CRC-32 takes 3 to 25 % of the time."""
 
 _SAMPLES = 4096
 _SAMPLE_VALUES = 256
@@ -183,7 +188,11 @@ def _content(array: NDArray[Any]) -> str:
     if array.nbytes > MAX_HASHED_NBYTES and array.size > _SAMPLES * _SAMPLE_VALUES:
         starts = np.array(_spread(array.size - _SAMPLE_VALUES + 1, _SAMPLES))
         array = array.flat[(starts[:, None] + np.arange(_SAMPLE_VALUES)).ravel()]
-    return hashed(np.ascontiguousarray(array).tobytes(), 8)
+    if array.nbytes <= _BRIEF_NBYTES:
+        return hashed(np.ascontiguousarray(array).tobytes(), 8)
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    samples = raw[:: raw.nbytes // _BRIEF_NBYTES | 1]  # an odd step meets all bytes of numbers
+    return f"{deflate_library().crc32(raw):08x}{hashed(samples.tobytes(), 4)}"
 
 
 def _spread(count: int, most: int) -> Sequence[int]:
