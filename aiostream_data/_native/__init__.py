@@ -26,9 +26,11 @@ try:
     from aiostream_data._native.row_bytes import (
         BytesMemory,
         BytesPool,
+        byte_objects,
         byte_rows,
         byte_rows_many,
         first_invalid_utf8,
+        str_objects,
         str_rows,
     )
 except ImportError:
@@ -36,9 +38,11 @@ except ImportError:
     from aiostream_data._native.row_bytes_py import (
         BytesMemory,
         BytesPool,
+        byte_objects,
         byte_rows,
         byte_rows_many,
         first_invalid_utf8,
+        str_objects,
         str_rows,
     )
 
@@ -199,6 +203,7 @@ __all__ = [
     "NativeExchange",
     "PhiloxSeeker",
     "are_packed",
+    "byte_objects",
     "byte_rows",
     "byte_rows_many",
     "compact",
@@ -244,6 +249,7 @@ __all__ = [
     "reorder_csv",
     "scalar_results",
     "scan_csv",
+    "str_objects",
     "str_rows",
     "take_rows",
     "take_rows_many",

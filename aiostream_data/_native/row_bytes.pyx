@@ -104,15 +104,27 @@ def byte_rows_many(sources, which, starts, lengths, memory=None):
     return _copied(sources, which, starts, lengths, memory)
 
 
-cdef list _copied(sources, which, starts, lengths, list memory):
-    """Copy rows, whose places were checked, into new ``bytes`` objects or into ``memory``."""
+def byte_objects(const unsigned char[::1] values, starts, lengths):
+    """Return rows as an array of ``bytes`` objects; see the pure-Python twin."""
+    _check_rows(values, starts, lengths)
+    rows = np.empty(len(starts), object)
+    _copied([values], np.zeros(len(starts), np.int32), starts, lengths, None, rows)
+    return rows
+
+
+cdef list _copied(sources, which, starts, lengths, list memory, array=None):
+    """Copy rows, whose places were checked, into new ``bytes`` objects or into ``memory``.
+
+    Return the objects as a list, or fill ``array`` with them.
+    """
     cdef const int32_t[::1] source = np.ascontiguousarray(which, np.int32)
     cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
     cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
     cdef const unsigned char[::1] values
     cdef Py_ssize_t count = first.shape[0], kinds = len(sources), i
     cdef int64_t nbytes = 0
-    cdef list rows = PyList_New(count)
+    cdef object[::1] places = array
+    cdef list rows = [] if array is not None else PyList_New(count)
     cdef bytes row
     cdef const char** begin
     cdef const char** origin
@@ -132,8 +144,11 @@ cdef list _copied(sources, which, starts, lengths, list memory):
             if len(row) != length[i]:
                 raise ValueError(f"row {i} has {length[i]} bytes, but its memory {len(row)}")
             origin[i], target[i] = begin[source[i]] + first[i], PyBytes_AS_STRING(row)
-            Py_INCREF(row)
-            PyList_SET_ITEM(rows, i, row)
+            if array is not None:
+                places[i] = row
+            else:
+                Py_INCREF(row)
+                PyList_SET_ITEM(rows, i, row)
             nbytes += length[i]
         if nbytes <= KEEP_GIL_NBYTES:
             _fill(target, origin, &length[0], count)
@@ -155,6 +170,20 @@ def str_rows(const unsigned char[::1] values, starts, lengths):
     cdef list rows = []
     for i in range(first.shape[0]):
         rows.append(PyUnicode_DecodeUTF8(source + first[i], length[i], NULL) if length[i] else "")
+    return rows
+
+
+def str_objects(const unsigned char[::1] values, starts, lengths):
+    """Return rows as an array of ``str`` objects; see the pure-Python twin."""
+    _check_rows(values, starts, lengths)
+    cdef const int64_t[::1] first = np.ascontiguousarray(starts, np.int64)
+    cdef const int64_t[::1] length = np.ascontiguousarray(lengths, np.int64)
+    cdef Py_ssize_t i
+    cdef const char* source = <const char*>&values[0] if values.shape[0] else NULL
+    rows = np.empty(first.shape[0], object)
+    cdef object[::1] places = rows
+    for i in range(first.shape[0]):
+        places[i] = PyUnicode_DecodeUTF8(source + first[i], length[i], NULL) if length[i] else ""
     return rows
 
 

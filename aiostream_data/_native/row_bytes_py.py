@@ -67,6 +67,20 @@ def byte_rows(
     return [bytes(view[a : a + n]) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
 
 
+def byte_objects(
+    values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.object_]:
+    """Return the rows of :func:`byte_rows` as a one-dimensional array of objects."""
+    return np.fromiter(byte_rows(values, starts, lengths), np.dtype(object), len(starts))
+
+
+def str_objects(
+    values: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.object_]:
+    """Return the rows of :func:`str_rows` as a one-dimensional array of objects."""
+    return np.fromiter(str_rows(values, starts, lengths), np.dtype(object), len(starts))
+
+
 def byte_rows_many(
     sources: Sequence[NDArray[np.uint8]],
     which: NDArray[np.int32],

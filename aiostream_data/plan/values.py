@@ -30,8 +30,9 @@ MAX_HASHED_NBYTES = 64 << 20
 hashed."""
 
 _BRIEF_NBYTES = 64 << 10
-"""BLAKE2b hashes arrays up to this size in bytes. For a larger array, it hashes evenly spaced bytes, and a CRC-32 covers
-all bytes. A CRC-32 takes 3 to 25 % of the time."""
+"""BLAKE2b hashes arrays up to this size in bytes. Of a larger array, it hashes evenly spaced bytes.
+
+A CRC-32, which takes 3 to 25 % of the time, covers all bytes of a larger array."""
 
 _SAMPLES = 4096
 _SAMPLE_VALUES = 256

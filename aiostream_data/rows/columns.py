@@ -112,6 +112,11 @@ class VarColumn:
         stops = (self.starts + self.lengths).tolist()
         return [self.values[a:b] for a, b in zip(starts, stops, strict=True)]
 
+    def objects(self) -> NDArray[Any]:
+        """Return the rows, of bytes or text, as a one-dimensional object array."""
+        make = _native.byte_objects if self.kind == "bytes" else _native.str_objects
+        return make(np.ascontiguousarray(self.values), self.starts, self.lengths)
+
 
 class SeparateBytes(VarColumn):
     """A ``bytes`` column whose rows are separate ``bytes`` objects, so that large rows need no copy.
@@ -176,6 +181,9 @@ class SeparateBytes(VarColumn):
 
     def elements(self, pool: LendsMemory | None = None) -> list[bytes]:
         return self.rows
+
+    def objects(self) -> NDArray[Any]:
+        return object_array(self.rows)
 
 
 Column: TypeAlias = NDArray[Any] | VarColumn

@@ -183,7 +183,7 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
         return column if target == column.shape[1:] else _filled(list(column), target, leaf)
     if column.kind != "array":
         _target(leaf, (), lambda: [()], describe, longest)
-        return object_array(column.elements())
+        return column.objects()
     rest = column.item_shape
     most = (int(column.lengths.max(initial=0)), *rest)
     target = _target(leaf, most, lambda: [(length, *rest) for length in column.lengths.tolist()], describe, longest)

@@ -44,8 +44,7 @@ def string_leaf(column: VarColumn, form: Strings, valid: NDArray[np.bool_] | Non
             :data:`WITH_MISSING` have missing values.
     """
     if form == "objects" or (form == "string_dtype" and column.kind == "bytes"):
-        rows = column.elements()
-        return object_array(rows if valid is None else with_missing(rows, valid))
+        return column.objects() if valid is None else object_array(with_missing(column.elements(), valid))
     packed = column if not copy and column.is_packed else column.compact()
     splits = np.append(packed.starts, len(packed.values))
     kind = TextArray if column.kind == "str" else BytesArray
@@ -57,7 +56,7 @@ def string_leaves(column: VarColumn, bounds: Sequence[tuple[int, int]], form: St
     first = bounds[0][0]
     whole = column.slice(first, bounds[-1][1])
     if form == "objects":
-        objects = object_array(whole.elements())
+        objects = whole.objects()
         return [objects[start - first : stop - first] for start, stop in bounds]
     leaf = string_leaf(whole, "columns")
     leaves = cut(leaf, [(start - first, stop - first) for start, stop in bounds])

@@ -64,10 +64,22 @@ class TestByteRows:
         assert kernel.str_rows(values, np.cumsum(lengths) - lengths, lengths) == text
         assert kernel.str_rows(np.empty(0, np.uint8), indices(0), indices(0)) == [""]
 
+    def test_arrays_of_objects_have_the_same_rows(self, kernel: ModuleType) -> None:
+        values = np.frombuffer("grün, \U0001f600".encode(), np.uint8)
+        starts, lengths = indices(0, 7, 0, 2, 11), indices(5, 4, 0, 2, 0)
+        for make, rows_of in ((kernel.byte_objects, kernel.byte_rows), (kernel.str_objects, kernel.str_rows)):
+            made = make(values, starts, lengths)
+            assert (made.dtype, made.shape) == (np.dtype(object), (5,))
+            assert made.tolist() == rows_of(values, starts, lengths)
+            assert make(np.empty(0, np.uint8), indices(), indices()).tolist() == []
+            with pytest.raises(IndexError, match="row 0 "):
+                make(values, indices(12), indices(1))
+
     def test_the_error_of_invalid_text_is_that_of_python(self, kernel: ModuleType) -> None:
-        with pytest.raises(UnicodeDecodeError) as raised:
-            kernel.str_rows(np.frombuffer(b"ok\xffno", np.uint8), indices(0, 1), indices(2, 3))
-        assert (raised.value.object, raised.value.start, raised.value.encoding) == (b"k\xffn", 1, "utf-8")
+        for make in (kernel.str_rows, kernel.str_objects):
+            with pytest.raises(UnicodeDecodeError) as raised:
+                make(np.frombuffer(b"ok\xffno", np.uint8), indices(0, 1), indices(2, 3))
+            assert (raised.value.object, raised.value.start, raised.value.encoding) == (b"k\xffn", 1, "utf-8")
 
     def test_text_outside_the_values_is_an_error(self, kernel: ModuleType) -> None:
         with pytest.raises(IndexError, match="row 1 "):
