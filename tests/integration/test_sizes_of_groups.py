@@ -95,6 +95,23 @@ def test_the_expected_size_of_files_follows_the_recent_ones() -> None:
     assert 990 < typical.nbytes < 1000
 
 
+@pytest.mark.parametrize(("inputs", "cycle_length"), [(40, 1), (1, 40)])
+def test_large_files_of_many_inputs_are_read_alone(tmp_path: Path, inputs: int, cycle_length: int) -> None:
+    """A group has at least one file, so the groups of all open files together could exceed the memory limit."""
+    limit, records = 64 << 20, [bytes([number]) * (1 << 16) for number in range(8)]
+    for number in range(40):
+        (tmp_path / f"{number:02}").write_bytes(b"".join(map(frame, records)))
+    assert limit // (4 * 40) < (tmp_path / "00").stat().st_size < limit // 64
+    files = sorted(map(str, tmp_path.iterdir()))
+    few = Dataset.from_tfrecord(files)
+    sources = [Dataset.from_tfrecord(files[at::inputs], cycle_length=cycle_length) for at in range(inputs)]
+    many = sources[0] if inputs == 1 else Dataset.sample_from(sources, seed=3)
+    for dataset, expected in ((few, 40), (many, 0)):
+        with grouped() as sizes, dataset.open(memory_limit=limit) as loader:
+            assert sorted(loader) == sorted(records * 40)
+        assert sum(sizes) == expected
+
+
 def test_the_expected_ratio_grows_only_if_most_compressed_files_were_too_large() -> None:
     typical = TypicalShards()
     typical.decompressed(0, 0)

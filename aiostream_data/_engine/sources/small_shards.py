@@ -69,6 +69,9 @@ CROWD_SHARE: Final = 4
 
 A group has at least one shard, so they can take more."""
 
+SHARDS_OF_A_FULL_GROUP: Final = 4
+"""A shard is small in any case if this number of shards of its size fit into ``GROUP_NBYTES``."""
+
 GROUP_SHARDS: Final = 512
 """Maximum number of shards of a group on this machine."""
 
@@ -154,7 +157,9 @@ class SmallShards:
     def is_small(self, shard: ShardRef) -> bool:
         """Return True if a shard may be part of a group. A shard of unknown size may be small."""
         expected = self._expected_nbytes(shard)
-        return expected <= self._most_nbytes or (expected <= self._most_separate_nbytes and self._is_separate(shard))
+        return expected <= self._most_small_nbytes or (
+            expected <= self._most_separate_nbytes and self._is_separate(shard)
+        )
 
     def group(self, shards: Iterator[tuple[int, ShardRef]], size: GroupSize) -> NumberedRefs:
         """Take the first shards that form one group of at most this size; the first of them is small."""
@@ -173,6 +178,16 @@ class SmallShards:
     @cached_property
     def _most_nbytes(self) -> int:
         return min(GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
+
+    @cached_property
+    def _most_small_nbytes(self) -> int:
+        """Maximum bytes of a small shard. The groups of all shards that are open at the same time must fit into memory.
+
+        Their share can be tiny, but reading many small shards alone would take too long.
+        """
+        open_at_once = self.crowd * self.node.cycle_length
+        share = self.budget.limit // (CROWD_SHARE * open_at_once)
+        return min(self._most_nbytes, max(share, self._most_nbytes // SHARDS_OF_A_FULL_GROUP))
 
     def _most_nbytes_of(self, first: ShardRef) -> int:
         """Return the maximum bytes of a group that begins with the shard ``first``."""
@@ -344,7 +359,7 @@ class SmallShards:
         expected = int(nbytes.sum() + (self.typical.ratio - 1) * nbytes[list(kinds.compressed)].sum())
         return UnpackLimits(
             nbytes=min(most, expected),
-            object_nbytes=most,
+            object_nbytes=self._most_small_nbytes,
             window_nbytes=max(WINDOW_SHARE * most, DEFLATE_NBYTES),
         )
 
