@@ -23,7 +23,7 @@ _POSTSCRIPT_NBYTES: Final = 1 << 10
 _FOOTER_NBYTES: Final = 16 << 10
 """Number of bytes to read at the start of the footer, which suffice for about a thousand chunks."""
 
-_GROUP_NBYTES: Final = 4 << 20
+_GROUP_NBYTES: Final = 8 << 20
 """Stored and decoded size of the chunks that are read together, if one chunk is not larger."""
 
 _ROW_NBYTES: Final = MAX_SIZE_NBYTES + 64

@@ -16,9 +16,15 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.riegeli_compression import NOT_COMPRESSED, UnreadablePart, decompressed
+from aiostream_data.formats.riegeli_compression import (
+    NOT_COMPRESSED,
+    Decompress,
+    UnreadablePart,
+    decompressed,
+    each_decompressed,
+)
 from aiostream_data.formats.varints import DAMAGED, Numbers, varints_at, varints_of
-from aiostream_data.rows.columns import VarColumn
+from aiostream_data.rows.columns import SeparateBytes, VarColumn, are_large
 from aiostream_data.safe_url import safe_url
 
 Bytes = NDArray[np.uint8]
@@ -43,6 +49,7 @@ _HASH_NBYTES: Final = 8
 _MAX_NBYTES: Final = (1 << 63) - 1
 _SIMPLE: Final = ord("r")
 _TRANSPOSED: Final = ord("t")
+_OTHER_SIZE: Final = "the records of a chunk have another size than its header says"
 
 
 def may_begin_chunk(offsets: Any) -> Any:
@@ -181,8 +188,10 @@ class RiegeliChunks:
         compression = self._compression(headers.starts)
         sizes = self._part(compression, sizes_starts, values_starts, MAX_SIZE_NBYTES * headers.records)
         lengths, bounds = self._lengths(sizes, headers)
+        if compression != NOT_COMPRESSED and are_large(lengths) and bool((headers.records == 1).all()):
+            return self._single_records(compression, values_starts, headers)
         values = self._part(compression, values_starts, headers.stops, headers.nbytes)
-        self._check(values.lengths == headers.nbytes, "the records of a chunk have another size than its header says")
+        self._check(values.lengths == headers.nbytes, _OTHER_SIZE)
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         inside = ends[:-1] - np.repeat(ends[bounds[:-1]], np.diff(bounds))
         return VarColumn(values.values, np.repeat(values.starts, np.diff(bounds)) + inside, lengths)
@@ -201,20 +210,32 @@ class RiegeliChunks:
         self._check(found == found[0], "a chunk has another compression than the chunk before")
         return int(found[0])
 
+    def _single_records(self, compression: int, starts: Numbers, headers: ChunkHeaders) -> SeparateBytes:
+        """Return the records of chunks with one record each. The decompressed objects are the records."""
+        rows, nbytes = self._decompressed(each_decompressed, compression, starts, headers.stops, headers.nbytes)
+        self._check(nbytes == headers.nbytes, _OTHER_SIZE)
+        return SeparateBytes(rows)
+
     def _part(self, compression: int, starts: Numbers, stops: Numbers, most: Numbers) -> VarColumn:
         """Return one part of each chunk, decompressed. ``most`` has the maximum size of each."""
         if compression == NOT_COMPRESSED:
             return VarColumn(self._values, starts, stops - starts)
+        found, nbytes = self._decompressed(decompressed, compression, starts, stops, most)
+        return VarColumn(np.frombuffer(found, np.uint8), np.cumsum(nbytes) - nbytes, nbytes)
+
+    def _decompressed(
+        self, decompress: Decompress, compression: int, starts: Numbers, stops: Numbers, most: Numbers
+    ) -> tuple[Any, Numbers]:
+        """Decompress one part of each chunk. Return the result, and the size of each decompressed part."""
         nbytes, starts = varints_at(self._values, starts, stops)
         is_valid = (nbytes != DAMAGED) & (nbytes <= most)
         self._check(is_valid, "a part of a chunk declares a size that does not fit its header")
         data = self._values.data
         parts = [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
         try:
-            found = np.frombuffer(decompressed(compression, parts, nbytes.tolist()), np.uint8)
+            return decompress(compression, parts, nbytes.tolist()), nbytes
         except UnreadablePart as error:
             raise self._error(error.part, error.reason) from error.__cause__
-        return VarColumn(found, np.cumsum(nbytes) - nbytes, nbytes)
 
     def _lengths(self, sizes: VarColumn, headers: ChunkHeaders) -> tuple[Numbers, Numbers]:
         """Return the size of each record, and the number of the first record of each chunk and of the end."""
@@ -232,8 +253,7 @@ class RiegeliChunks:
         fits = (lengths != DAMAGED) & (lengths <= headers.nbytes[chunks]) & (running >= 0)  # sums may wrap
         self._check(np.bincount(chunks[~fits], minlength=len(counts)) == 0, "a record is longer than its chunk")
         totals = np.concatenate((np.zeros(1, np.int64), running))[bounds]
-        reason = "the records of a chunk have another size than its header says"
-        self._check(np.diff(totals) == headers.nbytes, reason)
+        self._check(np.diff(totals) == headers.nbytes, _OTHER_SIZE)
         return lengths, bounds
 
     def _check(self, is_valid: NDArray[np.bool_], reason: str) -> None:

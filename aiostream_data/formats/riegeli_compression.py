@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,17 @@ class UnreadablePart(Exception):
 
 Parts: TypeAlias = Sequence[memoryview]
 Sizes: TypeAlias = Sequence[int]
+Decompress: TypeAlias = Callable[[int, Parts, Sizes], Any]
+"""Type of :func:`decompressed` and :func:`each_decompressed`."""
+
+
+class DecompressParts(Protocol):
+    """Decompresses parts, and returns a buffer for each.
+
+    Many small parts are decompressed with one call if the library can, but into memory that must be copied.
+    """
+
+    def __call__(self, parts: Parts, sizes: Sizes, *, are_small: bool) -> Sequence[Any]: ...
 
 
 def decompressed(compression: int, parts: Parts, sizes: Sizes) -> Any:
@@ -51,18 +62,27 @@ def decompressed(compression: int, parts: Parts, sizes: Sizes) -> Any:
         UnreadablePart: A part is damaged, or has another size. Or the compression is unknown.
         MissingExtraError: The library for the compression is not installed.
     """
-    decompress = _BY_BYTE.get(compression)
-    if decompress is None:
-        raise UnreadablePart(0, f"the compression {chr(compression)!r} is unknown")
-    found = decompress(parts, sizes)
+    found = _decompress_with(compression)(parts, sizes, are_small=True)
     return found[0] if len(found) == 1 else b"".join(found)
 
 
-def _zstd(parts: Parts, sizes: Sizes) -> Sequence[Any]:
+def each_decompressed(compression: int, parts: Parts, sizes: Sizes) -> list[bytes]:
+    """Return the decompressed bytes of each part. See :func:`decompressed` for arguments and errors."""
+    return [bytes(each) for each in _decompress_with(compression)(parts, sizes, are_small=False)]
+
+
+def _decompress_with(compression: int) -> DecompressParts:
+    decompress = _BY_BYTE.get(compression)
+    if decompress is None:
+        raise UnreadablePart(0, f"the compression {chr(compression)!r} is unknown")
+    return decompress
+
+
+def _zstd(parts: Parts, sizes: Sizes, *, are_small: bool) -> Sequence[Any]:
     library = zstandard_library()
     begin = library.ZstdDecompressor(max_window_size=MAX_WINDOW_NBYTES)
     declared = _declared(library, parts, sizes)
-    if _UNKNOWN not in declared and hasattr(begin, "multi_decompress_to_buffer"):
+    if are_small and _UNKNOWN not in declared and hasattr(begin, "multi_decompress_to_buffer"):
         # The loop below names the damaged part.
         with suppress(library.ZstdError):
             together = begin.multi_decompress_to_buffer(parts, decompressed_sizes=np.array(sizes, "<u8").tobytes())
@@ -88,7 +108,7 @@ def _declared(library: Any, parts: Parts, sizes: Sizes) -> list[int]:
     return found
 
 
-def _brotli(parts: Parts, sizes: Sizes) -> Sequence[Any]:
+def _brotli(parts: Parts, sizes: Sizes, *, are_small: bool) -> Sequence[Any]:
     pyarrow = load_pyarrow("lib", "ArrayRecord files with brotli compression", "arrow")
 
     def decompress(part: memoryview, size: int) -> Any:
@@ -98,7 +118,7 @@ def _brotli(parts: Parts, sizes: Sizes) -> Sequence[Any]:
     return _one_by_one(parts, sizes, decompress, (OSError, pyarrow.ArrowException))
 
 
-def _snappy(parts: Parts, sizes: Sizes) -> Sequence[Any]:
+def _snappy(parts: Parts, sizes: Sizes, *, are_small: bool) -> Sequence[Any]:
     pyarrow = load_pyarrow("lib", "ArrayRecord files with snappy compression", "arrow")
     codec = pyarrow.Codec("snappy")
 
@@ -134,6 +154,6 @@ def _varint(number: int) -> bytes:
     return bytes([*made, number])
 
 
-_BY_BYTE: Final[Mapping[int, Callable[[Parts, Sizes], Sequence[Any]]]] = MappingProxyType(
+_BY_BYTE: Final[Mapping[int, DecompressParts]] = MappingProxyType(
     {ord("z"): _zstd, ord("b"): _brotli, ord("s"): _snappy}
 )

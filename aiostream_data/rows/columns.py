@@ -103,7 +103,7 @@ class VarColumn:
     def elements(self, pool: LendsMemory | None = None) -> list[Any]:
         """Return the rows. If they are large ``bytes``, their memory is taken from ``pool``."""
         if self.kind == "bytes":
-            is_large = pool is not None and _are_large(self.lengths)
+            is_large = pool is not None and are_large(self.lengths)
             memory = pool.lend_objects(self.lengths.tolist()) if pool is not None and is_large else None
             return _native.byte_rows(np.ascontiguousarray(self.values), self.starts, self.lengths, memory)
         if self.kind == "str":
@@ -244,7 +244,7 @@ def gather_column(
     starts_of_rows = _native.take_rows_many(starts, which, rows)
     lengths = _native.take_rows_many([column.lengths for column in variable], which, rows)
     source_of_rows = which if numbers is None else _native.take_rows_many(numbers, which, rows)
-    if pool is not None and variable[0].kind == "bytes" and _are_large(lengths):
+    if pool is not None and variable[0].kind == "bytes" and are_large(lengths):
         memory = pool.lend_objects(lengths.tolist())
         contiguous = list(map(np.ascontiguousarray, sources))
         return SeparateBytes(_native.byte_rows_many(contiguous, source_of_rows, starts_of_rows, lengths, memory))
@@ -300,12 +300,12 @@ def with_separate_rows(column: Column, pool: LendsMemory) -> Column:
     """
     if not isinstance(column, VarColumn) or isinstance(column, SeparateBytes):
         return column
-    if column.kind != "bytes" or not _are_large(column.lengths):
+    if column.kind != "bytes" or not are_large(column.lengths):
         return column
     return SeparateBytes(column.elements(pool))
 
 
-def _are_large(lengths: NDArray[np.int64]) -> bool:
+def are_large(lengths: NDArray[np.int64]) -> bool:
     """Return True if rows of these lengths are large; see :data:`LARGE_ROW_NBYTES`."""
     return _native.total_length(lengths) >= LARGE_ROW_NBYTES * max(1, len(lengths))
 

@@ -25,6 +25,7 @@ from aiostream_data import (
     PlanError,
 )
 from aiostream_data.formats.array_record import ArrayRecordFormat
+from aiostream_data.rows.columns import SeparateBytes, column_elements
 from aiostream_data.testing.resume import resumes_everywhere
 
 FOLDER = Path(__file__).parents[2] / "data" / "array_record"
@@ -56,6 +57,35 @@ def test_records_are_those_that_the_library_wrote(name: str) -> None:
 @pytest.mark.parametrize("size", [1, 3, 20])
 def test_records_are_equal_for_every_compression_and_size_of_chunks(compression: str, size: int) -> None:
     assert read(array_record(in_groups(RECORDS, size), compression)) == RECORDS
+
+
+@pytest.mark.parametrize("compression", made.COMPRESSIONS)
+def test_large_records_of_one_chunk_each_become_rows_without_a_copy(compression: str) -> None:
+    records = [bytes([n]) * (40_000 + n) + bytes(range(256)) for n in range(20)]
+    data = array_record(in_groups(records, 1), compression)
+    directory = directory_of(ArrayRecordFormat(), data)
+    columns = [
+        leaf
+        for group in directory.groups_from(0)
+        for rows in directory.decode(group, [memoryview(data)[part.start : part.stop] for part in group.ranges])
+        for leaf in rows.leaves
+    ]
+    assert [record for column in columns for record in column_elements(column)] == records
+    assert all(isinstance(column, SeparateBytes) for column in columns) == bool(compression)
+    assert read(data, 7) == records[7:]
+
+
+@pytest.mark.parametrize("compression", [name for name in made.COMPRESSIONS if name])
+def test_a_damaged_large_record_is_named(compression: str) -> None:
+    records = [bytes(range(256)) * 200 for _ in range(5)]
+    content = bytearray(chunk(records[:1], compression)[40:])
+    content[-20:] = bytes(20)
+    file = made.RiegeliFile()
+    listed = [(file.add(chunk([record], compression)), len(record), 1) for record in records[:3]]
+    listed.append((file.add(with_header(bytes(content), "r", 1, len(records[0]))), len(records[0]), 1))
+    with pytest.raises(CorruptRecordError, match="a compressed part") as raised:
+        read(file.ended(listed, compression))
+    assert raised.value.offset == listed[3][0]
 
 
 def test_a_file_without_records_has_no_rows() -> None:
