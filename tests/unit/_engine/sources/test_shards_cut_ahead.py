@@ -13,10 +13,15 @@ import pytest
 from aiostream_data import Dataset
 from aiostream_data._engine.sources.ranges_ahead import CUT_NBYTES, SHARDS_OF_A_CPU, shards_cut_ahead
 from aiostream_data._engine.sources.shard_cutter import ShardCutter
+from aiostream_data._engine.sources.small_shards import GROUP_NBYTES
+from aiostream_data._engine.sources.typical_shards import COMPRESSION_RATIO
 
 WITHIN_S = 30.0
 SHARDS, ROWS, LONG = 6, 100, 500_000
 """The rows of a shard do not fit into the queue before the consumer, so the second shard does not get its turn."""
+
+NOISE = GROUP_NBYTES // COMPRESSION_RATIO + 1
+"""Bytes that cannot be compressed, so that a shard is expected to be too large for a group."""
 
 
 @pytest.mark.parametrize(
@@ -36,7 +41,7 @@ def test_the_number_follows_cpus_and_memory(limit: int, cpus: int, crowd: int, e
 def test_the_next_shards_are_decompressed_while_the_consumer_holds_the_first_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noise = random.Random(1).randbytes(400_000).hex().encode()
+    noise = random.Random(1).randbytes(NOISE).hex().encode()
     for number in range(SHARDS):
         text = (b"%d " % number + bytes([97 + number]) * LONG + b"\n") * ROWS
         (tmp_path / f"{number}.gz").write_bytes(gzip.compress(noise + b"\n" + text, 1))
