@@ -21,7 +21,7 @@ from aiostream_data.testing.object_api.accounts import Account
 from aiostream_data.testing.object_api.dialect import DialectName
 
 SMALL = CONTENT[:50_000]
-LINES = b"".join(b"%07d\n" % number for number in range(400_000))  # 3.2 MB, of several ranges
+LINES = b"".join(b"%07d\n" % number for number in range(600_000))  # 4.8 MB, of several ranges
 WRONG_BYTE = Fault(corrupt_at="middle")
 
 
@@ -151,7 +151,7 @@ def test_an_object_of_several_ranges_is_checked_when_the_last_one_is_there(diale
     with leaves_nothing(), fault_server(dialect) as server:
         url = server.put("bucket/lines.txt", LINES)
         count, stats = lines_of(server, url)
-        assert count == 400_000
+        assert count == 600_000
         assert stats.storage["gets"] > 1
         assert (stats.storage["verified"], stats.storage["mismatches"]) == (1, 0)
 
