@@ -1,4 +1,6 @@
-"""The library that decompresses deflate (gzip, zlib, and members of zip archives), and complete streams in one step.
+"""Choose the library that decompresses deflate: gzip, zlib, and compressed members of zip archives.
+
+Complete streams are decompressed here in one step. :mod:`.deflate_stream` decompresses all others.
 
 zlib-ng has the interface of Python's ``zlib`` and takes half to three quarters of its time. Its output, its checks and
 the places at which it finds damage are the same, so a run can resume with the other library.

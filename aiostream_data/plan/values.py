@@ -30,9 +30,10 @@ MAX_HASHED_NBYTES = 64 << 20
 hashed."""
 
 _BRIEF_NBYTES = 64 << 10
-"""BLAKE2b hashes arrays up to this size in bytes. Of a larger array, it hashes evenly spaced bytes.
+"""Arrays up to this size in bytes are hashed with BLAKE2b.
 
-A CRC-32, which takes 3 to 25 % of the time, covers all bytes of a larger array."""
+A larger array is identified by a CRC-32 of all its bytes, and by the hash of evenly spaced bytes. This is 4 to 30 times
+as fast."""
 
 _SAMPLES = 4096
 _SAMPLE_VALUES = 256
