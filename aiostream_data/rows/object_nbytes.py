@@ -34,6 +34,8 @@ def object_nbytes(value: Any) -> int:
     """
     if type(value) is np.ndarray:
         return value.nbytes
+    if type(value) is str or type(value) is bytes:
+        return len(value)
     if not isinstance(value, _CONTAINERS):
         return _leaf_nbytes(value)
     if type(value) is list and _NUMBERS.issuperset(map(type, value)):

@@ -231,8 +231,10 @@ def with_equal_marks(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
     elements differ in another way.
     """
     columns = [chunk for chunk in chunks if isinstance(chunk, Columns)]
+    if len(columns) < len(chunks) or all(chunk.structure is columns[0].structure for chunk in columns):
+        return chunks
     structures = {chunk.structure for chunk in columns}
-    if len(columns) < len(chunks) or len(structures) < 2 or len({each.plain for each in structures}) > 1:
+    if len(structures) < 2 or len({each.plain for each in structures}) > 1:
         return chunks
     nullable = [any(found) for found in zip(*(each.nullable_leaves() for each in structures), strict=True)]
     structure = graft(columns[0].structure.plain, [NULLABLE if each else LEAF for each in nullable])

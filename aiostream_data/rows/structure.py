@@ -34,12 +34,22 @@ class Structure:
         names: Keys or field names; empty for a leaf or a tuple.
         children: One structure per key, field or position.
         cls: Class of the NamedTuple or dataclass, or None for other kinds.
+        has_nullable: True if a leaf can be missing.
+        is_flat: True if all children are leaves.
     """
 
     kind: Kind
     names: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
     cls: type[Any] | None = None
+    has_nullable: bool = dataclasses.field(init=False, repr=False, compare=False)
+    is_flat: bool = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Computed once, because each chunk asks.
+        nullable = self.kind == "nullable" or any(child.has_nullable for child in self.children)
+        object.__setattr__(self, "has_nullable", nullable)
+        object.__setattr__(self, "is_flat", all(child.is_leaf for child in self.children))
 
     @property
     def is_leaf(self) -> bool:
@@ -48,11 +58,6 @@ class Structure:
     @property
     def leaf_count(self) -> int:
         return 1 if self.is_leaf else sum(child.leaf_count for child in self.children)
-
-    @property
-    def has_nullable(self) -> bool:
-        """True if a leaf can be missing."""
-        return self.kind == "nullable" or any(child.has_nullable for child in self.children)
 
     @property
     def plain(self) -> Structure:
@@ -89,7 +94,7 @@ class Structure:
         if self.is_leaf:
             return [element]
         parts = self._parts(element)
-        if all(child.is_leaf for child in self.children):
+        if self.is_flat:
             return parts
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
@@ -99,7 +104,7 @@ class Structure:
             return leaves[0]
         if self.has_nullable:
             return self.rows([[leaf] for leaf in leaves])[0]
-        if all(child.is_leaf for child in self.children):
+        if self.is_flat:
             return self._maker()(leaves)
         return self._build(iter(leaves))
 
@@ -109,7 +114,7 @@ class Structure:
             return columns[0] if isinstance(columns[0], list) else list(columns[0])
         if self.has_nullable:
             return self.plain.rows(self._with_missing(columns))
-        if all(child.is_leaf for child in self.children):
+        if self.is_flat:
             return self._flat_rows(columns)
         if all(child.leaf_count for child in self.children):
             return self._flat_rows(self._rows_of_children(columns))
@@ -168,7 +173,7 @@ class Structure:
             parts = _native.dict_columns(given, self.names)
         else:
             parts = _native.tuple_columns(given, len(self.children)) if self.kind == "tuple" else None
-        if parts is None or all(child.is_leaf for child in self.children):
+        if parts is None or self.is_flat:
             return parts
         found: list[list[Any]] = []
         for child, values in zip(self.children, parts, strict=True):
@@ -217,7 +222,7 @@ class Structure:
             type(element) is not self.cls or any(name not in self.names for name in getattr(element, "__dict__", ()))
         ):
             return False
-        if all(child.is_leaf for child in self.children):
+        if self.is_flat:
             return self.kind != "namedtuple" or type(element) is self.cls
         parts = zip(self.children, self._parts(element), strict=True)
         return all(child.gives_back(part) for child, part in parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 from aiostream_data.rows.records import ShardRef
 
@@ -56,7 +56,6 @@ class Store(Protocol):
         """Close sessions and sockets. Idempotent."""
 
 
-@runtime_checkable
 class ReadsMany(Protocol):
     """A store that reads many small objects with less work than one call for each."""
 
@@ -75,7 +74,6 @@ class ReadsMany(Protocol):
         """
 
 
-@runtime_checkable
 class FindsMany(Protocol):
     """A store that finds the sizes of many objects with less work than one call for each."""
 
@@ -84,3 +82,13 @@ class FindsMany(Protocol):
 
         The caller calls :meth:`Store.info` for these objects, which retries and explains failures.
         """
+
+
+def reads_many(store: object) -> TypeGuard[ReadsMany]:
+    """Return True if a store is a :class:`ReadsMany`. ``isinstance()`` of a protocol would take far longer."""
+    return hasattr(store, "read_objects")
+
+
+def finds_many(store: object) -> TypeGuard[FindsMany]:
+    """Return True if a store is a :class:`FindsMany`. See :func:`reads_many`."""
+    return hasattr(store, "infos")

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import ReadsMany, Store
+from aiostream_data.storage.base import Store, reads_many
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.hedging import Hedging
 from aiostream_data.storage.racing import first_of_two
@@ -62,7 +62,7 @@ class HedgingStore:
         self, shards: Sequence[ShardRef], places: Sequence[memoryview]
     ) -> dict[int, Exception | None]:
         """Read many objects with one call, without second requests. See :class:`.ReadsMany`."""
-        return await self.inner.read_objects(shards, places) if isinstance(self.inner, ReadsMany) else {}
+        return await self.inner.read_objects(shards, places) if reads_many(self.inner) else {}
 
     async def aclose(self) -> None:
         self._alarms.close()

@@ -28,7 +28,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import FindsMany, ReadsMany, Store, StoreOptions
+from aiostream_data.storage.base import Store, StoreOptions, finds_many, reads_many
 from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.deadline import Deadline
 from aiostream_data.storage.object_size import check_sizes
@@ -185,7 +185,7 @@ class RetryingStore:
 
     async def infos(self, urls: Sequence[str]) -> list[ShardRef | None]:
         """Find many objects with one call, without retries. See :class:`.FindsMany`."""
-        if not isinstance(self.inner, FindsMany):
+        if not finds_many(self.inner):
             return [None] * len(urls)
         found = await self.inner.infos(urls)
         self.reached = True
@@ -221,7 +221,7 @@ class RetryingStore:
 
         The outcome of an object that was not read before the deadline is a :class:`StoreTimeoutError`.
         """
-        if not isinstance(self.inner, ReadsMany):
+        if not reads_many(self.inner):
             return {}
         outcomes: dict[int, Exception | None] = {}
         with self._deadline() as deadline:

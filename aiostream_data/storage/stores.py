@@ -21,7 +21,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.rows.shard_table import joined_tables, urls_of
-from aiostream_data.storage.base import FindsMany, ReadsMany, RunBlocking, Store, StoreOptions
+from aiostream_data.storage.base import RunBlocking, Store, StoreOptions, finds_many, reads_many
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.capped_store import CappedStore
@@ -173,7 +173,7 @@ class StoreSet:
         found: list[ShardRef | Exception | None] = [None] * len(urls)
         with suppress(AiostreamError):  # of an unknown store, which info() raises for each object
             store = self._store_of(urls[0])
-            if isinstance(store, FindsMany):
+            if finds_many(store):
                 found[:] = await store.infos(urls)
             if split_url(urls[0]).scheme in NEAR:
                 return found
@@ -200,7 +200,7 @@ class StoreSet:
         """
         store = self._store_of(shards[0].url)
         outcomes: dict[int, Exception | None] = {}
-        if isinstance(store, ReadsMany):
+        if reads_many(store):
             with self._hiding(shards[0].url):
                 outcomes = await store.read_objects(shards, places)
         if len(outcomes) == len(shards):
