@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from aiostream_data import _native
 
 
 def checksum_of(value: Any) -> int:
@@ -14,7 +15,7 @@ def checksum_of(value: Any) -> int:
     Raises:
         TypeError, ValueError, RecursionError: The data cannot be written as JSON.
     """
-    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
+    return zlib.crc32(_native.json_bytes(value))
 
 
 def checksum_of_state(values: Mapping[str, Any], row_checks: Sequence[int] | None = None) -> str | None:

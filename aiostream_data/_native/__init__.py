@@ -179,6 +179,12 @@ except ImportError:
     from aiostream_data._native.spans_py import crc32c_spans, highway_spans, read_spans
 
 try:
+    from aiostream_data._native.states import above_lowest, above_lowest_of_groups, json_bytes, planes_of
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.states_py import above_lowest, above_lowest_of_groups, json_bytes, planes_of
+
+try:
     from aiostream_data._native.tar import find_tar_header, walk_tar
 except ImportError:
     HAVE_NATIVE = False
@@ -202,6 +208,8 @@ __all__ = [
     "NativeBodyReceiver",
     "NativeExchange",
     "PhiloxSeeker",
+    "above_lowest",
+    "above_lowest_of_groups",
     "are_packed",
     "byte_objects",
     "byte_rows",
@@ -236,12 +244,14 @@ __all__ = [
     "import_array",
     "import_schema",
     "interleave_rows",
+    "json_bytes",
     "length_range",
     "masked_crc32c",
     "ordinary_head",
     "parse_csv",
     "parse_examples",
     "parse_json",
+    "planes_of",
     "pull_elements",
     "read_small_files",
     "read_spans",

@@ -18,6 +18,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
+
 Packed: TypeAlias = dict[str, Any]
 """JSON-safe dict: ``rows``; ``lows`` (number or Packed) and ``widths`` (bytes) per column; ``data`` as base64."""
 
@@ -49,17 +51,21 @@ def pack(columns: NDArray[np.int64]) -> Packed:
     widths: list[int] = []
     data: list[bytes] = []
     groups: _Offsets | None = None
+    largest_group = 0
     for column in np.ascontiguousarray(columns.T):
-        low, offsets = _above_lowest(column)
-        width = _width(offsets)
-        grouped = None if groups is None or not width else _above_lowest_of_group(column, groups, width)
-        groups = offsets
-        if grouped is not None:
-            lows_of_groups, offsets = grouped
-            width = _width(offsets)
-        lows.append(low if grouped is None else pack(lows_of_groups[:, None]))
-        widths.append(width)
-        data += _to_planes(offsets, width)
+        low, offsets, largest = _native.above_lowest(column)
+        found: int | Packed = low
+        within, largest_within = offsets, largest
+        if groups is not None and largest and 0 < largest_group < len(column):
+            lows_of_groups, in_groups, largest_in_group = _native.above_lowest_of_groups(
+                column, groups, largest_group + 1
+            )
+            if _is_shorter(lows_of_groups, largest_in_group, largest, len(column)):
+                found, within, largest_within = pack(lows_of_groups[:, None]), in_groups, largest_in_group
+        groups, largest_group = offsets, largest
+        lows.append(found)
+        widths.append(_width(largest_within))
+        data.append(_native.planes_of(within, widths[-1]))
     text = binascii.b2a_base64(b"".join(data), newline=False).decode("ascii")
     return {"rows": len(columns), "lows": lows, "widths": widths, "data": text}
 
@@ -94,37 +100,15 @@ def unpack(packed: object, *, columns: int | None = None, max_values: int = MAX_
     return unpacked
 
 
-def _above_lowest(column: NDArray[np.int64]) -> tuple[int, _Offsets]:
-    low = int(column.min()) if len(column) else 0
-    return low, column.astype(np.uint64) - np.uint64(low % 2**64)
+def _is_shorter(lows: NDArray[np.int64], largest_in_group: int, largest: int, rows: int) -> bool:
+    """Return True if a column takes fewer bytes with one minimum per group than with one minimum."""
+    nbytes = len(lows) * _width(_native.above_lowest(lows)[2]) + _LOWS_NBYTES + rows * _width(largest_in_group)
+    return nbytes < rows * _width(largest)
 
 
-def _above_lowest_of_group(
-    column: NDArray[np.int64], groups: _Offsets, width: int
-) -> tuple[NDArray[np.int64], _Offsets] | None:
-    """Return the minimum of each group and the offsets from these minimums, or None if this encoding is not shorter."""
-    last = int(groups.max())
-    if not 0 < last < len(column):
-        return None
-    group_of_row = groups.astype(np.intp)
-    lows = np.full(last + 1, column.max())
-    np.minimum.at(lows, group_of_row, column)
-    offsets = (column - lows[group_of_row]).view(np.uint64)
-    nbytes = len(lows) * _width(_above_lowest(lows)[1]) + _LOWS_NBYTES + len(column) * _width(offsets)
-    return (lows, offsets) if nbytes < len(column) * width else None
-
-
-def _width(offsets: _Offsets) -> int:
-    return (int(offsets.max()).bit_length() + 7) // 8 if len(offsets) else 0
-
-
-def _to_planes(offsets: _Offsets, width: int) -> list[bytes]:
-    planes, below = [], 0
-    for nbytes in _PLANES:
-        if width & nbytes:
-            planes.append((offsets >> np.uint64(8 * below)).astype(f"<u{nbytes}").tobytes())
-            below += nbytes
-    return planes
+def _width(largest: int) -> int:
+    """Return the number of bytes that the largest offset takes."""
+    return (largest.bit_length() + 7) // 8
 
 
 def _from_planes(data: bytes, at: int, rows: int, width: int) -> _Offsets:
@@ -146,7 +130,7 @@ def _above(lows: NDArray[np.int64], offsets: _Offsets) -> NDArray[np.int64]:
 
 def _lows_of_rows(packed: Packed, before: NDArray[np.int64]) -> NDArray[np.int64]:
     lows = unpack(packed, columns=1, max_values=len(before))[:, 0]
-    _, groups = _above_lowest(before)
+    _, groups, _ = _native.above_lowest(np.ascontiguousarray(before))
     if len(groups) and int(groups.max()) >= len(lows):
         raise ValueError(f"packed ids have {len(lows)} lowest values, but a row refers to number {groups.max()}")
     return lows[groups.astype(np.intp)]

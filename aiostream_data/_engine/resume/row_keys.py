@@ -24,6 +24,7 @@ Stable = Callable[[int], tuple[int, int, int]]
 _PAIR = np.uint64(0xD6E8FEB86659FD93)
 _KIND = np.uint64(0xA24BAED4963EE407)
 _MOST_KNOWN = 4096
+_FEW_ROWS = 64  # looking up the source of each row takes less time than finding the distinct ones
 _SOURCE, _EPOCH, _WORD = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 2**64
 
 
@@ -125,7 +126,10 @@ class RowNames:
         if (numbers == numbers[0]).all():  # as those of one source
             salt, factor = self._salt_and_factor(int(numbers[0]))
             return inside * factor + salt
-        found, which = np.unique(numbers, return_inverse=True)
+        if len(numbers) <= _FEW_ROWS:
+            found, which = numbers, np.arange(len(numbers))
+        else:
+            found, which = np.unique(numbers, return_inverse=True)
         pairs = [self._known.get(number) or self._salt_and_factor(number) for number in found.tolist()]
         table, factors = (np.array(column, np.uint64)[which.reshape(-1)] for column in zip(*pairs, strict=True))
         words: NDArray[np.uint64] = table + inside * factors

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from aiostream_data._engine.resume.lineage_reader import Book
 from aiostream_data._engine.resume.lineage_writer import BookWriter, Encoded, Spaces
 from aiostream_data._engine.resume.merge_log import StreamPlace
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data.rows.lineage import Lineage
+
+
+MOST_FOUND: Final = 64
+"""Maximum number of inner datasets that keep an object for their position."""
 
 
 @dataclass
@@ -58,10 +62,17 @@ class JoinedPlaces(Sequence[StreamPlace]):
         self, outer: Lineage, book: Book, position_of: Callable[[int], Position | None] = lambda number: None
     ) -> None:
         self._outer, self._book, self._position_of = outer, book, position_of
+        self._found: dict[int, InnerPlace] = {}  # keep their encoded outer rows
 
     def __len__(self) -> int:
         return len(self._outer)
 
     def __getitem__(self, number: Any) -> Any:
-        outer = self._outer.slice(number, number + 1)
-        return InnerPlace(outer, 0, None, self._book, self._position_of(number))
+        found = self._found.get(number)
+        if found is None:
+            if len(self._found) == MOST_FOUND:
+                self._found.clear()
+            outer = self._outer.slice(number, number + 1)
+            found = InnerPlace(outer, 0, None, self._book, self._position_of(number))
+            self._found[number] = found
+        return found
