@@ -198,10 +198,11 @@ class MixOrder:
     def _close_block(self, *dropped: int) -> None:
         """Discard the block's remaining choices. Drop inputs from the next block."""
         block, rows = self._block, self._followed
-        which = block.which[:rows]
-        given = block.given + np.bincount(which, minlength=len(block.given))
+        counts = self._counts(block, rows)
         gone = tuple(sorted({*block.dropped, *dropped}))
-        self._block = self._empty_block(block.row + rows, given, self._lags_after(block, which), block.unit, gone)
+        self._block = self._empty_block(
+            block.row + rows, block.given + counts, self._lags_after(block, counts), block.unit, gone
+        )
         self._followed = 0
 
     def _empty_block(
@@ -209,11 +210,17 @@ class MixOrder:
     ) -> MixBlock:
         return MixBlock(row, given, lags, np.zeros(len(given), np.int64), unit, dropped, np.empty(0, np.int32))
 
-    def _lags_after(self, block: MixBlock, which: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return the lag (rows due minus rows emitted) of each input after the first rows of a block."""
+    def _counts(self, block: MixBlock, rows: int) -> NDArray[np.int64]:
+        """Return the number of rows of each input among the first rows of a block."""
+        counts: NDArray[np.int64] = np.bincount(block.which[:rows], minlength=len(block.given))
+        return counts
+
+    def _lags_after(self, block: MixBlock, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lag (rows due minus rows emitted) of each input after ``counts`` rows of the inputs of a block."""
         if self._random_key is not None:
             return block.lags
-        return block.lags + block.shares * len(which) - np.bincount(which, minlength=len(block.lags)) * block.unit
+        lags: NDArray[np.int64] = block.lags + block.shares * counts.sum() - counts * block.unit
+        return lags
 
     def _place(self) -> MixPlace:
         return MixPlace(self._block, self._followed)
@@ -232,12 +239,12 @@ class MixOrder:
         not contain the weight schedule; pass the schedule to the constructor when resuming.
         """
         block = place.block
-        which = block.which[: place.rows + rows]
+        counts = self._counts(block, place.rows + rows)
         return {
             "row": place.row + rows,
-            "given": (block.given + np.bincount(which, minlength=self.stock.inputs)).tolist(),
+            "given": (block.given + counts).tolist(),
             "dropped": list(block.dropped),
-            "lags": self._lags_after(block, which).tolist(),
+            "lags": self._lags_after(block, counts).tolist(),
             "unit": block.unit,
         }
 

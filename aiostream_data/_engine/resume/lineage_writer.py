@@ -117,7 +117,7 @@ class Spaces:
     def _packed(self, ids: RowIds, hints: dict[int, list[Hint]]) -> list[Any]:
         """Return the width of the row ids and the packed columns: namespace code, split and ordinal of each pair."""
         pairs = list(RowIds(ids.padded()).pairs())
-        columns = np.empty((len(ids), 3 * len(pairs)), np.int64)
+        columns = np.empty((3 * len(pairs), len(ids)), np.int64).T  # pack() reads column by column
         for place, pair in enumerate(pairs):
             numbers, splits = pair.namespaces, pair.splits & SPLIT_MASK
             splits[~pair.exists] = 0

@@ -92,9 +92,7 @@ class ShardOffsets:
         return ((0,), (0,)) if is_known else ((), ())
 
 
-def _by_split(
-    splits: NDArray[np.int64], ordinals: NDArray[np.int64]
-) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _by_split(splits: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each split with the ordinals of its rows, in the order of the splits."""
     if not len(splits):
         return

@@ -12,7 +12,6 @@ from aiostream_data._engine.resume.merge_log import StreamPlace
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data.rows.lineage import Lineage
 
-
 MOST_FOUND: Final = 64
 """Maximum number of inner datasets that keep an object for their position."""
 
