@@ -161,6 +161,12 @@ except ImportError:
     from aiostream_data._native.philox_py import PhiloxSeeker
 
 try:
+    from aiostream_data._native.resample import resample
+except ImportError:
+    HAVE_NATIVE = False
+    from aiostream_data._native.resample_py import resample
+
+try:
     from aiostream_data._native.scalar_map import scalar_results
 except ImportError:
     HAVE_NATIVE = False
@@ -257,6 +263,7 @@ __all__ = [
     "read_spans",
     "renumbered",
     "reorder_csv",
+    "resample",
     "scalar_results",
     "scan_csv",
     "str_objects",

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data.arguments import integer, shown
 from aiostream_data.codecs.exif import (
     UPRIGHT,
@@ -194,10 +195,7 @@ def _by_simplejpeg(data: bytes, wanted: ImageOptions) -> Pixels | None:
         top, left, tall, wide = view.box
         pixels = pixels[top : top + tall, left : left + wide]
         view, height, width = view.inside(), tall, wide
-    if view.size is None:
-        return upright(pixels, orientation)
-    image = _image_module().fromarray(pixels if pixels.shape[2] > 1 else pixels[:, :, 0])
-    return upright(_resized(image, view, height, width), orientation)
+    return upright(_resized(pixels, view, height, width), orientation)
 
 
 @cache
@@ -238,7 +236,13 @@ def _decoded(image: Any, data: bytes, wanted: ImageOptions) -> Pixels:
         width, height = image.size  # TIFF images are turned upright when they are loaded
         orientation = UPRIGHT if image.format == "TIFF" else exif_orientation(image.info.get("exif", b""))
         view = _view(wanted, height, width, orientation)
-    return upright(_resized(_converted(image, wanted.mode), view, height, width), orientation)
+    image = _converted(image, wanted.mode)
+    top, left, tall, wide = view.box
+    if image.size == (width, height) and view.box != (0, 0, height, width):
+        image = image.crop((left, top, left + wide, top + tall))
+        view, height, width = view.inside(), tall, wide
+    pixels: Pixels = np.asarray(image)
+    return upright(_resized(pixels if pixels.ndim == 3 else pixels[:, :, None], view, height, width), orientation)
 
 
 def _converted(image: Any, mode: str) -> Any:
@@ -256,22 +260,26 @@ def _converted(image: Any, mode: str) -> Any:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _resized(image: Any, view: _View, height: int, width: int) -> Pixels:
-    """Return the part of an image as an array, resized.
+def _resized(pixels: Pixels, view: _View, height: int, width: int) -> Pixels:
+    """Return the part of an image, resized.
 
     Args:
-        height, width: Size of the stored image, to which the box of the view refers. ``image`` may be smaller.
+        pixels: The stored image, or the image at a smaller scale.
+        height, width: Size of the stored image, to which the box of the view refers.
     """
+    if view.size is None:
+        return pixels
     top, left, tall, wide = view.box
-    if image.size == (width, height) and view.box != (0, 0, height, width):
-        image = image.crop((left, top, left + wide, top + tall))
-        top, left, height, width = 0, 0, tall, wide
-    if view.size is not None:
-        x, y = image.width / width, image.height / height
-        box = (left * x, top * y, (left + wide) * x, (top + tall) * y)
-        image = image.resize(view.size[::-1], _image_module().Resampling.BILINEAR, box)
-    pixels: Pixels = np.asarray(image)
-    return pixels if pixels.ndim == 3 else pixels[:, :, None]
+    y, x = pixels.shape[0] / height, pixels.shape[1] / width
+    box = (left * x, top * y, (left + wide) * x, (top + tall) * y)
+    if pixels.shape[2] < CHANNELS["RGBA"]:
+        try:
+            return _native.resample(pixels, box, *view.size)
+        except ValueError as error:
+            raise DecodeError(f"the image cannot be resized: {error}") from error
+    image = _image_module().fromarray(pixels)  # resizes colours by their alpha
+    resized: Pixels = np.asarray(image.resize(view.size[::-1], _image_module().Resampling.BILINEAR, box))
+    return resized
 
 
 def _image_module() -> Any:

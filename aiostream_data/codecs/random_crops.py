@@ -17,6 +17,8 @@ _ATTEMPTS: Final = 10
 """Number of parts to draw, of which the first one that the image contains is chosen."""
 
 Bounds = tuple[float, float]
+SCALE: Final[Bounds] = (0.08, 1.0)
+RATIO: Final[Bounds] = (3 / 4, 4 / 3)
 
 
 def decode_random_crop(
@@ -24,8 +26,8 @@ def decode_random_crop(
     rng: np.random.Generator,
     *,
     size: tuple[int, int],
-    scale: Bounds = (0.08, 1.0),
-    ratio: Bounds = (3 / 4, 4 / 3),
+    scale: Bounds = SCALE,
+    ratio: Bounds = RATIO,
     mode: Mode = "RGB",
     max_pixels: int = MAX_PIXELS,
 ) -> Pixels:
@@ -61,6 +63,11 @@ def decode_random_crop(
     wanted = checked(mode, size, None, max_pixels)
     crop = wanted._replace(crop=lambda height, width: _drawn(draws, height, width, areas, ratios), gap=1)
     return decode_wanted(data, crop)
+
+
+def part_of(rng: np.random.Generator, height: int, width: int) -> Box:
+    """Return the part of an image of this size that :func:`decode_random_crop` decodes by default."""
+    return _drawn(rng.random((_ATTEMPTS, 4)), height, width, SCALE, RATIO)
 
 
 def _bounds(name: str, given: Any) -> Bounds:

@@ -129,17 +129,17 @@ def test_large_jpeg_images_are_decoded_at_a_smaller_scale(monkeypatch: pytest.Mo
     seen: list[tuple[int, int]] = []
     resized = images._resized
 
-    def noting(image: Any, *more: Any) -> Any:
-        seen.append(image.size)
-        return resized(image, *more)
+    def noting(pixels: Any, *more: Any) -> Any:
+        seen.append(pixels.shape[:2])
+        return resized(pixels, *more)
 
     monkeypatch.setattr(images, "_resized", noting)
     data = encoded("JPEG", pixels=smooth, quality=95)
     found = decode_image(data, size=(50, 50), crop=(0, 200, 400, 400))
-    assert seen == [(150, 100)]
+    assert seen == [(100, 150)]
     np.testing.assert_allclose(found.astype(int), mean_of(smooth[:, 200:600], 50, 50), atol=4)
     assert decode_image(data, size=(500, 700)).shape == (500, 700, 3)
-    assert seen[-1] == (600, 400)
+    assert seen[-1] == (400, 600)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "GIF", "TIFF", "PPM"])

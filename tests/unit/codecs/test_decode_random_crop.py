@@ -86,9 +86,9 @@ def test_a_jpeg_image_is_decoded_at_the_smallest_scale_with_enough_pixels(monkey
     seen: list[tuple[int, int]] = []
     resized = images._resized
 
-    def noting(image: Any, *more: Any) -> Any:
-        seen.append(image.size)
-        return resized(image, *more)
+    def noting(pixels: Any, *more: Any) -> Any:
+        seen.append(pixels.shape[:2])
+        return resized(pixels, *more)
 
     monkeypatch.setattr(images, "_resized", noting)
     for side, scale in ((301, 8), (300, 4), (151, 4), (150, 2), (76, 2), (75, 1), (10, 1)):
@@ -102,14 +102,14 @@ def test_no_scale_is_used_that_takes_longer_than_the_whole_image(monkeypatch: py
     seen: list[tuple[int, int]] = []
     resized = images._resized
 
-    def noting(image: Any, *more: Any) -> Any:
-        seen.append(image.size)
-        return resized(image, *more)
+    def noting(pixels: Any, *more: Any) -> Any:
+        seen.append(pixels.shape[:2])
+        return resized(pixels, *more)
 
     monkeypatch.setattr(images, "_resized", noting)
     for side in range(10, 300, 7):
         decode_image(encoded(), size=(side, side))
-    assert {size[0] for size in seen} <= {math.ceil(WIDTH * eighths / 8) for eighths in (1, 2, 4, 8)}
+    assert {size[1] for size in seen} <= {math.ceil(WIDTH * eighths / 8) for eighths in (1, 2, 4, 8)}
 
 
 def test_map_passes_a_generator_and_a_seed_repeats_the_parts(tmp_path: Path) -> None:
