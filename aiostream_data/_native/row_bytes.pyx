@@ -10,7 +10,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -44,6 +43,32 @@ cdef extern from *:
     }
     """
     void prefer_huge_pages(char *start, size_t nbytes) nogil
+
+cdef extern from *:
+    """
+    #include <string.h>
+
+    /* Return new text of valid or invalid UTF-8. Python's decoder takes longer for ASCII, which most text is. */
+    static PyObject *text_of(const char *start, Py_ssize_t nbytes) {
+        uint64_t word, high = 0;
+        Py_ssize_t at = 0;
+        PyObject *text;
+        if (nbytes > 1) { /* Python shares text of one character */
+            for (; at + 8 <= nbytes; at += 8) {
+                memcpy(&word, start + at, 8);
+                high |= word;
+            }
+            for (; at < nbytes; at++) high |= (unsigned char)start[at];
+            if (!(high & 0x8080808080808080u)) {
+                text = PyUnicode_New(nbytes, 127);
+                if (text != NULL) memcpy(PyUnicode_1BYTE_DATA(text), start, (size_t)nbytes);
+                return text;
+            }
+        }
+        return PyUnicode_DecodeUTF8(start, nbytes, NULL);
+    }
+    """
+    object text_of(const char *start, Py_ssize_t nbytes)
 
 cdef extern from *:
     """
@@ -169,7 +194,7 @@ def str_rows(const unsigned char[::1] values, starts, lengths):
     cdef const char* source = <const char*>&values[0] if values.shape[0] else NULL
     cdef list rows = []
     for i in range(first.shape[0]):
-        rows.append(PyUnicode_DecodeUTF8(source + first[i], length[i], NULL) if length[i] else "")
+        rows.append(text_of(source + first[i], length[i]) if length[i] else "")
     return rows
 
 
@@ -183,7 +208,7 @@ def str_objects(const unsigned char[::1] values, starts, lengths):
     rows = np.empty(first.shape[0], object)
     cdef object[::1] places = rows
     for i in range(first.shape[0]):
-        places[i] = PyUnicode_DecodeUTF8(source + first[i], length[i], NULL) if length[i] else ""
+        places[i] = text_of(source + first[i], length[i]) if length[i] else ""
     return rows
 
 
