@@ -18,6 +18,9 @@ from aiostream_data.rows.records import ShardRef
 _UNKNOWN: Final = -1
 """Stored in place of a size that is not known."""
 
+_MADE_AT_ONCE: Final = 1024
+"""Number of strings of a :class:`Texts` that an iterator creates at once."""
+
 _MOST_SHORT: Final = (1 << 32) - 1
 """Largest position in a block of text that a 4-byte integer can store."""
 
@@ -65,7 +68,18 @@ class Texts(Sequence[str]):
         return (self.prefix + self.block[start : self.stops[at]]).decode("utf-8", "surrogatepass")
 
     def __iter__(self) -> Iterator[str]:
-        return map(self.__getitem__, range(self.length))
+        for place in range(0, self.length, _MADE_AT_ONCE):
+            yield from self._made(place, min(place + _MADE_AT_ONCE, self.length))
+
+    def _made(self, first: int, last: int) -> Iterable[str]:
+        """Return strings ``first`` to ``last - 1``. Cutting decoded text takes less time than decoding each string."""
+        begin = self.first + first
+        starts = [self.stops[begin - 1] if begin else 0, *self.stops[begin : self.first + last]]
+        block = self.block[starts[0] : starts[-1]]
+        if not block.isascii():
+            return map(self.__getitem__, range(first, last))
+        prefix, text, base = self.prefix.decode("utf-8", "surrogatepass"), block.decode("ascii"), starts[0]
+        return [prefix + text[start - base : stop - base] for start, stop in pairwise(starts)]
 
     def contains_any(self, characters: str) -> bool:
         """Return True if the block or the prefix contains one of some ASCII characters."""
@@ -202,7 +216,7 @@ class ShardTableWriter:
         self._versions.add(version)
 
     def extend(self, names: Sequence[str], sizes: Sequence[int], versions: Sequence[str]) -> None:
-        """Append shards of known size, in a fraction of the time of :meth:`add` for each."""
+        """Append shards, in a fraction of the time of :meth:`add` for each. An unknown size is -1."""
         self._urls.extend(names)
         self._sizes.extend(sizes)
         self._versions.extend(versions)
@@ -235,7 +249,11 @@ def joined_tables(parts: Sequence[Sequence[ShardRef]]) -> ShardTable:
     if len(parts) == 1 and isinstance(parts[0], ShardTable):
         return parts[0]
     prefix = shared_prefix([end for part in parts if len(part) for end in _ends_of(part)])
-    return ShardTable.of((shard for part in parts for shard in part), prefix)
+    writer, skipped = ShardTableWriter(prefix), len(prefix)
+    for part in parts:
+        table = part if isinstance(part, ShardTable) else ShardTable.of(part)
+        writer.extend([url[skipped:] for url in table.urls], table.sizes, list(table.versions))
+    return writer.table()
 
 
 def shared_prefix(texts: Sequence[str]) -> str:

@@ -62,6 +62,15 @@ def test_a_table_above_four_gigabytes_of_names_has_larger_positions(monkeypatch:
     assert list(writer.table().urls) == ["abc", "d", "ef", "g", "h"]
 
 
+@pytest.mark.parametrize("odd", ["", "é", "\udcff"])
+def test_long_lists_of_text_are_read_in_order_from_any_place(odd: str) -> None:
+    names = [f"{number}{odd if number == 1500 else ''}" for number in range(5000)]
+    texts = urls_of(ShardTable.of([ShardRef(f"data/{name}", 1, "") for name in names], "data/"))
+    assert list(texts) == [f"data/{name}" for name in names]
+    assert list(texts[1:4000]) == [f"data/{name}" for name in names[1:4000]]
+    assert list(texts[4999:][1:]) == []
+
+
 @given(SHARDS)
 def test_a_pickled_table_is_the_same_table(shards: list[ShardRef]) -> None:
     assert pickle.loads(pickle.dumps(ShardTable.of(shards))) == shards
