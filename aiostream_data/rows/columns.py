@@ -252,13 +252,20 @@ def gather_column(
     return VarColumn(values, new_starts, lengths, variable[0].kind)
 
 
+def owned_column(column: Column) -> Column:
+    """Return a copy of the rows that shares no memory with ``column``, except objects."""
+    if isinstance(column, VarColumn):
+        return gather_column([column], np.zeros(len(column), np.int32), np.arange(len(column)))
+    return column.copy()
+
+
 def concat_column(columns: Sequence[Column]) -> Column:
     """Concatenate columns of equal layout into a new column. Its values are packed; see :attr:`VarColumn.is_packed`."""
-    if separate := _all_separate(columns):
-        return SeparateBytes(list(chain.from_iterable(separate)))
     variable = [column for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])
+    if separate := _all_separate(variable):
+        return SeparateBytes(list(chain.from_iterable(separate)))
     sources, numbers, starts = _sources(variable)
     if numbers is None:
         numbers = [np.full(len(column), number, np.int32) for number, column in enumerate(variable)]

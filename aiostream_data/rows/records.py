@@ -34,6 +34,7 @@ from aiostream_data.rows.columns import (
     column_nbytes,
     concat_column,
     gather_column,
+    owned_column,
 )
 from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.lineage import Lineage, MadeOf
@@ -293,6 +294,14 @@ def _gathered_made_of(
         return None
     lists: list[list[MadeOf | None]] = [chunk.made_of or [None] * len(chunk) for chunk in chunks]
     return [lists[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)]
+
+
+def owned(chunk: Chunk) -> Chunk:
+    """Return a copy of the rows that shares no memory with ``chunk``, except objects, and has no lease."""
+    ids, made_of = chunk.ids.copy(), chunk.made_of
+    if isinstance(chunk, Items):
+        return Items(list(chunk.values), ids, None, made_of)
+    return Columns(chunk.structure, tuple(map(owned_column, chunk.leaves)), ids, None, made_of)
 
 
 def concat(chunks: Sequence[Chunk]) -> Chunk:

@@ -24,7 +24,7 @@ from aiostream_data.rows.columns import (
 from aiostream_data.rows.lent_memory import LendsMemory, empty_array
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.parts import Parts
-from aiostream_data.rows.records import Chunk, Columns, Items, concat, gather, same_layout
+from aiostream_data.rows.records import Chunk, Columns, Items, concat, owned, same_layout
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.text_arrays import Strings
 from aiostream_data.transforms.batch_leaves import batch_element, batch_leaf, has_objects
@@ -263,7 +263,7 @@ class Batcher:
         if self._open is not None:
             self._carry, self._carry_nbytes, self._open = [self._open.rows()], self._open.nbytes, None
         is_left = self._parts_from == 0 and isinstance(rows, Columns) and rows.nbytes >= LARGE_RESULT_NBYTES
-        self._carry.append(rows.with_lease(None) if is_left else _owned(rows))
+        self._carry.append(rows.with_lease(None) if is_left else owned(rows))
         self._carry_nbytes += self._carry[-1].nbytes
 
     def _carried_away(self) -> list[Chunk]:
@@ -380,11 +380,3 @@ def _leaf_in_parts(columns: Sequence[Column], ragged: bool, strings: Strings) ->
         if in_parts is not None:
             return in_parts
     return batch_leaf(concat_column(columns), copy=False, strings=strings)
-
-
-def _owned(chunk: Chunk) -> Chunk:
-    """Return a copy of the rows that shares no memory with ``chunk``."""
-    if isinstance(chunk, Columns):
-        rows = np.arange(len(chunk))
-        return gather([chunk], np.zeros(len(chunk), np.int32), rows)
-    return Items(list(chunk.values), chunk.ids.copy(), None, chunk.made_of)

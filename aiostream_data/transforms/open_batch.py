@@ -6,10 +6,9 @@ import math
 from itertools import repeat
 from typing import Any, Final, TypeGuard
 
-import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.rows.columns import Column, VarColumn, column_nbytes, concat_column, gather_column
+from aiostream_data.rows.columns import Column, VarColumn, column_nbytes, concat_column, owned_column
 from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES, LendsMemory, empty_array
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.records import Chunk, Columns, layout_of
@@ -55,7 +54,7 @@ class OpenBatch:
         start, self._count = self._count, self._count + len(rows)
         for target, others, leaf in zip(self._dense, self._others, rows.leaves, strict=True):
             if target is None:
-                others.append(_owned(leaf))
+                others.append(owned_column(leaf))
                 self.nbytes += column_nbytes(others[-1])
             else:
                 target[start : self._count] = leaf
@@ -85,8 +84,3 @@ def is_large_batch(rows: Chunk, batch_size: int) -> TypeGuard[Columns]:
 
 def _is_dense(leaf: Column) -> TypeGuard[NDArray[Any]]:
     return not isinstance(leaf, VarColumn) and not leaf.dtype.hasobject
-
-
-def _owned(leaf: Column) -> Column:
-    """Return a copy of the rows that shares no memory with ``leaf``, except ``bytes`` objects."""
-    return gather_column([leaf], np.zeros(len(leaf), np.int32), np.arange(len(leaf)))
