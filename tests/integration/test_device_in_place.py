@@ -121,7 +121,7 @@ def test_slots_are_written_from_the_users_own_memory(monkeypatch: pytest.MonkeyP
 
 
 def test_rows_that_wait_for_the_next_chunk_are_not_copied_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "_owned", refuse)
+    monkeypatch.setattr(batching, "owned", refuse)
     images = [np.full((3, 96, 96, 3), number, np.uint8) for number in range(6)]
     batcher = batching.Batcher(batching.BatchOrder(5), lambda ids, row: f"row {row}", 0)
     made = []
