@@ -58,7 +58,7 @@ def check_image(pixels: NDArray[np.uint8], box: Sequence[float], height: int, wi
     if pixels.ndim != 3 or pixels.dtype != np.uint8 or not pixels.size or pixels.shape[2] > 4:
         raise ValueError(f"pixels must be uint8[rows, columns, channels], got {pixels.dtype}{list(pixels.shape)}")
     left, top, right, bottom = box
-    # The product of a fraction and its inverse can be a little larger than 1.
+    # Callers scale boxes by a rounded factor, so that an edge can lie a little outside the image.
     rows, columns = pixels.shape[0] * (1 + 1e-6), pixels.shape[1] * (1 + 1e-6)
     if not (0 <= left < right <= columns and 0 <= top < bottom <= rows):
         raise ValueError(f"box {tuple(box)} is not part of the image, which has {list(pixels.shape)} pixels")

@@ -68,7 +68,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def check_groups(rows: int, groups: NDArray[np.uint64], count: int) -> None:
-    """Raise ValueError unless there is a number below ``count`` for each row."""
+    """Raise ValueError unless ``groups`` has one group number below ``count`` for each of ``rows`` rows."""
     found = np.asarray(groups)
     if len(found) != rows or count < 0 or int(found.max(initial=0)) >= max(count, 1):
         raise ValueError(f"each of {rows} rows needs the number of one of {count} groups")

@@ -85,10 +85,10 @@ class FindsMany(Protocol):
 
 
 def reads_many(store: object) -> TypeGuard[ReadsMany]:
-    """Return True if a store is a :class:`ReadsMany`. ``isinstance()`` of a protocol would take far longer."""
+    """Return True if a store is a :class:`ReadsMany`, in less time than ``isinstance()`` of a protocol."""
     return hasattr(store, "read_objects")
 
 
 def finds_many(store: object) -> TypeGuard[FindsMany]:
-    """Return True if a store is a :class:`FindsMany`. See :func:`reads_many`."""
+    """Return True if a store is a :class:`FindsMany`, in less time than ``isinstance()``."""
     return hasattr(store, "infos")

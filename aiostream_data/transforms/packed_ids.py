@@ -101,7 +101,7 @@ def unpack(packed: object, *, columns: int | None = None, max_values: int = MAX_
 
 
 def _is_shorter(lows: NDArray[np.int64], largest_in_group: int, largest: int, rows: int) -> bool:
-    """Return True if a column takes fewer bytes with one minimum per group than with one minimum."""
+    """Return True if a column takes fewer bytes with one minimum per group than with one for all rows."""
     nbytes = len(lows) * _width(_native.above_lowest(lows)[2]) + _LOWS_NBYTES + rows * _width(largest_in_group)
     return nbytes < rows * _width(largest)
 
