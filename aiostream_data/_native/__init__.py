@@ -191,10 +191,10 @@ except ImportError:
     from aiostream_data._native.states_py import above_lowest, above_lowest_of_groups, json_bytes, planes_of
 
 try:
-    from aiostream_data._native.tar import find_tar_header, walk_tar
+    from aiostream_data._native.tar import find_tar_header, walk_tar, walk_tar_file
 except ImportError:
     HAVE_NATIVE = False
-    from aiostream_data._native.tar_py import find_tar_header, walk_tar
+    from aiostream_data._native.tar_py import find_tar_header, walk_tar, walk_tar_file
 
 try:
     from aiostream_data._native.unbox import unbox_floats, unbox_ints
@@ -276,5 +276,6 @@ __all__ = [
     "unbox_ints",
     "unescape_csv",
     "walk_tar",
+    "walk_tar_file",
     "words_below",
 ]

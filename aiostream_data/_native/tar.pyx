@@ -12,6 +12,27 @@ import numpy as np
 
 from aiostream_data._native.tar_py import TarWalk
 
+cdef extern from *:
+    """
+    #define _FILE_OFFSET_BITS 64
+    #include <errno.h>
+    #include <sys/types.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+
+    /* Read bytes of a file from the page cache. Return their number, or -1 if the system would have to wait. */
+    static int64_t tar_read_cached(int file, unsigned char* target, int64_t nbytes, int64_t at) {
+    #if defined(__linux__) && defined(RWF_NOWAIT)
+        struct iovec one = {target, (size_t)nbytes};
+        return (int64_t)preadv2(file, &one, 1, (off_t)at, RWF_NOWAIT);
+    #else
+        (void)file; (void)target; (void)nbytes; (void)at;
+        return -1;
+    #endif
+    }
+    """
+    int64_t tar_read_cached(int file, unsigned char* target, int64_t nbytes, int64_t at) nogil
+
 ctypedef const unsigned char *Bytes
 
 cdef enum Verdict:
@@ -25,6 +46,8 @@ cdef Py_ssize_t META_NBYTES = 1 << 20
 cdef int64_t MOST = <int64_t> 1 << 62
 cdef enum:
     COLUMNS = 11
+    WINDOW_NBYTES = 4096
+    NAME_NBYTES = 64
 cdef Py_ssize_t FIRST_CAPACITY = 256
 
 cdef struct Entry:
@@ -372,6 +395,52 @@ def walk_tar(const unsigned char[::1] buffer, const int64_t[::1] starts, const i
     if verdict == MORE:
         return TarWalk(members, used, at, where, <int> verdict, 0)
     return TarWalk(members, used, at, 0, <int> verdict, where)
+
+
+def walk_tar_file(int file, int64_t start, int64_t stop, Py_ssize_t most):
+    """Read the headers of cached members of a file. See ``tar_py.walk_tar_file``."""
+    cdef unsigned char window[WINDOW_NBYTES]
+    cdef Py_ssize_t local = 0, where = 0
+    cdef int64_t at = 0, held = 0
+    cdef Verdict verdict = MORE
+    cdef Entry entry
+    cdef Output out
+    if start < 0 or stop < start or most < 1:
+        raise ValueError(f"cannot read {most} members between bytes {start} and {stop}")
+    table = np.empty((most, COLUMNS), np.int64)
+    names = np.empty(NAME_NBYTES * most + WINDOW_NBYTES, np.uint8)
+    cdef int64_t[:, ::1] cells = table
+    cdef unsigned char[::1] letters = names
+    out.table, out.count, out.capacity = &cells[0, 0], 0, most
+    out.names, out.names_nbytes, out.names_capacity = &letters[0], 0, letters.shape[0]
+    with nogil:
+        while verdict == MORE:
+            if local > held - BLOCK:
+                at += local
+                local = 0
+                held = tar_read_cached(file, window, min(WINDOW_NBYTES, stop - start - at), start + at)
+                if held < BLOCK:
+                    break
+            verdict = read_entry(window, local, held, &entry, &where)
+            if verdict == MORE and local:
+                at += local
+                local = held = 0
+                continue
+            if verdict != FOUND or entry.next > stop - start - at:
+                break
+            verdict = MORE
+            if entry.kind != DIRECTORY:
+                if not store(&out, 0, &entry):
+                    break
+                out.table[(out.count - 1) * COLUMNS + 1] += at
+                out.table[(out.count - 1) * COLUMNS + 2] += at
+                out.table[(out.count - 1) * COLUMNS + 4] += at
+            local = entry.next
+    members, used = table[: out.count].copy(), names[: out.names_nbytes].copy()
+    at += local
+    if verdict == MORE or verdict == FOUND:
+        return TarWalk(members, used, at, 0, <int> MORE, 0)
+    return TarWalk(members, used, at, 0, <int> verdict, at - local + where)
 
 
 def find_tar_header(const unsigned char[::1] buffer, Py_ssize_t start, Py_ssize_t stop):

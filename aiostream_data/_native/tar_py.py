@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,11 @@ ROW, FIRST, DATA, NBYTES, NEXT, NAME, KEY_NBYTES, EXT_NBYTES, KEY_HASH, EXT_HASH
 """Columns of a table of members; see :func:`walk_tar`."""
 COLUMNS: Final = 11
 
+WINDOW_NBYTES: Final = 4096
+NAME_NBYTES: Final = 64
+"""Bytes that :func:`walk_tar_file` reads for each member, and bytes for the names of members: this many for each."""
+
+_AT_ONCE: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _MOST: Final = 1 << 62
 _IGNORED: Final = -1
 _DIRECTORY: Final = -2
@@ -113,6 +119,58 @@ def walk_tar(buffer: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArra
             break
     table = np.array(rows, np.int64).reshape(-1, COLUMNS)
     return TarWalk(table, np.frombuffer(bytes(names), np.uint8), at, wanted, verdict, fault_at)
+
+
+def walk_tar_file(file: int, start: int, stop: int, most: int) -> TarWalk:
+    """Read the headers of the members in bytes ``start`` to ``stop`` of an archive, but not their data.
+
+    The walk stops before a header that is not in the page cache, before a member whose headers are longer than
+    ``WINDOW_NBYTES`` or whose data ends after ``stop``, and after ``most`` members.
+
+    Args:
+        file: Descriptor of an open file.
+
+    Returns:
+        A :class:`TarWalk`, whose positions are relative to ``start`` and whose ``ROW`` is 0.
+
+    Raises:
+        ValueError: The arguments are invalid.
+    """
+    if start < 0 or stop < start or most < 1:
+        raise ValueError(f"cannot read {most} members between bytes {start} and {stop}")
+    rows: list[tuple[int, ...]] = []
+    names = bytearray()
+    at, verdict, fault_at = 0, MORE, 0
+    while True:
+        window = _cached(file, start + at, min(WINDOW_NBYTES, stop - start - at))
+        try:
+            entry = _read(window, 0, len(window))
+        except _Stop as end:
+            verdict, position = end.args
+            fault_at = 0 if verdict == MORE else at + position
+            break
+        room = NAME_NBYTES * most + WINDOW_NBYTES - len(names)
+        is_full = entry.kind != _DIRECTORY and (len(rows) == most or len(entry.path or b"") > room)
+        if is_full or at + entry.next > stop - start:
+            break
+        if entry.kind != _DIRECTORY:
+            row = list(_row(0, entry, names))
+            for column in (FIRST, DATA, NEXT):
+                row[column] += at
+            rows.append(tuple(row))
+        at += entry.next
+    table = np.array(rows, np.int64).reshape(-1, COLUMNS)
+    return TarWalk(table, np.frombuffer(bytes(names), np.uint8), at, 0, verdict, fault_at)
+
+
+def _cached(file: int, at: int, nbytes: int) -> NDArray[np.uint8]:
+    """Return bytes of a file that are in the page cache, or no bytes."""
+    window = np.empty(max(0, nbytes), np.uint8)
+    try:
+        got = 0 if _AT_ONCE is None else os.preadv(file, [window.data], at, _AT_ONCE)
+    except OSError:
+        got = 0
+    return window[:got]
 
 
 def find_tar_header(buffer: NDArray[np.uint8], start: int, stop: int) -> int:

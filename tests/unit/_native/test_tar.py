@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import tarfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -236,3 +238,94 @@ def test_hostile_bytes_give_the_same_result_in_both_implementations() -> None:
         walk(bytes(damaged))
         values = np.frombuffer(damaged, np.uint8)
         assert _native.find_tar_header(values, 1, len(values)) == tar_py.find_tar_header(values, 1, len(values))
+
+
+def file_walk(path: Path, start: int = 0, stop: int | None = None, most: int = 100) -> TarWalk:
+    """Walk over a file with both implementations, and check that they agree."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        where = file, start, os.fstat(file).st_size if stop is None else stop, most
+        native, twin = _native.walk_tar_file(*where), tar_py.walk_tar_file(*where)
+    finally:
+        os.close(file)
+    assert native.table.tolist() == twin.table.tolist()
+    assert native.names.tobytes() == twin.names.tobytes()
+    assert native[2:] == twin[2:]
+    return native
+
+
+def written(folder: Path, stream: bytes) -> Path:
+    path = folder / "archive.tar"
+    path.write_bytes(stream)
+    return path
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_walk_over_a_file_finds_the_members_that_a_walk_over_its_bytes_finds(tmp_path: Path, format: str) -> None:
+    source = random.Random(format)
+    names = [f"{'folder/' * source.randrange(20)}{number:04}.{source.choice('abc')}" for number in range(200)]
+    sizes = [source.choice([0, 3, 511, 512, 513, 3_000, 5_000, 70_000]) for _ in names]
+    stream = archive([(name, bytes(size)) for name, size in zip(names, sizes, strict=True)], format)
+    whole, of_file = walk(stream), file_walk(written(tmp_path, stream), most=300)
+    assert of_file.table.tolist() == whole.table.tolist()
+    assert of_file.names.tobytes() == whole.names.tobytes()
+    assert (of_file.at, of_file.verdict, of_file.fault_at) == (whole.at, END, whole.fault_at)
+
+
+def test_walk_over_a_file_begins_at_any_member_and_counts_from_there(tmp_path: Path) -> None:
+    stream = archive([("a.x", bytes(10_000)), ("b.x", bytes(700)), ("c.x", b"")])
+    second = len(member("a.x", bytes(10_000)))
+    found = file_walk(written(tmp_path, stream), second)
+    assert found.table.tolist() == walk(stream[second:]).table.tolist()
+
+
+def test_walk_over_a_file_stops_after_the_maximum_number_of_members(tmp_path: Path) -> None:
+    stream = archive([(f"{number}.x", bytes(900)) for number in range(9)])
+    found = file_walk(written(tmp_path, stream), most=4)
+    assert (len(found.table), found.at, found.verdict) == (4, 4 * len(member("0.x", bytes(900))), MORE)
+
+
+def test_walk_over_a_file_stops_before_names_that_need_more_memory(tmp_path: Path) -> None:
+    stream = archive([(f"{'n' * 3_000}{number}.x", b"") for number in range(9)], "pax")
+    found = file_walk(written(tmp_path, stream), most=9)
+    assert 0 < len(found.table) < 9
+    assert found.verdict == MORE
+
+
+def test_walk_over_a_file_stops_before_headers_that_are_longer_than_its_window(tmp_path: Path) -> None:
+    stream = archive([("a.x", b"1"), ("n" * 5_000 + ".x", b"2")], "gnu")
+    found = file_walk(written(tmp_path, stream))
+    assert (len(found.table), found.at, found.verdict) == (1, len(member("a.x", b"1")), MORE)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 511, 512, 600, 1_023, 1_024])
+def test_walk_over_a_file_stops_before_a_member_that_ends_after_the_file(tmp_path: Path, cut: int) -> None:
+    first = member("a.x", bytes(5_000))
+    stream = first + member("b.x", bytes(1_000))
+    found = file_walk(written(tmp_path, stream[: len(first) + cut]))
+    assert (len(found.table), found.at, found.verdict) == (1, len(first), MORE)
+
+
+def test_walk_over_a_file_leaves_out_directories(tmp_path: Path) -> None:
+    stream = member("d/", type=tarfile.DIRTYPE) + member("d/a.x", b"1") + bytes(1024)
+    found = file_walk(written(tmp_path, stream))
+    assert (len(found.table), found.verdict) == (1, END)
+
+
+def test_walk_over_a_file_reports_damage_where_a_walk_over_its_bytes_reports_it(tmp_path: Path) -> None:
+    source = random.Random(5)
+    whole = archive([(f"{number}.x", bytes(source.randrange(6_000))) for number in range(6)], "pax")
+    for _ in range(200):
+        stream = bytearray(whole)
+        stream[source.randrange(len(stream))] = source.randrange(256)
+        there, found = walk(bytes(stream)), file_walk(written(tmp_path, bytes(stream)))
+        assert found.table.tolist() == there.table[: len(found.table)].tolist()
+        if found.verdict != MORE:
+            assert (found.verdict, found.at, found.fault_at) == (there.verdict, there.at, there.fault_at)
+
+
+@pytest.mark.parametrize("where", [(-1, 10, 1), (5, 4, 1), (0, 10, 0)])
+def test_walk_over_a_file_refuses_invalid_arguments(where: tuple[int, int, int]) -> None:
+    for kernel in (_native.walk_tar_file, tar_py.walk_tar_file):
+        with pytest.raises(ValueError, match="cannot read"):
+            kernel(0, *where)
