@@ -94,7 +94,8 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 def small_shards_in_groups_or_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every other test read small shards alone, as large ones are: the shards of nearly all tests are small.
 
-    Half of the other tests read every file of one record, however small, into a ``bytes`` object of its own.
+    Half of the other tests read every file of one record, however small, into a ``bytes`` object of its own, and half
+    of the tests that read shards alone read the members of tar archives so.
     """
     if request.node.get_closest_marker("chooses_groups"):
         return
@@ -103,6 +104,8 @@ def small_shards_in_groups_or_alone(request: pytest.FixtureRequest, monkeypatch:
         monkeypatch.setattr("aiostream_data._engine.sources.small_shards.SEPARATE_NBYTES", 0)
     if number % 2:
         monkeypatch.setattr("aiostream_data._engine.sources.small_shards.GROUP_NBYTES", 0)
+    if number % 4 == 3:
+        monkeypatch.setattr("aiostream_data.formats.webdataset_runs.OBJECT_NBYTES", 0)
 
 
 @pytest.fixture(scope="session")

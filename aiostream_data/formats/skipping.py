@@ -48,6 +48,10 @@ class SkippingFramer:
         """Start at byte ``offset`` of the stream, where a record begins."""
         self._framer.resume(offset)
 
+    def succeed(self, earlier: CuttingFramer) -> None:
+        """Take over what an earlier framer of the same stream remembers. See :meth:`.CuttingFramer.succeed`."""
+        self._framer.succeed(earlier)
+
     def ends_at(self, nbytes: int) -> None:
         """Set the length of the stream. A record that extends beyond the end of the stream is damaged."""
         self._nbytes = nbytes

@@ -23,7 +23,8 @@ from aiostream_data.codecs.compression_by_suffix import Evidence, by_name, chose
 from aiostream_data.codecs.file_kinds import START_NBYTES, FileKind, kind_of
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
-from aiostream_data.formats.cutting import MOST_ROWS, RecordTail, no_records
+from aiostream_data.formats.cutting import MOST_ROWS, CuttingFramer, RecordTail, no_records
+from aiostream_data.formats.skipping import SkippingFramer
 from aiostream_data.formats.text import TextFormat, first_line
 from aiostream_data.rows.columns import VarColumn
 
@@ -198,6 +199,11 @@ class RecordStream:
         if self._decompressor is not None or self._resumable is None:
             return None
         return self._resumable.offset_of(start)
+
+    def succeed(self, earlier: CuttingFramer) -> None:
+        """Take over what a framer of the bytes before ``offset`` remembers. See :meth:`.CuttingFramer.succeed`."""
+        if isinstance(self._framer, CuttingFramer | SkippingFramer):
+            self._framer.succeed(earlier)
 
     @property
     def is_doubtful(self) -> bool:

@@ -18,6 +18,7 @@ from aiostream_data.arguments import integer
 from aiostream_data.codecs.file_kinds import TAR, FileKind, kind_of
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
 from aiostream_data.formats.long_record import LongRecord
+from aiostream_data.formats.record_runs import RunFinder
 from aiostream_data.formats.tar_samples import (
     SeenKeys,
     again_in_sample,
@@ -29,6 +30,8 @@ from aiostream_data.formats.tar_samples import (
     too_large,
 )
 from aiostream_data.formats.webdataset_recovery import WebDatasetRecovery
+from aiostream_data.formats.webdataset_runs import WebDatasetRuns
+from aiostream_data.formats.webdataset_samples import WebDatasetSamples
 from aiostream_data.rows.columns import VarColumn
 
 NO_END: Final = (
@@ -78,6 +81,13 @@ class WebDatasetFormat:
     def recovery(self) -> WebDatasetRecovery:
         return WebDatasetRecovery()
 
+    def run_finder(self, url: str, decoder: object) -> RunFinder | None:
+        """Return a finder of samples with large members. See :class:`.FindsRuns`."""
+        if not isinstance(decoder, WebDatasetSamples):
+            return None
+        framer = self.framer(url)
+        return WebDatasetRuns(framer, framer.seen, self.max_sample_nbytes, self.recognises)
+
     def refuses(self, kind: FileKind) -> bool:
         """Return True if the file is of a known kind, and no tar archive."""
         return kind is not TAR and kind.is_certain
@@ -94,12 +104,16 @@ class WebDatasetFormat:
 
 
 class WebDatasetFramer(CuttingFramer):
-    """Framer that splits one archive into samples. The headers are read without the GIL."""
+    """Framer that splits one archive into samples. The headers are read without the GIL.
+
+    Attributes:
+        seen: Keys of the samples before.
+    """
 
     def __init__(self, description: WebDatasetFormat, url: str) -> None:
         super().__init__(url)
         self._format = description
-        self._seen = SeenKeys()
+        self.seen = SeenKeys()
         self._resumed_at = 0
         self._is_over = False  # True after the end marker
         self._wanted = BLOCK  # bytes from the start of the incomplete sample that are needed for progress
@@ -116,7 +130,7 @@ class WebDatasetFramer(CuttingFramer):
     def succeed(self, earlier: CuttingFramer) -> None:
         """Remember the keys that an earlier framer of the same stream has seen."""
         if isinstance(earlier, WebDatasetFramer):
-            self._seen = earlier._seen
+            self.seen = earlier.seen
 
     @property
     def record_nbytes(self) -> int:
@@ -149,7 +163,7 @@ class WebDatasetFramer(CuttingFramer):
         """Return the complete samples of a walk, up to the first broken sample."""
         base = self._offset - start
         samples = samples_of(walk, start, base, self._format.max_sample_nbytes, is_end)
-        fault = first_repeat(samples, walk, self._seen, base) or samples.fault
+        fault = first_repeat(samples, walk, self.seen, base) or samples.fault
         count = samples.complete if fault is None else min(samples.complete, fault.sample)
         edges = samples.edges
         consumed = int(edges[count if fault is None else fault.sample])
@@ -266,7 +280,7 @@ class WebDatasetFramer(CuttingFramer):
     def _problem_of(self, data: bytes, suffix: bytes) -> str | None:
         if self._long_key is None:
             return None
-        earlier = self._seen.add(self._long_key, self._offset)
+        earlier = self.seen.add(self._long_key, self._offset)
         return None if earlier is None else again_in_shard(self._long_name, earlier, self._offset)
 
     def _long_column(self, long: LongRecord) -> VarColumn:

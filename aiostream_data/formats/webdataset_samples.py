@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,16 +38,43 @@ class WebDatasetSamples:
         values, starts = np.ascontiguousarray(records.values), records.starts
         walk = _native.walk_tar(values, starts, starts + records.lengths)
         members = walk.table[walk.table[:, KEY_NBYTES] >= 0]
-        found = _columns(values, walk.names, members, len(chunk))
-        if found is None:
+        samples = alike_samples(walk.names, members, len(chunk))
+        if samples is None:
             return Items(_dicts(values, walk.names, members, len(chunk)), chunk.ids, None, chunk.made_of)
-        return Columns(*found, chunk.ids, chunk.lease, chunk.made_of)
+        table = samples.members
+        leaves = [
+            VarColumn(values, table[:, at, DATA].copy(), table[:, at, NBYTES].copy()) for at in range(table.shape[1])
+        ]
+        return Columns(samples.structure, (samples.keys, *leaves), chunk.ids, chunk.lease, chunk.made_of)
 
 
-def _columns(
-    values: NDArray[np.uint8], names: NDArray[np.uint8], members: Numbers, count: int
-) -> tuple[Structure, tuple[VarColumn, ...]] | None:
-    """Return one column per extension; None if samples differ in their extensions, or a name is not UTF-8."""
+class AlikeSamples(NamedTuple):
+    """Samples with the same extensions.
+
+    Attributes:
+        extensions: Extensions in alphabetical order.
+        members: Rows of the table of members, int64 of shape (samples, extensions, columns of the table).
+        keys: Key of each sample.
+    """
+
+    extensions: tuple[str, ...]
+    members: Numbers
+    keys: VarColumn
+
+    @property
+    def structure(self) -> Structure:
+        """Structure of the decoded samples."""
+        return Structure("dict", (KEY, *self.extensions), (LEAF,) * (len(self.extensions) + 1))
+
+
+def alike_samples(names: NDArray[np.uint8], members: Numbers, count: int) -> AlikeSamples | None:
+    """Group the members of ``count`` samples. Return None if samples differ in extensions, or a name is not UTF-8.
+
+    Args:
+        names: Names of the members; see :class:`.TarWalk`.
+        members: Rows of the table of members that have a key, in the order of the archive. Their column ``ROW`` is the
+            number of the sample.
+    """
     each = len(members) // count if count else 0
     if not each or (np.bincount(members[:, ROW], minlength=count) != each).any() or not _is_utf8(names):
         return None
@@ -62,9 +89,7 @@ def _columns(
         return None
     by_name = sorted(range(each), key=extensions.__getitem__)
     keys = VarColumn(names, table[:, 0, NAME].copy(), table[:, 0, KEY_NBYTES].copy(), "str")
-    leaves = [VarColumn(values, table[:, place, DATA].copy(), table[:, place, NBYTES].copy()) for place in by_name]
-    structure = Structure("dict", (KEY, *(extensions[place] for place in by_name)), (LEAF,) * (each + 1))
-    return structure, (keys, *leaves)
+    return AlikeSamples(tuple(sorted(extensions)), table[:, by_name], keys)
 
 
 def _dicts(values: NDArray[np.uint8], names: NDArray[np.uint8], members: Numbers, count: int) -> list[dict[str, Any]]:

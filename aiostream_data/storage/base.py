@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from aiostream_data.rows.records import ShardRef
+
+T = TypeVar("T")
 
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 """``await run_blocking(function, *args)`` runs a blocking call on a worker thread of the engine."""
 
 StoreOptions: TypeAlias = Mapping[str, Any]
 """The argument ``storage_options``, passed to s3fs, gcsfs, aiohttp or another fsspec file system."""
+
+
+MOST_PIECES: Final = 1000
+"""Maximum number of buffers for one read of consecutive bytes. Systems accept 1,024."""
 
 
 class Store(Protocol):
@@ -74,6 +80,26 @@ class ReadsMany(Protocol):
         """
 
 
+class ReadsPieces(Protocol):
+    """A store of files, in which a reader can find the places of records before it reads them."""
+
+    async def scan_cached(self, shard: ShardRef, scan: Callable[[int], T]) -> T | None:
+        """Call ``scan(descriptor)`` on a worker thread.
+
+        Return None if the file cannot be opened or has changed; :meth:`Store.read_into` raises the error.
+        """
+
+    async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
+        """Fill ``places`` with consecutive bytes from offset ``start`` on.
+
+        Return False if this fails; :meth:`Store.read_into` raises the error. The rules of :meth:`Store.read_into` for
+        ownership and cancellation apply.
+
+        Args:
+            places: Buffers for contiguous bytes, of at least one byte in total; at most ``MOST_PIECES``.
+        """
+
+
 class FindsMany(Protocol):
     """A store that finds the sizes of many objects with less work than one call for each."""
 
@@ -87,6 +113,11 @@ class FindsMany(Protocol):
 def reads_many(store: object) -> TypeGuard[ReadsMany]:
     """Return True if a store is a :class:`ReadsMany`, in less time than ``isinstance()`` of a protocol."""
     return hasattr(store, "read_objects")
+
+
+def reads_pieces(store: object) -> TypeGuard[ReadsPieces]:
+    """Return True if a store is a :class:`ReadsPieces`, in less time than ``isinstance()``."""
+    return hasattr(store, "read_pieces")
 
 
 def finds_many(store: object) -> TypeGuard[FindsMany]:

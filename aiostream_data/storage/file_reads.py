@@ -5,22 +5,25 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter, thread_time
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.errors import ObjectChangedError, ShortReadError
+from aiostream_data.errors import ObjectChangedError, ShortReadError, StorageError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.descriptors import DescriptorCache
 from aiostream_data.storage.direct_reads import DirectReads
 from aiostream_data.storage.local_listing import check_regular, file_version, mtime_of
 from aiostream_data.storage.urls import safe_url, split_url
+
+T = TypeVar("T")
 
 MAX_OPEN_FILES = 128
 
@@ -146,6 +149,30 @@ class FileReader:
         self._count_wait(perf_counter() - wall - (thread_time() - cpu))
         was_read: NDArray[np.bool_] = problems == 0
         return was_read
+
+    def scan(self, shard: ShardRef, scan: Callable[[int], T]) -> T | None:
+        """Return ``scan(descriptor)``. Return None if the file cannot be opened or has changed."""
+        path = split_url(shard.url).path
+        with suppress(OSError, StorageError), self._descriptors.borrow(path) as descriptor:
+            self._check(shard, path, os.fstat(descriptor))
+            return scan(descriptor)
+        return None
+
+    def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
+        """Fill ``places`` with consecutive bytes from offset ``start`` on, with one call of the system.
+
+        Return False if the file cannot be read, ends earlier, or has changed.
+        """
+        wall, cpu = perf_counter(), thread_time()
+        path = split_url(shard.url).path
+        with suppress(OSError, StorageError), self._descriptors.borrow(path) as descriptor:
+            self._check(shard, path, os.fstat(descriptor))
+            if os.preadv(descriptor, places, start) != sum(map(len, places)):
+                return False
+            self._check(shard, path, os.fstat(descriptor))
+            self._count_wait(perf_counter() - wall - (thread_time() - cpu))
+            return True
+        return False
 
     def _outcome(self, read: FileRead) -> Exception | None:
         wall, cpu = perf_counter(), thread_time()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from aiostream_data.storage.patterns import finds_folders
 from aiostream_data.storage.read_hops import ReadHops
 from aiostream_data.storage.translate import translate_error, translating
 from aiostream_data.storage.urls import has_magic, safe_url, split_url
+
+T = TypeVar("T")
 
 INLINE_NBYTES = 256 << 10
 """Largest read to try on the event loop, in bytes. Copying 256 KiB from the page cache takes 50 us, less than waking a
@@ -98,6 +101,18 @@ class LocalStore:
             return {}
         was_read: NDArray[np.bool_] = await run_to_end(self._run_blocking, self._reader.read_objects, shards, places)
         return dict.fromkeys(np.flatnonzero(was_read).tolist())
+
+    async def scan_cached(self, shard: ShardRef, scan: Callable[[int], T]) -> T | None:
+        """Call ``scan(descriptor)`` on a worker thread. See :class:`.ReadsPieces`."""
+        if self._reader.is_direct:
+            return None
+        found: T | None = await run_to_end(self._run_blocking, self._reader.scan, shard, scan)
+        return found
+
+    async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
+        """Fill buffers with consecutive bytes, on a worker thread. See :class:`.ReadsPieces`."""
+        was_read: bool = await run_to_end(self._run_blocking, self._reader.read_pieces, shard, start, places)
+        return was_read
 
     async def aclose(self) -> None:
         await self._hops.aclose()

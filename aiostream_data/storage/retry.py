@@ -28,7 +28,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import Store, StoreOptions, finds_many, reads_many
+from aiostream_data.storage.base import Store, StoreOptions, finds_many, reads_many, reads_pieces
 from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.deadline import Deadline
 from aiostream_data.storage.object_size import check_sizes
@@ -236,6 +236,21 @@ class RetryingStore:
         self.counters.nbytes += sum(sizes)
         self.counters.received_nbytes += sum(sizes) if self.counts_kinds else 0
         return outcomes
+
+    async def scan_cached(self, shard: ShardRef, scan: Callable[[int], T]) -> T | None:
+        """Find the places of records in a file. See :class:`.ReadsPieces`."""
+        return await self.inner.scan_cached(shard, scan) if reads_pieces(self.inner) else None
+
+    async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
+        """Read consecutive bytes into many buffers, without retries. See :class:`.ReadsPieces`."""
+        if not reads_pieces(self.inner) or not await self.inner.read_pieces(shard, start, places):
+            return False
+        nbytes = sum(map(len, places))
+        self.reached = True
+        self.counters.requests += 1
+        self.counters.nbytes += nbytes
+        self.counters.received_nbytes += nbytes if self.counts_kinds else 0
+        return True
 
     async def _check_objects(
         self, outcomes: dict[int, Exception | None], shards: Sequence[ShardRef], places: Sequence[memoryview]

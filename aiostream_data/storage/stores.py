@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiostream_data.endpoints import endpoint_of
 from aiostream_data.errors import (
@@ -21,7 +21,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.rows.shard_table import joined_tables, urls_of
-from aiostream_data.storage.base import RunBlocking, Store, StoreOptions, finds_many, reads_many
+from aiostream_data.storage.base import RunBlocking, Store, StoreOptions, finds_many, reads_many, reads_pieces
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.capped_store import CappedStore
@@ -38,6 +38,8 @@ from aiostream_data.storage.registry import open_store
 from aiostream_data.storage.retry import RetryingStore, take_retry_options
 from aiostream_data.storage.urls import Url, has_magic, safe_url, split_url
 from aiostream_data.storage.verifying import Verifier, checksums_of, counters_of
+
+T = TypeVar("T")
 
 NEAR: Final = frozenset({"file", "memory"})
 """Schemes of stores on this machine. Reads of these stores are not hedged, as a second read would not be faster."""
@@ -212,6 +214,16 @@ class StoreSet:
         }
         outcomes |= await outcomes_of(reads)
         return [outcomes[number] for number in range(len(shards))]
+
+    async def scan_cached(self, shard: ShardRef, scan: Callable[[int], T]) -> T | None:
+        """Call ``scan(descriptor)`` for a local file. Return None for other objects. See :class:`.ReadsPieces`."""
+        store = self._store_of(shard.url)
+        return await store.scan_cached(shard, scan) if reads_pieces(store) else None
+
+    async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
+        """Fill ``places`` with consecutive bytes of a file. See :class:`.ReadsPieces`."""
+        store = self._store_of(shard.url)
+        return reads_pieces(store) and await store.read_pieces(shard, start, places)
 
     def part_nbytes(self, url: str) -> int | None:
         """Return the recommended range size for an object, or None if unknown.

@@ -11,25 +11,29 @@ Checksums of headers are repaired after most mutations, because few would be rea
 from __future__ import annotations
 
 import io
+import os
 import random
 import sys
 import tarfile
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 from fuzzing import Target, run_target
 
 from aiostream_data import _native
-from aiostream_data._native import tar_py
+from aiostream_data._native import BytesMemory, tar_py
 from aiostream_data.codecs import decode_npy
 from aiostream_data.codecs.sample_fields import FieldsDecoder, decode_text
 from aiostream_data.errors import SampleDecodeError
+from aiostream_data.formats import webdataset_runs
+from aiostream_data.formats.record_runs import RecordRun, RunFinder, places_of
 from aiostream_data.formats.webdataset import WebDatasetFormat
 from aiostream_data.formats.webdataset_samples import WebDatasetSamples
 from aiostream_data.rows.columns import VarColumn
-from aiostream_data.rows.records import records_chunk
+from aiostream_data.rows.records import Columns, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.testing.formats import read_blocks
 
@@ -59,14 +63,50 @@ def check(data: bytes) -> None:
     assert (native.names.tobytes(), native[2:]) == (twin.names.tobytes(), twin[2:])
     assert _native.find_tar_header(values, 0, len(values)) == tar_py.find_tar_header(values, 0, len(values))
     _check_samples(whole.records)
+    _check_file(stream, whole.records)
+
+
+def _samples_of(records: list[bytes]) -> list[Any]:
+    lengths = np.array([len(record) for record in records], np.int64)
+    column = VarColumn(np.frombuffer(b"".join(records), np.uint8), np.cumsum(lengths) - lengths, lengths)
+    samples = WebDatasetSamples().parse(records_chunk(column, RowIds.run(0, 0, len(records))), lambda row: ("", row))
+    return list(samples.elements())
+
+
+def _check_file(stream: bytes, records: list[bytes]) -> None:
+    """The samples that are found in a file are the first samples of the stream."""
+    finder = WebDatasetFormat(max_sample_nbytes=LIMIT).run_finder("", WebDatasetSamples())
+    assert finder is not None
+    file = os.memfd_create("archive")
+    try:
+        os.write(file, stream)
+        for most in (1, 3, 100):
+            native, twin = (walk(file, 0, len(stream), most) for walk in (_native.walk_tar_file, tar_py.walk_tar_file))
+            assert native.table.tolist() == twin.table.tolist()
+            assert (native.names.tobytes(), native[2:]) == (twin.names.tobytes(), twin[2:])
+        row = 0
+        for run in _found(finder, file, len(stream)):
+            memory = [BytesMemory(nbytes) for nbytes in run.values[:, 1].tolist()]
+            others = np.empty(run.other_nbytes, np.uint8)
+            places = places_of(run, [each.view() for each in memory], others.data)
+            assert os.preadv(file, places, run.start) == run.nbytes
+            chunk = Columns(
+                run.structure, run.columns([each.data() for each in memory], others), RowIds.run(0, 0, run.rows)
+            )
+            assert chunk.elements() == _samples_of(records[row : row + run.rows])
+            row += run.rows
+    finally:
+        os.close(file)
+
+
+def _found(finder: RunFinder, file: int, nbytes: int) -> list[RecordRun]:
+    with patch.object(webdataset_runs, "OBJECT_NBYTES", 1):  # the archives are small
+        return finder.find(file, 0, nbytes, [700, 3_000])
 
 
 def _check_samples(records: list[bytes]) -> None:
     """Every record holds one sample, whose fields decode or raise ValueError."""
-    lengths = np.array([len(record) for record in records], np.int64)
-    column = VarColumn(np.frombuffer(b"".join(records), np.uint8), np.cumsum(lengths) - lengths, lengths)
-    samples = WebDatasetSamples().parse(records_chunk(column, RowIds.run(0, 0, len(records))), lambda row: ("", row))
-    for sample in samples.elements():
+    for sample in _samples_of(records):
         assert isinstance(sample["__key__"], str)
         assert len(sample) > 1
         with suppress(SampleDecodeError):

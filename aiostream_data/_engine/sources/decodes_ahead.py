@@ -94,6 +94,11 @@ class DecodesAhead:
         del chunk
         await self._until_sent(0 if self.budget.is_full else self.most)
 
+    async def send_decoded(self, chunk: Chunk) -> None:
+        """Send rows that are decoded, after all rows before them."""
+        await self._until_sent(0)
+        await self.outlet.send(chunk)
+
     async def send_mark(self, chunk: Chunk) -> None:
         """Send a chunk without rows after all rows before it."""
         await self._until_sent(0)

@@ -30,10 +30,11 @@ from aiostream_data._native import Alone, Charge
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Loss
+from aiostream_data.formats.record_runs import RecordRun
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.plan.sources import ReadFiles
-from aiostream_data.rows.columns import VarColumn
-from aiostream_data.rows.records import Chunk, concat, records_chunk
+from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.records import Chunk, Columns, concat, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 
 SMALL_CHUNK_NBYTES = 64 << 10
@@ -171,6 +172,13 @@ class ShardCutter:
                 raise
             self.damage = error
             return None
+
+    def decoded(self, run: RecordRun, columns: tuple[Column, ...], lease: object) -> Chunk:
+        """Return the rows of a run, without the rows before ``first``."""
+        row, self.row = self.row, self.row + run.rows
+        self.offsets.learn(self.number, row, run.start)
+        chunk = Columns(run.structure, columns, RowIds.run(self.split, row, run.rows), lease)
+        return chunk.slice(min(max(0, self.first - row), run.rows), run.rows)
 
     def lose(self, loss: Loss) -> None:
         """Assign the next record number to a skipped record. Record the loss unless the number is below ``first``."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.context import value_of
+from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
 from aiostream_data._engine.flow.this_task import this_task
 from aiostream_data._engine.memory.budget import RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
@@ -25,9 +26,11 @@ from aiostream_data._native import Alone, Charge
 from aiostream_data.errors import ChecksumError
 from aiostream_data.executors.base import Outcome
 from aiostream_data.formats.long_record import ObjectBuffer
+from aiostream_data.formats.record_runs import RecordRun, places_of
 from aiostream_data.formats.stream import HEADROOM_NBYTES
 from aiostream_data.metrics.counters import BYTES_WAIT, FETCH, FETCHED, FETCHES, StageCounters
 from aiostream_data.plan.sources import ReadFiles
+from aiostream_data.rows.columns import Column
 from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.storage.parallel_read import AT_ONCE, parts_of, read_parts
 from aiostream_data.storage.part_size import START
@@ -72,6 +75,19 @@ class RangeBlock:
     start: int
     data: NDArray[np.uint8]
     headroom: int
+    lease: object
+
+
+class RunBlock(NamedTuple):
+    """Run of large records that was read.
+
+    Attributes:
+        columns: Leaves of the records; None if the run could not be read.
+        lease: Memory charge of the leaves.
+    """
+
+    run: RecordRun
+    columns: tuple[Column, ...] | None
     lease: object
 
 
@@ -120,8 +136,8 @@ class ShardRanges:
     may_cut: asyncio.Event = field(default_factory=asyncio.Event)
     _content: Content | None = None
     _group: asyncio.TaskGroup | None = None
-    _plan: Iterator[ByteRange] = field(default_factory=lambda: iter(()))
-    _next: ByteRange | None = None
+    _plan: Iterator[ByteRange | RecordRun] = field(default_factory=lambda: iter(()))
+    _next: ByteRange | RecordRun | None = None
     _tasks: deque[tuple[asyncio.Task[Outcome], int, int]] = field(default_factory=deque)  # with weight and bytes
     _in_use: int = 0
     last_weight: int = 0
@@ -131,16 +147,24 @@ class ShardRanges:
         """Recommended size in bytes of a range request, from measurements of the store."""
         return self._sizes()[1]
 
+    @property
+    def first_nbytes(self) -> int:
+        """Size in bytes of the first range request of a run."""
+        return self._sizes()[0]
+
     @asynccontextmanager
-    async def reading(self, shard: ShardRef, offset: int, content: Content | None) -> AsyncIterator[None]:
+    async def reading(
+        self, shard: ShardRef, offset: int, content: Content | None, runs: Sequence[RecordRun] = ()
+    ) -> AsyncIterator[None]:
         """Request the ranges of a shard from byte ``offset`` on, during the block.
 
         Args:
             content: Bytes of the shard if they were read before, else None.
+            runs: Runs to read instead of ranges.
         """
         self.shard, self._content = shard, content
         self.held = self._in_use = 0
-        self._plan = self._ranges(offset)
+        self._plan = iter(runs) if runs else self._ranges(offset)
         async with asyncio.TaskGroup() as group:
             self._group = group
             self._plan_next()
@@ -161,8 +185,8 @@ class ShardRanges:
         self.held = self._in_use
         self._content = None
 
-    async def next(self) -> RangeBlock | None:
-        """Wait for the next range; None after the last. The caller no longer uses the previous range."""
+    async def next(self) -> RangeBlock | RunBlock | None:
+        """Wait for the next range or run; None after the last. The caller no longer uses the previous one."""
         if self._tasks or self.has_more:  # the last range counts until its rows were merged
             self.held -= self._in_use
             self._in_use = 0
@@ -173,7 +197,7 @@ class ShardRanges:
             return None
         task, weight, nbytes = self._tasks[0]
         began, was_there = perf_counter(), task.done()
-        block: RangeBlock = value_of(await task)
+        block: RangeBlock | RunBlock = value_of(await task)
         now_s = perf_counter()
         self.counters.add(BYTES_WAIT, now_s - began)
         self._tasks.popleft()
@@ -240,12 +264,16 @@ class ShardRanges:
 
     # -- requests
 
-    async def _outcome(self, part: ByteRange) -> Outcome:
-        fetch: Awaitable[RangeBlock] = self._fetch_whole(part) if self.node.format.whole else self._fetch(part)
+    async def _outcome(self, part: ByteRange | RecordRun) -> Outcome:
         try:
-            return Outcome(await fetch)
+            return Outcome(await self._fetched(part))
         except Exception as error:  # noqa: BLE001 - raised in the range's turn, behind the rows before
             return Outcome(error=error)
+
+    def _fetched(self, part: ByteRange | RecordRun) -> Awaitable[RangeBlock | RunBlock]:
+        if isinstance(part, RecordRun):
+            return self._fetch_run(part)
+        return self._fetch_whole(part) if self.node.format.whole else self._fetch(part)
 
     def _urgent(self) -> Callable[[], bool]:
         task = this_task()
@@ -275,6 +303,16 @@ class ShardRanges:
         if alone is not None:
             alone.gathered()
         return RangeBlock(part.start, buffer.data(), 0, RecordLease(charge, alone))
+
+    async def _fetch_run(self, run: RecordRun) -> RunBlock:
+        charge = await self.budget.admit(run.nbytes + ROW_NBYTES * run.rows, self._urgent(), RANGES)
+        memory = self.blocks.lend_objects(run.values[:, 1].tolist())
+        others = np.empty(run.other_nbytes, np.uint8)
+        places = places_of(run, [each.view() for each in memory], others.data)
+        with self._fetching(run.nbytes):
+            if not await self.stores.read_pieces(self.shard, run.start, places):
+                return RunBlock(run, None, None)
+        return RunBlock(run, run.columns([each.data() for each in memory], others), RecordLease(charge, None))
 
     @contextmanager
     def _fetching(self, nbytes: int) -> Iterator[None]:

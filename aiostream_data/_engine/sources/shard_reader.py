@@ -10,7 +10,7 @@ also includes partially received records, the decompressor, and the decompressor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -34,12 +34,14 @@ from aiostream_data._engine.sources.shard_chunks import stream_before
 from aiostream_data._engine.sources.shard_cutter import ShardCutter
 from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data._engine.sources.shard_ranges import Content, RangeBlock, ShardRanges
+from aiostream_data._engine.sources.shard_runs import finder_of, send_runs
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data.errors import CorruptRecordError, DataError, StateMismatchError, StorageError
 from aiostream_data.failing.policies import Handling
 from aiostream_data.formats.cutting import no_records
 from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
+from aiostream_data.plan.base import Decoder
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import Chunk, ShardRef, records_chunk
@@ -79,6 +81,8 @@ class ShardReader:
             because all rows that fill it are queued behind this shard.
         failure: Error of an earlier attempt to read the shard, which counts as the first attempt; else None.
         content: Bytes of the whole shard if an earlier attempt has read them, for the first attempt only; else None.
+        decoders: Decoders of the records, whether the reader or its sink decodes them.
+        send_decoded: Function that sends rows past a sink that decodes records; None if the sink takes decoded rows.
     """
 
     node: ReadFiles
@@ -100,6 +104,8 @@ class ShardReader:
     handling: Handling = field(default_factory=Handling)
     failure: Exception | None = None
     content: Content | None = None
+    decoders: Sequence[Decoder] = ()
+    send_decoded: Callable[[Chunk], Awaitable[None]] | None = None
     _reserved_nbytes: int = 0  # for a large record of known size
     _attempts: int = 0  # retries at the current damage
     _is_checking: bool = False
@@ -213,8 +219,14 @@ class ShardReader:
         self._is_checking = False
         report = self._cutter.lose if self._skips else None
         hint = self.offsets.before(self.number, self.first)
+        finder = None if self.content is not None else finder_of(self.node, self.decoders, self.shard.url)
+        if finder is not None:
+            self.ranges.shard = self.shard
+            hint = await send_runs(finder, hint, self.ranges, self._cutter, self.send_decoded or outlet.send)
         stream, self._cutter.row = stream_before(self.node, self.shard, hint, self._step(), report)
         self._offset = stream.first_offset
+        if finder is not None:
+            stream.succeed(finder.framer)
         with closing(self.stores.running_check(self.shard)) as self._check:
             await self._read_ranges(stream, outlet)
         if stream.is_doubtful:
@@ -264,6 +276,7 @@ class ShardReader:
     async def _send_ranges(self, stream: RecordStream, outlet: RecordSink) -> None:
         await self.ranges.may_cut.wait()
         while (block := await self.ranges.next()) is not None:
+            assert isinstance(block, RangeBlock), "no runs were planned"
             await self._send_all(stream, self._fed(stream, block), block, outlet)
             del block
             if stream.is_over:

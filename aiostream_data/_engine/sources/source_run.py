@@ -142,6 +142,7 @@ class SourceRun:
             is_wanted=lambda: sender.is_awaited,
             failure=failure,
             content=content,
+            decoders=self.node.decoders,
         )
 
         def note_wait(is_waiting: bool) -> None:
@@ -164,6 +165,7 @@ class SourceRun:
                 counters=self.counters,
                 most=0 if self.context.is_crowded else most_ahead(services.cpus, open_at_once * self.context.crowd),
             )
+            reader.send_decoded = ahead.send_decoded
             read = partial(ahead.run, reader.run)
         self.group.create_task(_read(read, outlet), name=f"read {safe_url(shard.url)}")
         place = ShardPlace(number, self.offsets, losses)

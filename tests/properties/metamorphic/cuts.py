@@ -43,8 +43,8 @@ _IN_ROWS = (
 _IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "NEAR_NBYTES", "AMONG_MANY_NBYTES", "LOCAL_NBYTES_AHEAD")
 _OF_GROUPS = "GROUP_NBYTES"
 """Bytes of a group of small shards, and maximum bytes of a small shard; 0 reads every shard alone."""
-_SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES")
-"""Mean sizes in bytes from which files, and rows of type ``bytes``, get a ``bytes`` object each."""
+_SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES", "OBJECT_NBYTES")
+"""Mean sizes in bytes from which files, rows and members of type ``bytes`` get a ``bytes`` object each."""
 _LARGE = "LARGE_ARRAY_NBYTES"
 """Size in bytes from which arrays of batches take memory of a pool, and are filled chunk by chunk."""
 _RATIO = "COMPRESSION_RATIO"
