@@ -77,16 +77,16 @@ def take_rows_many(sources, which, rows):
         free(table)
 
 
-def compact(values, starts, lengths):
+def compact(values, starts, lengths, new_array=np.empty):
     """Copy variable rows to contiguous memory. Return the new values and the new starts."""
-    return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths)
+    return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths, new_array)
 
 
-def compact_many(sources, which, starts, lengths):
+def compact_many(sources, which, starts, lengths, new_array=np.empty):
     """Concatenate ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` for all i. Return values and starts."""
     twin.check_alike(sources)
     if _holds_references(sources[0]):
-        return twin.compact_many(sources, which, starts, lengths)
+        return twin.compact_many(sources, which, starts, lengths, new_array)
     which, starts, lengths = _indices(which, np.int32), _indices(starts, np.int64), _indices(lengths, np.int64)
     twin.check_lengths(which, starts, lengths)
     sources = [np.ascontiguousarray(source) for source in sources]
@@ -108,7 +108,9 @@ def compact_many(sources, which, starts, lengths):
                 bad = _first_bad_span(table, kinds, source_of, begin, size, count, new_begin, &total)
         if bad >= 0:
             raise IndexError(f"row {begin[bad]}+{size[bad]} of array {source_of[bad]} does not exist")
-        out = np.empty((total, *sources[0].shape[1:]), sources[0].dtype)
+        out = new_array((total, *sources[0].shape[1:]), sources[0].dtype)
+        if len(out) != total or not out.flags.c_contiguous:
+            raise ValueError(f"the new array has {len(out)} rows instead of {total}, or gaps")
         target = _address(out)
         if count <= KEEP_GIL_ROWS and <size_t>total * width <= KEEP_GIL_NBYTES:
             _copy_spans(target, total, table, source_of, begin, size, new_begin, count, width)

@@ -6,13 +6,14 @@ with different dtypes, row shapes or lengths raise ``ValueError``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int64]
+NewArray: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 
 
 def take_rows(source: NDArray[Any], rows: Rows) -> NDArray[Any]:
@@ -39,15 +40,29 @@ def take_rows_many(sources: Sequence[NDArray[Any]], which: NDArray[np.int32], ro
     return out
 
 
-def compact(values: NDArray[Any], starts: Rows, lengths: Rows) -> tuple[NDArray[Any], Rows]:
-    """Copy rows of variable length to contiguous memory. Return the copied values and the new start of each row."""
-    return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths)
+def compact(
+    values: NDArray[Any], starts: Rows, lengths: Rows, new_array: NewArray = np.empty
+) -> tuple[NDArray[Any], Rows]:
+    """Copy rows of variable length to contiguous memory. Return the copied values and the new start of each row.
+
+    Args:
+        new_array: Function ``new_array(shape, dtype)`` that returns an uninitialized array for the values.
+    """
+    return compact_many([values], np.zeros(len(starts), np.int32), starts, lengths, new_array)
 
 
 def compact_many(
-    sources: Sequence[NDArray[Any]], which: NDArray[np.int32], starts: Rows, lengths: Rows
+    sources: Sequence[NDArray[Any]],
+    which: NDArray[np.int32],
+    starts: Rows,
+    lengths: Rows,
+    new_array: NewArray = np.empty,
 ) -> tuple[NDArray[Any], Rows]:
-    """Concatenate ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` for all i. Return values and starts."""
+    """Concatenate ``sources[which[i]][starts[i] : starts[i] + lengths[i]]`` for all i. Return values and starts.
+
+    Args:
+        new_array: Function ``new_array(shape, dtype)`` that returns an uninitialized array for the values.
+    """
     check_alike(sources)
     check_lengths(which, starts, lengths)
     _check_inside(which, len(sources))
@@ -57,7 +72,7 @@ def compact_many(
             raise IndexError(f"row {start}+{length} is outside an array of {len(sources[k])}")
     stops = np.cumsum(lengths)
     first = sources[0]
-    out = np.empty((int(stops[-1]) if len(stops) else 0, *first.shape[1:]), first.dtype)
+    out = new_array((int(stops[-1]) if len(stops) else 0, *first.shape[1:]), first.dtype)
     for (k, start, length), stop in zip(spans, stops.tolist(), strict=True):
         out[stop - length : stop] = sources[k][start : start + length]
     return out, stops - lengths

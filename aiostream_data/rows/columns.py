@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.lent_memory import LendsMemory
+from aiostream_data.rows.lent_memory import LendsMemory, empty_array
 from aiostream_data.rows.object_nbytes import objects_nbytes, sample_of
 
 VarKind = Literal["bytes", "str", "array"]
@@ -74,9 +75,13 @@ class VarColumn:
         """Return the rows at the indices ``rows``. The result and this column share the array of values."""
         return VarColumn(self.values, self.starts[rows], self.lengths[rows], self.kind)
 
-    def compact(self) -> VarColumn:
-        """Return a copy of the rows with contiguous values."""
-        values, starts = _native.compact(self.values, self.starts, self.lengths)
+    def compact(self, pool: LendsMemory | None = None) -> VarColumn:
+        """Return a copy of the rows with contiguous values.
+
+        Args:
+            pool: Pool of memory for large arrays.
+        """
+        values, starts = _native.compact(self.values, self.starts, self.lengths, partial(empty_array, pool=pool))
         return VarColumn(values, starts, self.lengths, self.kind)
 
     @property
@@ -145,7 +150,7 @@ class SeparateBytes(VarColumn):
 
     @property
     def values(self) -> NDArray[np.uint8]:
-        return np.frombuffer(b"".join(self.rows), np.uint8)
+        return np.frombuffer(self.rows[0], np.uint8) if len(self.rows) == 1 else self.compact().values
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -173,8 +178,12 @@ class SeparateBytes(VarColumn):
     def take(self, rows: NDArray[np.int64]) -> SeparateBytes:
         return SeparateBytes([self.rows[row] for row in rows.tolist()])
 
-    def compact(self) -> VarColumn:
-        return VarColumn(self.values, self.starts, self.lengths)
+    def compact(self, pool: LendsMemory | None = None) -> VarColumn:
+        starts = self.starts
+        values = empty_array((_native.total_length(self.lengths),), np.dtype(np.uint8), pool)
+        for row, start in zip(self.rows, starts.tolist(), strict=True):  # a copy of a large row releases the GIL
+            values[start : start + len(row)] = np.frombuffer(row, np.uint8)
+        return VarColumn(values, starts, self.lengths)
 
     def element(self, row: int) -> bytes:
         return self.rows[row]
@@ -259,8 +268,12 @@ def owned_column(column: Column) -> Column:
     return column.copy()
 
 
-def concat_column(columns: Sequence[Column]) -> Column:
-    """Concatenate columns of equal layout into a new column. Its values are packed; see :attr:`VarColumn.is_packed`."""
+def concat_column(columns: Sequence[Column], pool: LendsMemory | None = None) -> Column:
+    """Concatenate columns of equal layout into a new column. Its values are packed; see :attr:`VarColumn.is_packed`.
+
+    Args:
+        pool: Pool of memory for large values of variable-length columns.
+    """
     variable = [column for column in columns if isinstance(column, VarColumn)]
     if not variable:
         return np.concatenate([column for column in columns if not isinstance(column, VarColumn)])
@@ -270,7 +283,9 @@ def concat_column(columns: Sequence[Column]) -> Column:
     if numbers is None:
         numbers = [np.full(len(column), number, np.int32) for number, column in enumerate(variable)]
     lengths = np.concatenate([column.lengths for column in variable])
-    values, new_starts = _native.compact_many(sources, np.concatenate(numbers), np.concatenate(starts), lengths)
+    new_array = partial(empty_array, pool=pool)
+    places = np.concatenate(numbers), np.concatenate(starts), lengths
+    values, new_starts = _native.compact_many(sources, *places, new_array)
     return VarColumn(values, new_starts, lengths, variable[0].kind)
 
 

@@ -304,8 +304,12 @@ def owned(chunk: Chunk) -> Chunk:
     return Columns(chunk.structure, tuple(map(owned_column, chunk.leaves)), ids, None, made_of)
 
 
-def concat(chunks: Sequence[Chunk]) -> Chunk:
-    """Concatenate chunks into one chunk. A single chunk is returned without a copy."""
+def concat(chunks: Sequence[Chunk], pool: LendsMemory | None = None) -> Chunk:
+    """Concatenate chunks into one chunk. A single chunk is returned without a copy.
+
+    Args:
+        pool: Pool of memory for large values of variable-length columns.
+    """
     if len(chunks) == 1:
         return chunks[0]
     chunks = with_equal_marks(chunks)
@@ -317,5 +321,5 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
         values = [element for chunk in chunks for element in chunk.elements()]
         return Items(values, ids, None, made_of, None, _joined_sizes(chunks))
     sources = [chunk for chunk in chunks if isinstance(chunk, Columns)]
-    leaves = tuple(concat_column(column) for column in zip(*(chunk.leaves for chunk in sources), strict=True))
+    leaves = tuple(concat_column(column, pool) for column in zip(*(chunk.leaves for chunk in sources), strict=True))
     return Columns(sources[0].structure, leaves, ids, None, made_of)

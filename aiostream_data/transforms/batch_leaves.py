@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.text_arrays import WITH_MISSING, Strings
@@ -18,7 +19,7 @@ DescribeRow = Callable[[int], str]
 """Function that returns the name of a row for error messages."""
 
 
-def batch_leaf(column: Column, copy: bool = True, strings: Strings = "objects") -> Any:
+def batch_leaf(column: Column, copy: bool = True, strings: Strings = "objects", pool: LendsMemory | None = None) -> Any:
     """Convert a column to a leaf of a batch element (one array per leaf).
 
     Rows of type bytes or str become an object array, or the form ``strings``. Variable-length rows of kind ``array``
@@ -26,13 +27,22 @@ def batch_leaf(column: Column, copy: bool = True, strings: Strings = "objects") 
 
     Args:
         copy: False if nothing else uses the memory of ``column``.
+        pool: Pool of memory for large values of variable-length columns.
     """
     if not isinstance(column, VarColumn):
         return np.array(column, order="C", copy=True) if copy else column
-    return _ragged(column, copy) if column.kind == "array" else string_leaf(column, strings, copy=copy)
+    if column.kind == "array":
+        return _ragged(column, copy, pool)
+    return string_leaf(column, strings, copy=copy, pool=pool)
 
 
-def batch_element(chunk: Columns, describe: DescribeRow, copy: bool = True, strings: Strings = "objects") -> Any:
+def batch_element(
+    chunk: Columns,
+    describe: DescribeRow,
+    copy: bool = True,
+    strings: Strings = "objects",
+    pool: LendsMemory | None = None,
+) -> Any:
     """Stack the rows of a chunk into one element, with one leaf per column. See :func:`batch_leaf`.
 
     A nullable leaf of bytes or text keeps its missing values if the form ``strings`` has them. All other leaves need a
@@ -42,7 +52,7 @@ def batch_element(chunk: Columns, describe: DescribeRow, copy: bool = True, stri
         BatchShapeError: A value is missing. The error names the leaf and the record.
     """
     if not chunk.structure.has_nullable and (strings == "objects" or not has_objects(chunk)):
-        return chunk.structure.unflatten([batch_leaf(leaf, copy, strings) for leaf in chunk.leaves])
+        return chunk.structure.unflatten([batch_leaf(leaf, copy, strings, pool) for leaf in chunk.leaves])
     plain = chunk.structure.plain
     leaves = []
     for path, (column, valid) in zip(plain.paths(), _with_marks(chunk), strict=True):
@@ -52,9 +62,9 @@ def batch_element(chunk: Columns, describe: DescribeRow, copy: bool = True, stri
         if of_strings is not None:
             leaves.append(of_strings)
         elif valid is None or valid.all():
-            leaves.append(batch_leaf(column, copy, strings))
+            leaves.append(batch_leaf(column, copy, strings, pool))
         elif isinstance(column, VarColumn) and column.kind != "array" and strings in WITH_MISSING:
-            leaves.append(string_leaf(column, strings, valid, copy=copy))
+            leaves.append(string_leaf(column, strings, valid, copy=copy, pool=pool))
         else:
             raise missing_value(path, describe(int(np.flatnonzero(~valid)[0])))
     return plain.unflatten(leaves)
@@ -78,6 +88,6 @@ def _with_marks(chunk: Columns) -> Iterator[tuple[Column, NDArray[np.bool_] | No
         yield column, marks
 
 
-def _ragged(column: VarColumn, copy: bool) -> RaggedArray:
-    packed = column if not copy and column.is_packed else column.compact()
+def _ragged(column: VarColumn, copy: bool, pool: LendsMemory | None) -> RaggedArray:
+    packed = column if not copy and column.is_packed else column.compact(pool)
     return trusted_ragged(packed.values, np.append(packed.starts, len(packed.values)))

@@ -283,7 +283,7 @@ class Batcher:
             return _batch_in_parts(
                 [part for part in parts if isinstance(part, Columns)], self._parts_from == 0, self._strings
             )
-        rows = concat(parts)
+        rows = concat(parts, self._pool)
 
         def describe(row: int) -> str:
             return self._describe(rows.ids, row)
@@ -292,7 +292,7 @@ class Batcher:
             leaf = stack_leaf_in_parts if in_parts else partial(stack_leaf, pool=self._pool)
             return FullBatch(stack(rows.values, describe, leaf, self._strings), _rows_of(rows))
         shared = len(parts) == 1 and not own  # concat() copies two or more parts
-        return FullBatch(batch_element(rows, describe, shared, self._strings), _rows_of(rows))
+        return FullBatch(batch_element(rows, describe, shared, self._strings, self._pool), _rows_of(rows))
 
 
 def as_items(batches: Sequence[FullBatch], runs: list[RowIds] | None = None) -> Items | None:
@@ -321,9 +321,9 @@ def _cut_column(
     """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
     if isinstance(column, VarColumn):
         if column.kind == "array":
-            return [batch_leaf(column.slice(cut.start, cut.stop), strings=strings) for cut in cuts]
+            return [batch_leaf(column.slice(cut.start, cut.stop), strings=strings, pool=pool) for cut in cuts]
         bounds = ([(start, stop) for start, stop, _ in some] for some in _sharing(cuts, column))
-        return [leaf for some in bounds for leaf in string_leaves(column, some, strings)]
+        return [leaf for some in bounds for leaf in string_leaves(column, some, strings, pool)]
     if own and column.nbytes <= SHARED_NBYTES:
         return [column[start:stop] for start, stop, _ in cuts]
     return [leaf for some in _sharing(cuts, column) for leaf in _copied_together(column, some, pool)]

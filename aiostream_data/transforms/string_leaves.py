@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError
 from aiostream_data.rows.columns import VarColumn, object_array
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.text_arrays import WITH_MISSING, BytesArray, Strings, TextArray, cut, with_missing
 
 _TEXT: Final = (bytes, str)
@@ -35,30 +36,44 @@ def leaf_of_strings(path: str, values: Sequence[Any], describe: Callable[[int], 
     return strings_of(values, form)
 
 
-def string_leaf(column: VarColumn, form: Strings, valid: NDArray[np.bool_] | None = None, *, copy: bool = True) -> Any:
+def string_leaf(
+    column: VarColumn,
+    form: Strings,
+    valid: NDArray[np.bool_] | None = None,
+    *,
+    copy: bool = True,
+    pool: LendsMemory | None = None,
+) -> Any:
     """Convert rows of bytes or text to a leaf of a batch. The leaf owns its memory.
 
     Args:
         copy: False if nothing else uses the memory of ``column``.
         valid: For each row, True if the row has a value; None if all rows have values. Only the forms in
             :data:`WITH_MISSING` have missing values.
+        pool: Pool of memory for large leaves.
     """
     if form == "objects" or (form == "string_dtype" and column.kind == "bytes"):
         return column.objects() if valid is None else object_array(with_missing(column.elements(), valid))
-    packed = column if not copy and column.is_packed else column.compact()
+    packed = column if not copy and column.is_packed else column.compact(pool)
     splits = np.append(packed.starts, len(packed.values))
     kind = TextArray if column.kind == "str" else BytesArray
     return _in_form(kind.trusted(packed.values, splits, None if valid is None else valid.copy()), form)
 
 
-def string_leaves(column: VarColumn, bounds: Sequence[tuple[int, int]], form: Strings) -> list[Any]:
-    """Convert adjacent ranges of rows to one leaf per range. All leaves share one buffer."""
+def string_leaves(
+    column: VarColumn, bounds: Sequence[tuple[int, int]], form: Strings, pool: LendsMemory | None = None
+) -> list[Any]:
+    """Convert adjacent ranges of rows to one leaf per range. All leaves share one buffer.
+
+    Args:
+        pool: Pool of memory for large leaves.
+    """
     first = bounds[0][0]
     whole = column.slice(first, bounds[-1][1])
     if form == "objects":
         objects = whole.objects()
         return [objects[start - first : stop - first] for start, stop in bounds]
-    leaf = string_leaf(whole, "columns")
+    leaf = string_leaf(whole, "columns", pool=pool)
     leaves = cut(leaf, [(start - first, stop - first) for start, stop in bounds])
     return leaves if form == "columns" else [_in_form(each, form) for each in leaves]
 

@@ -160,3 +160,18 @@ def test_rows_are_packed_if_each_begins_where_the_one_before_ends(kernel: Any) -
     assert not kernel.are_packed(ints(5, 0), ints(3, 5))
     with pytest.raises(ValueError, match="2 starts and 1 lengths"):
         kernel.are_packed(ints(5, 8), ints(3))
+
+
+def test_rows_are_copied_to_the_memory_of_the_caller(kernel: Any) -> None:
+    memory = np.zeros(20, np.uint8)
+    sources = [np.arange(9, dtype=np.uint8), np.arange(100, 105, dtype=np.uint8)]
+    which, starts, lengths = np.array([1, 0], np.int32), ints(1, 2), ints(3, 4)
+    values, _ = kernel.compact_many(sources, which, starts, lengths, lambda shape, dtype: memory[: shape[0]])
+    assert np.shares_memory(values, memory)
+    assert memory[:8].tolist() == [101, 102, 103, 2, 3, 4, 5, 0]
+
+
+def test_the_native_kernel_refuses_memory_of_another_size() -> None:
+    for wrong in (np.empty(6, np.uint8), np.empty(14, np.uint8)[::2]):
+        with pytest.raises(ValueError, match="new array"):
+            gather.compact(np.arange(9, dtype=np.uint8), ints(0), ints(7), lambda *_, wrong=wrong: wrong)

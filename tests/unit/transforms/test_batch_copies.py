@@ -9,6 +9,7 @@ import pytest
 
 from aiostream_data._native import BytesMemory
 from aiostream_data.rows.columns import LARGE_ROW_NBYTES, Column, SeparateBytes, VarColumn, VarKind
+from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
@@ -21,9 +22,11 @@ class Memory:
 
     def __init__(self) -> None:
         self.lent: list[BytesMemory] = []
+        self.arrays: list[np.ndarray] = []
 
     def lend(self, nbytes: int) -> np.ndarray:
-        return np.empty(nbytes, np.uint8)
+        self.arrays.append(np.empty(nbytes, np.uint8))
+        return self.arrays[-1]
 
     def lend_objects(self, sizes: Iterable[int]) -> list[BytesMemory]:
         fresh = [BytesMemory(nbytes) for nbytes in sizes]
@@ -87,3 +90,24 @@ def test_a_leaf_takes_the_memory_of_a_column_that_nobody_else_uses(kind: VarKind
     assert leaf.values.tobytes() == column.values.tobytes()
     part = batch_leaf(column.slice(1, 3), copy=not is_own, strings="columns")
     assert not np.shares_memory(part.values, column.values)  # it would keep the other rows in memory
+
+
+@pytest.mark.parametrize("is_separate", [False, True])
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_columns_of_large_batches_are_in_memory_of_the_pool(size: int, is_separate: bool) -> None:
+    nbytes = LARGE_ARRAY_NBYTES // 3 + 1
+    rows = [bytes([row]) * (nbytes + row) for row in range(7)]
+    columns: list[Column] = [
+        SeparateBytes(part) if is_separate else rows_of(list(map(len, part))) for part in (rows[:2], rows[2:])
+    ]
+    expected = [bytes(row) for column in columns if isinstance(column, VarColumn) for row in column.elements()]
+    pool = Memory()
+    batcher = Batcher(BatchOrder(size), lambda ids, row: "a row", strings="columns", pool=pool)
+    batches = []
+    for column in columns:
+        batches += batcher.push(Columns(LEAF, (column,), RowIds.run(0, 0, len(column))))
+    leaves = [batch.element for batch in batches + batcher.finish()]
+    assert [row for leaf in leaves for row in leaf] == expected
+    for leaf in leaves[: 7 // size]:
+        is_of_pool = any(np.shares_memory(leaf.values, array) for array in pool.arrays)
+        assert is_of_pool == (leaf.values.nbytes >= LARGE_ARRAY_NBYTES)
