@@ -1,6 +1,7 @@
 from aiostream_data._native.gather_py import are_packed as are_packed
 from aiostream_data._native.gather_py import compact as compact
 from aiostream_data._native.gather_py import compact_many as compact_many
+from aiostream_data._native.gather_py import copy_arrays as copy_arrays
 from aiostream_data._native.gather_py import exchange_rows as exchange_rows
 from aiostream_data._native.gather_py import exchange_spans as exchange_spans
 from aiostream_data._native.gather_py import length_range as length_range

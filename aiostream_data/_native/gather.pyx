@@ -122,6 +122,33 @@ def compact_many(sources, which, starts, lengths, new_array=np.empty):
         free(table)
 
 
+def copy_arrays(targets, sources):
+    """Copy each source to its target, all without the GIL. See ``gather_py.copy_arrays``."""
+    twin.check_copies(targets, sources)
+    if any(map(_holds_references, sources)):
+        return twin.copy_arrays(targets, sources)
+    cdef Py_ssize_t count = len(sources), i
+    cdef size_t total = 0
+    cdef char** places = <char**>malloc(2 * count * sizeof(char*) + count * sizeof(size_t) + 1)
+    if places == NULL:
+        raise MemoryError
+    cdef size_t* sizes = <size_t*>(places + 2 * count)
+    try:
+        for i in range(count):
+            places[2 * i], places[2 * i + 1] = _address(targets[i]), _address(sources[i])
+            sizes[i] = sources[i].nbytes
+            total += sizes[i]
+        if total <= KEEP_GIL_NBYTES:
+            for i in range(count):
+                memcpy(places[2 * i], places[2 * i + 1], sizes[i])
+        else:
+            with nogil:
+                for i in range(count):
+                    memcpy(places[2 * i], places[2 * i + 1], sizes[i])
+    finally:
+        free(places)
+
+
 def exchange_rows(buffer, slots, incoming):
     """Replace ``buffer[slots[i]]`` by ``incoming[i]``, for each i in order. Return the replaced rows."""
     twin.check_alike([buffer, incoming])

@@ -78,6 +78,28 @@ def compact_many(
     return out, stops - lengths
 
 
+def copy_arrays(targets: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any]]) -> None:
+    """Copy each source to its target. All arrays are contiguous, and they do not overlap.
+
+    Raises:
+        ValueError: A target does not fit its source, is read-only, or an array has gaps.
+    """
+    check_copies(targets, sources)
+    for target, source in zip(targets, sources, strict=True):
+        target[...] = source
+
+
+def check_copies(targets: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any]]) -> None:
+    """Check the arguments of :func:`copy_arrays`."""
+    if len(targets) != len(sources):
+        raise ValueError(f"{len(targets)} targets and {len(sources)} sources go together")
+    for target, source in zip(targets, sources, strict=True):
+        if target.shape != source.shape or target.dtype != source.dtype:
+            raise ValueError(f"cannot copy {source.dtype} {source.shape} to {target.dtype} {target.shape}")
+        if not (target.flags.c_contiguous and source.flags.c_contiguous and target.flags.writeable):
+            raise ValueError("an array has gaps, or a target is read-only")
+
+
 def exchange_rows(buffer: NDArray[Any], slots: Rows, incoming: NDArray[Any]) -> NDArray[Any]:
     """Replace ``buffer[slots[i]]`` by ``incoming[i]``, for each i in order. Return the replaced rows."""
     check_alike([buffer, incoming])

@@ -19,6 +19,13 @@ array is deleted.
 """
 
 
+LARGE_BLOCK_NBYTES: Final = 1 << 20
+"""Minimum size in bytes of a block for several arrays that is taken from a pool."""
+
+LINE_NBYTES: Final = 64
+"""Each array in a block begins at a multiple of this number of bytes: a line of the CPU's cache."""
+
+
 class LendsMemory(Protocol):
     """Pool of memory, such as :class:`.BlockPool`."""
 
@@ -39,3 +46,23 @@ def empty_array(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | 
     if pool is None or not nbytes or nbytes < LARGE_ARRAY_NBYTES or dtype.hasobject:
         return np.empty(shape, dtype)
     return pool.lend(nbytes).view(dtype).reshape(shape)
+
+
+def copied_to_one_block(arrays: Sequence[NDArray[Any]], pool: LendsMemory | None) -> list[NDArray[Any]]:
+    """Copy contiguous arrays to one block of memory, at once: each copy alone would wait for the GIL.
+
+    Args:
+        arrays: Arrays without Python objects.
+        pool: Pool of memory for large blocks. It reuses a block after the last array in it is deleted.
+    """
+    starts = [0]
+    for array in arrays:
+        starts.append(starts[-1] + -(-array.nbytes // LINE_NBYTES) * LINE_NBYTES)
+    is_large = pool is not None and starts[-1] >= LARGE_BLOCK_NBYTES
+    block = pool.lend(starts[-1]) if pool is not None and is_large else np.empty(starts[-1], np.uint8)
+    copies = [
+        block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        for start, array in zip(starts, arrays, strict=False)
+    ]
+    _native.copy_arrays(copies, arrays)
+    return copies

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from aiostream_data.errors import PlanError
 from aiostream_data.rows.columns import (
-    INDEX_NBYTES,
     Column,
     VarColumn,
     concat_column,
     with_separate_rows,
 )
-from aiostream_data.rows.lent_memory import LendsMemory, empty_array
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.parts import Parts
 from aiostream_data.rows.records import Chunk, Columns, Items, concat, owned, same_layout
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.text_arrays import Strings
+from aiostream_data.transforms.batch_cuts import SHARED_NBYTES, BatchCut, cut_columns
 from aiostream_data.transforms.batch_leaves import batch_element, batch_leaf, has_objects
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,
@@ -37,26 +33,9 @@ from aiostream_data.transforms.collate import (
 )
 from aiostream_data.transforms.open_batch import OpenBatch, is_large_batch
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
-from aiostream_data.transforms.string_leaves import string_leaves
 
 Describe = Callable[[RowIds, int], str]
 """Function ``describe(ids, row)`` that returns the name of a row for error messages: "s3://b/x.tfrecord record 17"."""
-
-
-SHARED_NBYTES = 2 << 20
-"""Maximum size in bytes, per leaf, of a memory block that several batches share."""
-
-
-class BatchCut(NamedTuple):
-    """Rows ``start`` (inclusive) to ``stop`` (exclusive) of a chunk, which belong to one batch.
-
-    Attributes:
-        completes: True if these rows complete the batch; False if the rows are carried over to the next chunk.
-    """
-
-    start: int
-    stop: int
-    completes: bool
 
 
 class BatchOrder:
@@ -211,7 +190,7 @@ class Batcher:
         is_dense = isinstance(chunk, Columns) and not chunk.structure.has_nullable
         if not isinstance(chunk, Columns) or not is_dense or not cuts or self._is_left(chunk) or self._asks_rows(chunk):
             return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
-        leaves = [_cut_column(leaf, cuts, own, self._strings, self._pool) for leaf in chunk.leaves]
+        leaves = cut_columns(chunk.leaves, cuts, own, self._strings, self._pool)
         first = cuts[0].start
         ids = chunk.ids.slice(first, cuts[-1].stop)
         self.runs.append(ids if own and ids.nbytes <= SHARED_NBYTES else ids.copy())
@@ -313,50 +292,6 @@ def as_items(batches: Sequence[FullBatch], runs: list[RowIds] | None = None) -> 
 
 def _rows_of(chunk: Chunk) -> MadeOf:
     return Lineage(chunk.ids.copy(), chunk.made_of).as_made_of()
-
-
-def _cut_column(
-    column: Column, cuts: Sequence[BatchCut], own: bool, strings: Strings, pool: LendsMemory | None
-) -> list[Any]:
-    """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
-    if isinstance(column, VarColumn):
-        if column.kind == "array":
-            return [batch_leaf(column.slice(cut.start, cut.stop), strings=strings, pool=pool) for cut in cuts]
-        bounds = ([(start, stop) for start, stop, _ in some] for some in _sharing(cuts, column))
-        return [leaf for some in bounds for leaf in string_leaves(column, some, strings, pool)]
-    if own and column.nbytes <= SHARED_NBYTES:
-        return [column[start:stop] for start, stop, _ in cuts]
-    return [leaf for some in _sharing(cuts, column) for leaf in _copied_together(column, some, pool)]
-
-
-def _copied_together(column: NDArray[Any], cuts: Sequence[BatchCut], pool: LendsMemory | None) -> list[NDArray[Any]]:
-    """Copy all batches at once: each copy releases the GIL, and reacquiring the GIL is the expensive part."""
-    first = cuts[0].start
-    rows = column[first : cuts[-1].stop]
-    block = empty_array(rows.shape, rows.dtype, pool)
-    block[...] = rows
-    return [block] if len(cuts) == 1 else [block[start - first : stop - first] for start, stop, _ in cuts]
-
-
-def _sharing(cuts: Sequence[BatchCut], column: Column) -> Iterator[Sequence[BatchCut]]:
-    """Yield runs of batches that share a memory block: of at most ``SHARED_NBYTES``, or of one batch."""
-    begin, total = 0, 0
-    for place, nbytes in enumerate(_sizes(cuts, column)):
-        if place > begin and total + nbytes > SHARED_NBYTES:
-            yield cuts[begin:place]
-            begin, total = place, 0
-        total += nbytes
-    yield cuts[begin:]
-
-
-def _sizes(cuts: Sequence[BatchCut], column: Column) -> list[int]:
-    """Return the size in bytes of the rows of each batch."""
-    if not isinstance(column, VarColumn):
-        row_nbytes = column.itemsize * math.prod(column.shape[1:])
-        return [row_nbytes * (stop - start) for start, stop, _ in cuts]
-    lengths = column.lengths[: cuts[-1].stop]
-    of_values = np.add.reduceat(lengths, [cut.start for cut in cuts]).tolist()
-    return [nbytes + INDEX_NBYTES * (cut.stop - cut.start) for nbytes, cut in zip(of_values, cuts, strict=True)]
 
 
 def _batch_in_parts(chunks: Sequence[Columns], ragged: bool, strings: Strings) -> FullBatch:

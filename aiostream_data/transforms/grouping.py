@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.records import Chunk, Columns, Items, lineage_of
 from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.transforms.batch_cuts import SHARED_NBYTES
 from aiostream_data.transforms.batch_leaves import batch_element
-from aiostream_data.transforms.batching import SHARED_NBYTES, Describe
+from aiostream_data.transforms.batching import Describe
 from aiostream_data.transforms.collate import DescribeRow, as_stackable, stack
 from aiostream_data.transforms.held_rows import HeldRows
 

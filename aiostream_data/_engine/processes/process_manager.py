@@ -44,7 +44,7 @@ from aiostream_data.plan.mixing import Mix
 from aiostream_data.plan.rewrite import batches_in_parts
 from aiostream_data.plan.subprocess import InSubprocess, places_of, process_nbytes
 from aiostream_data.plan.worker_share import check_shared, for_worker
-from aiostream_data.transforms.batching import SHARED_NBYTES
+from aiostream_data.transforms.batch_cuts import SHARED_NBYTES
 
 WINDOW: Final = 16
 """Fraction (1/16) of the memory limit that the chunks in flight from all subprocesses may use."""

@@ -45,8 +45,8 @@ _OF_GROUPS = "GROUP_NBYTES"
 """Bytes of a group of small shards, and maximum bytes of a small shard; 0 reads every shard alone."""
 _SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES", "OBJECT_NBYTES")
 """Mean sizes in bytes from which files, rows and members of type ``bytes`` get a ``bytes`` object each."""
-_LARGE = "LARGE_ARRAY_NBYTES"
-"""Size in bytes from which arrays of batches take memory of a pool, and are filled chunk by chunk."""
+_LARGE = ("LARGE_ARRAY_NBYTES", "LARGE_BLOCK_NBYTES")
+"""Sizes in bytes from which arrays of batches, and blocks for several arrays, take memory of a pool."""
 _RATIO = "COMPRESSION_RATIO"
 """Estimated growth of a compressed shard: decides how many shards form a group, and how many are split at once."""
 _SMALL = "SMALL_ROWS"
@@ -85,7 +85,7 @@ def _sizes(random: Random) -> dict[str, int]:
     sizes |= {name: random.choice([nbytes, nbytes, 3 * nbytes]) for name in _IN_BYTES}
     sizes[_RATIO] = random.choice([1, 4, 30])
     sizes |= {name: random.choice([0, 20, 200, 1 << 15]) for name in _SEPARATE}
-    sizes[_LARGE] = random.choice([0, 30, 300, 1 << 22])
+    sizes |= {name: random.choice([0, 30, 300, 1 << 22]) for name in _LARGE}
     return sizes | {_OF_GROUPS: random.choice([0, 100, 400, 2_000, 1 << 20])}
 
 
@@ -97,7 +97,7 @@ def _constants() -> list[tuple[ModuleType, str]]:
     """Return where these constants are, in all modules that are loaded by now."""
     global _modules
     if len(sys.modules) != _modules:
-        known = {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, *_SEPARATE, _LARGE, _RATIO, _SMALL}
+        known = {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, *_SEPARATE, *_LARGE, _RATIO, _SMALL}
         modules = [module for name, module in list(sys.modules.items()) if name.startswith("aiostream_data.")]
         _found[:] = [(module, name) for module in modules for name in known & vars(module).keys()]
         _modules = len(sys.modules)
@@ -106,4 +106,4 @@ def _constants() -> list[tuple[ModuleType, str]]:
 
 def missing_constants() -> set[str]:
     """Return the constants that no module has any more."""
-    return {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, *_SEPARATE, _LARGE, _RATIO, _SMALL} - {name for _, name in _constants()}
+    return {*_IN_ROWS, *_IN_BYTES, _OF_GROUPS, *_SEPARATE, *_LARGE, _RATIO, _SMALL} - {name for _, name in _constants()}

@@ -175,3 +175,37 @@ def test_the_native_kernel_refuses_memory_of_another_size() -> None:
     for wrong in (np.empty(6, np.uint8), np.empty(14, np.uint8)[::2]):
         with pytest.raises(ValueError, match="new array"):
             gather.compact(np.arange(9, dtype=np.uint8), ints(0), ints(7), lambda *_, wrong=wrong: wrong)
+
+
+def test_arrays_are_copied_together(kernel: Any) -> None:
+    sources: list[Any] = [np.arange(5), np.zeros((0, 3)), np.ones((7, 2), "f4"), np.arange(200_000, dtype="u1")]
+    targets = [np.zeros_like(source) for source in sources]
+    kernel.copy_arrays(targets, sources)
+    for target, source in zip(targets, sources, strict=True):
+        np.testing.assert_array_equal(target, source)
+
+
+def test_objects_are_copied_as_references(kernel: Any) -> None:
+    value = object()
+    source, target = np.array([value, None], object), np.zeros(2, object)
+    before = sys.getrefcount(value)
+    kernel.copy_arrays([target], [source])
+    assert target[0] is value
+    assert sys.getrefcount(value) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        (np.zeros(3), np.zeros(4)),
+        (np.zeros(3), np.zeros(3, "f4")),
+        (np.zeros(6)[::2], np.zeros(3)),
+        (np.zeros(3), np.zeros(6)[::2]),
+        (np.frombuffer(bytes(24)), np.zeros(3)),
+    ],
+)
+def test_arrays_that_do_not_fit_are_not_copied(kernel: Any, target: Any, source: Any) -> None:
+    with pytest.raises(ValueError):
+        kernel.copy_arrays([np.zeros(2), target], [np.ones(2), source])
+    with pytest.raises(ValueError, match="go together"):
+        kernel.copy_arrays([np.zeros(2)], [])

@@ -16,7 +16,8 @@ from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, structure_of
-from aiostream_data.transforms.batching import SHARED_NBYTES, BatchCut, Batcher, BatchOrder, FullBatch
+from aiostream_data.transforms.batch_cuts import SHARED_NBYTES, BatchCut
+from aiostream_data.transforms.batching import Batcher, BatchOrder, FullBatch
 
 
 def describe(ids: RowIds, row: int) -> str:

@@ -20,7 +20,8 @@ from aiostream_data.plan.operators import Batch
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import Chunk, Columns, Items, gather
 from aiostream_data.rows.row_ids import OTHER_PIPELINE, RowIds
-from aiostream_data.transforms.batching import BatchCut, Batcher, BatchOrder, Describe, as_items
+from aiostream_data.transforms.batch_cuts import BatchCut
+from aiostream_data.transforms.batching import Batcher, BatchOrder, Describe, as_items
 
 MOST_NBYTES: Final = 8 << 10
 """Maximum size of a dataset whose batches are built in place. The batches of up to 2,048 datasets are built at once."""
