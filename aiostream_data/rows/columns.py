@@ -60,9 +60,10 @@ class VarColumn:
 
     @property
     def nbytes(self) -> int:
-        row = self.dtype.itemsize * math.prod(self.item_shape)
+        values = self.values
+        row = values.itemsize if values.ndim == 1 else values.itemsize * math.prod(values.shape[1:])
         nbytes = _native.total_length(self.lengths) * row + INDEX_NBYTES * len(self.starts)
-        if not self.dtype.hasobject:
+        if not values.dtype.hasobject:
             return nbytes
         filled = self.starts[self.lengths > 0]
         some = self.values[filled[sample_of(len(filled))]]

@@ -84,13 +84,17 @@ class Columns:
     ids: RowIds
     lease: object = field(default=None, compare=False, repr=False)
     made_of: list[MadeOf | None] | None = field(default=None, compare=False, repr=False)
+    _nbytes: int | None = field(default=None, init=False, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def nbytes(self) -> int:
-        return sum(map(column_nbytes, self.leaves)) + self.ids.nbytes
+        """Size in bytes. It is computed once, because several stages ask for it."""
+        if self._nbytes is None:
+            object.__setattr__(self, "_nbytes", sum(map(column_nbytes, self.leaves)) + self.ids.nbytes)
+        return self._nbytes or 0
 
     def slice(self, start: int, stop: int) -> Columns:
         if start == 0 and stop == len(self.ids):
