@@ -46,9 +46,9 @@ class WebDatasetRuns:
 
     def find(self, file: int, start: int, stop: int, sizes: Sequence[int]) -> list[RecordRun]:
         """Return runs of samples. See :meth:`.RunFinder.find`."""
-        if not start and not self._recognises(os.pread(file, BLOCK, 0)):  # it may be compressed
-            return []
         walk = _native.walk_tar_file(file, start, stop, MOST_MEMBERS)
+        if not len(walk.table) or not (start or self._recognises(os.pread(file, BLOCK, 0))):  # it may be compressed
+            return []
         samples = samples_of(walk, 0, start, self._max_sample_nbytes)
         repeat = first_repeat(samples, walk, self._seen, start)
         count = samples.complete if repeat is None else min(samples.complete, repeat.sample)
