@@ -22,7 +22,7 @@ NEAR_NBYTES = 16 << 20
 """Size of later ranges of local files and of objects in memory. A range costs a millisecond of Python in addition to
 its bytes: with rows of 1 MiB, ranges of 4 MiB are half as fast."""
 
-NEAR_NBYTES_AHEAD = 32 << 20
+NEAR_NBYTES_AHEAD = 8 << 20
 """Maximum size of all ranges of near objects in flight together. They wait for no response, and splitting bytes takes
 longer if they have left the cache of the CPU."""
 
