@@ -53,7 +53,7 @@ def _is_small(column: Column) -> TypeGuard[NDArray[Any]]:
     """Return True for a dense column whose batches may share a block of memory."""
     if isinstance(column, VarColumn) or column.dtype.hasobject:
         return False
-    return column.nbytes <= SHARED_NBYTES and column.flags.c_contiguous
+    return 0 < column.nbytes <= SHARED_NBYTES and column.flags.c_contiguous
 
 
 def _cut_column(

@@ -149,7 +149,7 @@ class ShardRanges:
 
     @property
     def first_nbytes(self) -> int:
-        """Size in bytes of the first range request of a run."""
+        """Size in bytes of the first range request of a shard."""
         return self._sizes()[0]
 
     @asynccontextmanager

@@ -12,7 +12,7 @@ from aiostream_data.rows.columns import LARGE_ROW_NBYTES, Column, SeparateBytes,
 from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.rows.structure import LEAF
+from aiostream_data.rows.structure import LEAF, Structure
 from aiostream_data.transforms.batch_leaves import batch_leaf
 from aiostream_data.transforms.batching import Batcher, BatchOrder
 
@@ -111,3 +111,14 @@ def test_columns_of_large_batches_are_in_memory_of_the_pool(size: int, is_separa
     for leaf in leaves[: 7 // size]:
         is_of_pool = any(np.shares_memory(leaf.values, array) for array in pool.arrays)
         assert is_of_pool == (leaf.values.nbytes >= LARGE_ARRAY_NBYTES)
+
+
+def test_columns_without_bytes_are_cut_beside_others() -> None:
+    columns = (np.arange(6), np.zeros(6, np.dtype([])), np.zeros((6, 0)), np.arange(6.0))
+    batcher = Batcher(BatchOrder(2), lambda ids, row: "a row")
+    chunk = Columns(Structure("tuple", (0, 1, 2, 3), (LEAF,) * 4), columns, RowIds.run(0, 0, 6))
+    batches = [batch.element for batch in batcher.push(chunk)]
+    assert [batch[0].tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
+    assert [batch[1].shape for batch in batches] == [(2,)] * 3
+    assert [batch[2].shape for batch in batches] == [(2, 0)] * 3
+    assert [batch[3].tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
