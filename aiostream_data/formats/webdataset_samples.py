@@ -49,7 +49,7 @@ class WebDatasetSamples:
 
 
 class AlikeSamples(NamedTuple):
-    """Samples with the same extensions.
+    """Samples that all have the same extensions.
 
     Attributes:
         extensions: Extensions in alphabetical order.

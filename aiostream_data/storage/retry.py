@@ -238,7 +238,7 @@ class RetryingStore:
         return outcomes
 
     async def scan_cached(self, shard: ShardRef, scan: Callable[[int], T]) -> T | None:
-        """Find the places of records in a file. See :class:`.ReadsPieces`."""
+        """Call ``scan(descriptor)`` for a local file, without retries. See :class:`.ReadsPieces`."""
         return await self.inner.scan_cached(shard, scan) if reads_pieces(self.inner) else None
 
     async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:

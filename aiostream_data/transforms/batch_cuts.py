@@ -34,7 +34,7 @@ class BatchCut(NamedTuple):
 def cut_columns(
     columns: Sequence[Column], cuts: Sequence[BatchCut], own: bool, strings: Strings, pool: LendsMemory | None
 ) -> list[list[Any]]:
-    """Return one leaf per batch for each column. Small dense columns are copied at once, to one block of memory."""
+    """Return one leaf per batch for each column. One call copies all small dense columns to one block of memory."""
     start, stop = cuts[0].start, cuts[-1].stop
     small = {} if own else {place: column for place, column in enumerate(columns) if _is_small(column)}
     if len(small) < 2:
@@ -71,7 +71,7 @@ def _cut_column(
 
 
 def _copied_together(column: NDArray[Any], cuts: Sequence[BatchCut], pool: LendsMemory | None) -> list[NDArray[Any]]:
-    """Copy all batches at once: each copy releases the GIL, and reacquiring the GIL is the expensive part."""
+    """Copy the rows of all batches with one call. After each call, the thread waits for the GIL, often for longer."""
     first = cuts[0].start
     rows = column[first : cuts[-1].stop]
     block = empty_array(rows.shape, rows.dtype, pool)

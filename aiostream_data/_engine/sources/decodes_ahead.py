@@ -95,7 +95,7 @@ class DecodesAhead:
         await self._until_sent(0 if self.budget.is_full else self.most)
 
     async def send_decoded(self, chunk: Chunk) -> None:
-        """Send rows that are decoded, after all rows before them."""
+        """Send rows that need no decoder. Earlier rows are sent first."""
         await self._until_sent(0)
         await self.outlet.send(chunk)
 
