@@ -15,15 +15,13 @@ from aiostream_data.formats.arrow_fields import SchemaField, Stored, selected, s
 from aiostream_data.formats.arrow_messages import Dictionary, RecordBatch
 from aiostream_data.formats.arrow_rows import explained, table_rows
 from aiostream_data.formats.column_paths import top_of
+from aiostream_data.formats.joined_groups import joined_sizes
 from aiostream_data.formats.row_groups import RowGroup, TableRows, joined
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.safe_url import safe_url
 
 _GAP_NBYTES: Final = 4 << 10
 """Maximum number of unwanted bytes between two ranges that are read as one."""
-
-_GROUP_NBYTES: Final = 1 << 20
-"""Small record batches are read together up to this size."""
 
 
 class ArrowSchema(NamedTuple):
@@ -175,8 +173,9 @@ class ArrowDirectory:
 
     def groups_from(self, first_row: int) -> Iterator[RowGroup]:
         number = bisect_right(self._ends, first_row)
+        sizes = joined_sizes()
         while number < len(self._batches):
-            stop = self._group_stop(number)
+            stop = self._group_stop(number, next(sizes))
             if self._ends[stop - 1] > self._first_row(number):
                 yield self._group(number, stop)
             number = stop
@@ -191,12 +190,12 @@ class ArrowDirectory:
         rows = sum(one.batch.rows for one in stored)
         return RowGroup(self._first_row(first), rows, self._ranges(stored), rows * len(self._order))
 
-    def _group_stop(self, first: int) -> int:
+    def _group_stop(self, first: int, most_nbytes: int) -> int:
         """Return the number of the batch behind those that are read together with batch ``first``."""
         stop, nbytes = first + 1, self._batches[first].batch.nbytes
         while stop < len(self._batches):
             nbytes += self._batches[stop].batch.nbytes
-            if nbytes > _GROUP_NBYTES or self._batches[stop].dictionaries != self._batches[first].dictionaries:
+            if nbytes > most_nbytes or self._batches[stop].dictionaries != self._batches[first].dictionaries:
                 break
             stop += 1
         return stop

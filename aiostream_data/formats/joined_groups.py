@@ -9,8 +9,19 @@ from typing import Final
 
 from aiostream_data.formats.row_groups import RowGroup, joined
 
-JOINED_NBYTES: Final = 1 << 20
-"""Small row groups are read together up to this size, as stored bytes and as declared memory."""
+FIRST_NBYTES: Final = 1 << 20
+"""Small row groups at the start of a run are read together up to this size, so that the first rows arrive early."""
+
+JOINED_NBYTES: Final = 4 << 20
+"""Later row groups are read together up to this size, as stored bytes and as declared memory."""
+
+
+def joined_sizes() -> Iterator[int]:
+    """Yield the maximum size in bytes of each group of a run that consists of several row groups."""
+    nbytes = FIRST_NBYTES
+    while True:
+        yield nbytes
+        nbytes = min(2 * nbytes, JOINED_NBYTES)
 
 
 class JoinedGroups:
@@ -32,14 +43,16 @@ class JoinedGroups:
         """
         some: list[RowGroup] = []
         last = nbytes = 0
+        sizes = joined_sizes()
+        most = next(sizes)
         for number in numbers:
             group = self._groups[number]
             if self._ends[number] <= first_row:
                 continue
             nbytes += _nbytes(group)
-            if some and (number != last + 1 or nbytes > JOINED_NBYTES):
+            if some and (number != last + 1 or nbytes > most):
                 yield _as_one(some)
-                some, nbytes = [], _nbytes(group)
+                some, nbytes, most = [], _nbytes(group), next(sizes)
             some.append(group)
             last = number
         if some:

@@ -40,7 +40,14 @@ _IN_ROWS = (
     "MOST_SHARDS_AHEAD",
     "FREE",
 )
-_IN_BYTES = ("FIRST_NBYTES", "NEXT_NBYTES", "NEAR_NBYTES", "AMONG_MANY_NBYTES", "LOCAL_NBYTES_AHEAD")
+_IN_BYTES = (
+    "FIRST_NBYTES",
+    "NEXT_NBYTES",
+    "NEAR_NBYTES",
+    "AMONG_MANY_NBYTES",
+    "LOCAL_NBYTES_AHEAD",
+    "JOINED_NBYTES",
+)
 _OF_GROUPS = "GROUP_NBYTES"
 """Bytes of a group of small shards, and maximum bytes of a small shard; 0 reads every shard alone."""
 _SEPARATE = ("SEPARATE_NBYTES", "LONG_ROW_NBYTES", "OBJECT_NBYTES")

@@ -15,7 +15,7 @@ from table_bytes import directory_of, rows_of
 
 from aiostream_data import Dataset
 from aiostream_data.formats.arrow_files import ArrowFormat
-from aiostream_data.formats.joined_groups import JOINED_NBYTES, JoinedGroups
+from aiostream_data.formats.joined_groups import FIRST_NBYTES, JOINED_NBYTES, JoinedGroups
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.row_groups import JoinsGroups, RowGroup, TableFormat
 from aiostream_data.rows.records import ByteRange
@@ -62,6 +62,15 @@ def written(format: str, rows: int, size: int) -> bytes:
 
 
 FORMATS: dict[str, TableFormat] = {"parquet": ParquetFormat(), "arrow": ArrowFormat()}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_groups_grow_so_that_the_first_rows_arrive_early(name: str) -> None:
+    directory = directory_of(FORMATS[name], written(name, 1_000_000, 500))
+    rows = [group.rows for group in directory.groups_from(0)]
+    assert rows[0] == pytest.approx(rows[-2] * FIRST_NBYTES / JOINED_NBYTES, rel=0.1)
+    assert rows[1] == pytest.approx(2 * rows[0], rel=0.1)
+    assert next(iter(directory.groups_from(100_000))).rows == pytest.approx(rows[0], rel=0.1)
 
 
 @pytest.mark.parametrize("name", FORMATS)
