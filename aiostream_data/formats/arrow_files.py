@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiostream_data.errors import CorruptRecordError
+from aiostream_data.errors import CorruptRecordError, MemoryBudgetError
 from aiostream_data.formats.arrow_directory import ArrowDirectory, ArrowSchema, StoredBatch
 from aiostream_data.formats.arrow_fields import fields_of
 from aiostream_data.formats.arrow_messages import (
@@ -35,7 +35,17 @@ _GAP_NBYTES: Final = 1 << 10
 """Maximum number of unwanted bytes between the metadata of two messages that are read as one."""
 
 _WINDOW_NBYTES: Final = 64 << 10
-"""Number of bytes to read at the end of a file, or at the next message of a stream."""
+"""Number of bytes to read at the end of a file, or at the next message of a stream of large messages."""
+
+_SMALL_NBYTES: Final = 2 * _WINDOW_NBYTES
+"""Mean size of messages up to which a stream is read without gaps. Its rows are read again later, which takes less time
+than one request for each message."""
+
+_STREAM_NBYTES: Final = 4 << 20
+"""Maximum number of bytes of such a stream to read at once."""
+
+_PIECE_NBYTES: Final = 1 << 20
+"""Size in bytes of each of the requests for these bytes."""
 
 MAX_BATCHES: Final = 1 << 20
 """Maximum number of record batches of a file."""
@@ -88,6 +98,7 @@ class _Reader:
         self._pyarrow = pyarrow
         self._url = url
         self._nbytes = nbytes
+        self._stream_nbytes = _STREAM_NBYTES
 
     def error(self, offset: int, reason: str) -> CorruptRecordError:
         return CorruptRecordError(self._url, offset, reason)
@@ -135,13 +146,14 @@ class _Reader:
         prefix, size = metadata_size(part[:PREFIX_NBYTES], self._url, start)
         if prefix + size > len(part):
             raise self.error(start, f"the metadata of a message has {size} bytes instead of {len(part) - prefix}")
-        return read_message(part[prefix : prefix + size], self._url, start + prefix, self._nbytes)
+        metadata = memoryview(bytes(part[prefix : prefix + size]))  # a copy, which does not keep the other bytes
+        return read_message(metadata, self._url, start + prefix, self._nbytes)
 
     # -- streams
 
     def stream(self, window: memoryview, columns: tuple[str, ...] | None) -> Steps[ArrowDirectory]:
         """Read the metadata of each message from the start of a stream to its end mark."""
-        at, start = 0, 0  # of the next message, and of the window
+        at = start = messages = 0  # place of the next message, place of the window, number of messages
         first: list[Dictionary] = []
         later: list[Dictionary] = []
         batches: list[StoredBatch] = []
@@ -150,7 +162,8 @@ class _Reader:
             prefix = window[at - start : at - start + PREFIX_NBYTES]
             size = sum(metadata_size(prefix, self._url, at)) if len(prefix) == PREFIX_NBYTES else PREFIX_NBYTES
             if at - start + size > len(window):
-                start, window = at, (yield [self._window(at, size)])[0]
+                is_dense = at <= messages * _SMALL_NBYTES
+                start, window = at, (yield from self._window(at, size, 2 * len(window) if is_dense else 0))
                 continue
             if not metadata_size(prefix, self._url, at)[1]:
                 break
@@ -163,15 +176,23 @@ class _Reader:
                 batches.append(StoredBatch(self._batch(message), tuple(later)))
             if len(batches) + len(later) > MAX_BATCHES:
                 raise self.error(at, f"the stream has more than {MAX_BATCHES} record batches")
-            at = message.stop
+            at, messages = message.stop, messages + 1
         if schema is None:
             raise self.error(at, "the stream has no schema")
         return (yield from self._directory(schema, tuple(first), batches, columns))
 
-    def _window(self, at: int, size: int) -> ByteRange:
+    def _window(self, at: int, size: int, wanted: int) -> Generator[Ranges, Sequence[memoryview], memoryview]:
+        """Read the next ``size`` bytes of the stream and, within the memory limit, up to ``wanted`` bytes."""
         if at + size > self._nbytes:
             raise self.error(at, "the stream is cut short: its end mark is missing")
-        return ByteRange(at, min(self._nbytes, at + max(size, _WINDOW_NBYTES)))
+        least = max(size, _WINDOW_NBYTES)
+        stop = min(self._nbytes, at + max(least, min(wanted, self._stream_nbytes)))
+        try:
+            parts = yield [ByteRange(each, min(stop, each + _PIECE_NBYTES)) for each in range(at, stop, _PIECE_NBYTES)]
+        except MemoryBudgetError:
+            self._stream_nbytes = 0
+            parts = yield [ByteRange(at, min(self._nbytes, at + least))]
+        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def _stream_schema(self, message: Message, stored: memoryview, at: int) -> ArrowSchema:
         if message.kind != SCHEMA:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_check
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import PlanError
+from aiostream_data.errors import MemoryBudgetError, PlanError
 from aiostream_data.rows.columns import Column, column_nbytes
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import LEAF, Structure
@@ -161,7 +161,8 @@ class TableFormat(Protocol):
     def directory(self, url: str, nbytes: int) -> Steps[Directory]:
         """Return a generator that reads and parses the directory of a file of ``nbytes`` bytes.
 
-        The generator yields lists of byte ranges, and receives their bytes. Run each step on a worker thread.
+        The generator yields lists of byte ranges, and receives their bytes, or a :class:`MemoryBudgetError` if they
+        exceed the memory limit. It may then yield fewer bytes. Run each step on a worker thread.
 
         Raises:
             CorruptRecordError: The file is damaged, or has another format.
@@ -184,17 +185,23 @@ def joined(ranges: Iterable[ByteRange], gap: int = 0) -> tuple[ByteRange, ...]:
     return tuple(found)
 
 
-def advance(steps: Steps[T], parts: Sequence[memoryview] | None) -> tuple[Ranges, T | None]:
+def advance(
+    steps: Steps[T], parts: Sequence[memoryview] | MemoryBudgetError | None
+) -> tuple[Ranges, T | None]:
     """Run a generator up to the next ranges that it needs, or up to its result.
 
     Args:
-        parts: Bytes of the ranges before; None in the first call.
+        parts: Bytes of the ranges before, or the error to raise instead; None in the first call.
 
     Raises:
         PlanError: The generator returned nothing.
+        MemoryBudgetError: The generator needs the ranges that exceed the memory limit.
     """
     try:
-        ranges = next(steps) if parts is None else steps.send(parts)
+        if isinstance(parts, MemoryBudgetError):
+            ranges = steps.throw(parts)
+        else:
+            ranges = next(steps) if parts is None else steps.send(parts)
     except StopIteration as end:
         if end.value is None:
             raise PlanError(

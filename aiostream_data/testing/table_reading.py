@@ -25,8 +25,9 @@ def directory_of(format: TableFormat, data: Content, limit: int = 1 << 28, url: 
     steps = format.directory(url, len(data))
     ranges, found = advance(steps, None)
     while found is None:
-        _check(sum(part.nbytes for part in ranges), limit)
-        ranges, found = advance(steps, parts_of(data, ranges))
+        nbytes = sum(part.nbytes for part in ranges)
+        parts = parts_of(data, ranges) if nbytes <= limit else _too_large(nbytes, limit)
+        ranges, found = advance(steps, parts)
     return found
 
 
@@ -66,4 +67,8 @@ def _part(data: Content, part: ByteRange) -> memoryview:
 
 def _check(nbytes: int, limit: int) -> None:
     if nbytes > limit:
-        raise MemoryBudgetError(f"{nbytes} bytes are more than the limit of {limit}")
+        raise _too_large(nbytes, limit)
+
+
+def _too_large(nbytes: int, limit: int) -> MemoryBudgetError:
+    return MemoryBudgetError(f"{nbytes} bytes are more than the limit of {limit}")

@@ -244,15 +244,14 @@ class TableFileSource(NumberedRows):
         if shard.nbytes is None:
             raise CorruptRecordError(shard.url, 0, "the store does not report the size of the object")
         steps = format.directory(shard.url, shard.nbytes)
-        parts: list[memoryview] | None = None
+        parts: list[memoryview] | MemoryBudgetError | None = None
         while True:
             ranges, found = await self.hop(advance, steps, parts)
             if found is not None:
                 seen = self.context.services.features.of(SeenTypes)
                 seen.of(self.node.files).add(shard.url, found.types)
                 return shard, found
-            self._check_room(sum(part.nbytes for part in ranges))
-            parts = await self._read(stores, shard, ranges)
+            parts = self._exceeds_room(ranges) or await self._read(stores, shard, ranges)
 
     async def _found(self, stores: StoreSet) -> ShardRef:
         url = self.node.url
@@ -263,13 +262,14 @@ class TableFileSource(NumberedRows):
                 await stores.glob(url)  # raises an error that names similar files
             raise
 
-    def _check_room(self, nbytes: int) -> None:
-        limit = self.context.services.budget.limit
-        if nbytes > limit:
-            raise MemoryBudgetError(
-                f"the directory of {safe_url(self.node.url)} has {nbytes} bytes, more than the memory limit of {limit} "
-                "bytes. Raise memory_limit=."
-            )
+    def _exceeds_room(self, ranges: Ranges) -> MemoryBudgetError | None:
+        limit, nbytes = self.context.services.budget.limit, sum(part.nbytes for part in ranges)
+        if nbytes <= limit:
+            return None
+        return MemoryBudgetError(
+            f"the directory of {safe_url(self.node.url)} has {nbytes} bytes, more than the memory limit of {limit} "
+            "bytes. Raise memory_limit=."
+        )
 
     def _namespace(self) -> Namespace:
         return self.context.namespace(self.node, always(str(self.node.url)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
@@ -29,6 +30,7 @@ from aiostream_data.formats.arrow_files import ArrowFormat
 from aiostream_data.formats.row_groups import advance
 from aiostream_data.formats.table_types import TypesOfFiles
 from aiostream_data.testing.resume import resumes_everywhere
+from aiostream_data.testing.table_reading import parts_of
 
 ROWS = 24
 TABLE = pa.table(
@@ -108,6 +110,50 @@ def test_dictionaries_may_grow(kind: str) -> None:
     assert read(made.getvalue()) == expected
     for first in range(len(expected)):
         assert read(made.getvalue(), first=first) == expected[first:]
+
+
+def steps_of(data: bytes, limit: int = 1 << 28) -> list[int]:
+    """Return the number of bytes of each step that reads the directory."""
+    sizes: list[int] = []
+    steps = ArrowFormat().directory("file", len(data))
+    ranges, found = advance(steps, None)
+    while found is None:
+        sizes.append(sum(part.nbytes for part in ranges))
+        too_large = MemoryBudgetError("too large") if sizes[-1] > limit else None
+        ranges, found = advance(steps, too_large or parts_of(data, ranges))
+    return sizes
+
+
+def test_small_messages_of_a_stream_are_read_together() -> None:
+    small = written(pa.table({"n": np.arange(2_000_000)}), "stream", rows=1000)
+    sizes = steps_of(small)
+    assert len(sizes) < 15, "of 2,000 messages"
+    assert max(sizes) == 4 << 20
+    assert read(small, first=1_999_990) == [{"n": n} for n in range(1_999_990, 2_000_000)]
+    large = written(pa.table({"n": np.arange(2_000_000)}), "stream", rows=400_000)
+    assert sum(steps_of(large)) < 1 << 20, "the bodies of large messages are skipped"
+
+
+def test_messages_are_read_one_by_one_if_the_memory_is_small(tmp_path: Path) -> None:
+    data = written(pa.table({"n": np.arange(500_000)}), "stream", rows=1000)
+    limit = 1_000_000
+    assert sum(size > limit for size in steps_of(data, limit)) == 1
+    path = tmp_path / "rows.arrow"
+    path.write_bytes(data)
+    with Dataset.from_arrow(path).batch(1000).open(memory_limit=limit) as loader:
+        assert [int(batch["n"][0]) for batch in loader] == list(range(0, 500_000, 1000))
+
+
+def test_the_directory_of_a_stream_keeps_only_metadata() -> None:
+    data = written(pa.table({"n": np.arange(2_000_000)}), "stream", rows=1000)
+    tracemalloc.start()
+    try:
+        directory = directory_of(ArrowFormat(), data)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert directory.rows == 2_000_000
+    assert held < 4 << 20, "of 16 MB that were read"
 
 
 def test_dictionaries_of_a_stream_may_be_replaced() -> None:
