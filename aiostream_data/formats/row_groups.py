@@ -185,9 +185,7 @@ def joined(ranges: Iterable[ByteRange], gap: int = 0) -> tuple[ByteRange, ...]:
     return tuple(found)
 
 
-def advance(
-    steps: Steps[T], parts: Sequence[memoryview] | MemoryBudgetError | None
-) -> tuple[Ranges, T | None]:
+def advance(steps: Steps[T], parts: Sequence[memoryview] | MemoryBudgetError | None) -> tuple[Ranges, T | None]:
     """Run a generator up to the next ranges that it needs, or up to its result.
 
     Args:

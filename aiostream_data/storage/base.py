@@ -12,6 +12,10 @@ T = TypeVar("T")
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 """``await run_blocking(function, *args)`` runs a blocking call on a worker thread of the engine."""
 
+ReadCached: TypeAlias = Callable[[int, memoryview], bool]
+"""``read(start, buffer)`` fills a buffer with bytes of one file from the page cache, on any thread. It returns False if
+bytes are missing there, without waiting for them."""
+
 StoreOptions: TypeAlias = Mapping[str, Any]
 """The argument ``storage_options``, passed to s3fs, gcsfs, aiohttp or another fsspec file system."""
 
@@ -87,6 +91,12 @@ class ReadsPieces(Protocol):
         """Call ``scan(descriptor)`` on a worker thread.
 
         Return None if the file cannot be opened or has changed; :meth:`Store.read_into` raises the error.
+        """
+
+    def cached_reader(self, shard: ShardRef) -> ReadCached | None:
+        """Return a reader of one file, or None if its bytes do not come from the page cache.
+
+        The reader also returns False if the read fails; :meth:`Store.read_into` raises the error.
         """
 
     async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:

@@ -131,6 +131,20 @@ class FileReader:
                 return 0
             return done
 
+    def fill_cached(self, read: FileRead) -> bool:
+        """Fill the buffer from the page cache, without waiting for a disk.
+
+        Return False if bytes are not in the page cache, or if the file cannot be read or has changed; :meth:`read`
+        raises the error.
+        """
+        with suppress(OSError, StorageError), self._descriptors.borrow(read.path) as descriptor:
+            self._check(read.shard, read.path, os.fstat(descriptor))
+            if _fill_from_cache(descriptor, read.start, read.buffer) < len(read.buffer):
+                return False
+            self._check(read.shard, read.path, os.fstat(descriptor))
+            return True
+        return False
+
     @property
     def is_direct(self) -> bool:
         """True if reads bypass the page cache."""

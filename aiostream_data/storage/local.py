@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import NoMatchError, ObjectNotFoundError
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.rows.shard_table import ShardTable
-from aiostream_data.storage.base import RunBlocking
+from aiostream_data.storage.base import ReadCached, RunBlocking
 from aiostream_data.storage.blocking_calls import run_to_end
 from aiostream_data.storage.counters import StorageCounters
 from aiostream_data.storage.file_reads import FileRead, FileReader
@@ -108,6 +108,13 @@ class LocalStore:
             return None
         found: T | None = await run_to_end(self._run_blocking, self._reader.scan, shard, scan)
         return found
+
+    def cached_reader(self, shard: ShardRef) -> ReadCached | None:
+        """Return a reader of the page cache for one file. See :class:`.ReadsPieces`."""
+        if self._reader.is_direct:
+            return None
+        path = split_url(shard.url).path
+        return lambda start, buffer: self._reader.fill_cached(FileRead(shard, path, start, buffer))
 
     async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
         """Fill buffers with consecutive bytes, on a worker thread. See :class:`.ReadsPieces`."""

@@ -28,7 +28,7 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import shown_option
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.alarms import Alarms
-from aiostream_data.storage.base import Store, StoreOptions, finds_many, reads_many, reads_pieces
+from aiostream_data.storage.base import ReadCached, Store, StoreOptions, finds_many, reads_many, reads_pieces
 from aiostream_data.storage.counters import Kind, StorageCounters
 from aiostream_data.storage.deadline import Deadline
 from aiostream_data.storage.object_size import check_sizes
@@ -240,6 +240,10 @@ class RetryingStore:
     async def scan_cached(self, shard: ShardRef, scan: Callable[[int], T]) -> T | None:
         """Call ``scan(descriptor)`` for a local file, without retries. See :class:`.ReadsPieces`."""
         return await self.inner.scan_cached(shard, scan) if reads_pieces(self.inner) else None
+
+    def cached_reader(self, shard: ShardRef) -> ReadCached | None:
+        """Return a reader of the page cache for one file. See :class:`.ReadsPieces`."""
+        return self.inner.cached_reader(shard) if reads_pieces(self.inner) else None
 
     async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
         """Read consecutive bytes into many buffers, without retries. See :class:`.ReadsPieces`."""

@@ -21,7 +21,15 @@ from aiostream_data.errors import (
 from aiostream_data.redaction import hiding, shown_option
 from aiostream_data.rows.records import ByteRange, ShardRef
 from aiostream_data.rows.shard_table import joined_tables, urls_of
-from aiostream_data.storage.base import RunBlocking, Store, StoreOptions, finds_many, reads_many, reads_pieces
+from aiostream_data.storage.base import (
+    ReadCached,
+    RunBlocking,
+    Store,
+    StoreOptions,
+    finds_many,
+    reads_many,
+    reads_pieces,
+)
 from aiostream_data.storage.cache.options import ShardCache
 from aiostream_data.storage.cache.store import with_cache
 from aiostream_data.storage.capped_store import CappedStore
@@ -219,6 +227,17 @@ class StoreSet:
         """Call ``scan(descriptor)`` for a local file. Return None for other objects. See :class:`.ReadsPieces`."""
         store = self._store_of(shard.url)
         return await store.scan_cached(shard, scan) if reads_pieces(store) else None
+
+    def cached_reader(self, shard: ShardRef) -> ReadCached | None:
+        """Return a reader of the page cache for a local file, or None for other objects. See :class:`.ReadsPieces`."""
+        store = self._store_of(shard.url)
+        return store.cached_reader(shard) if reads_pieces(store) else None
+
+    def count_cached(self, shard: ShardRef, requests: int, nbytes: int) -> None:
+        """Count reads of :meth:`cached_reader`. Call it on the event loop."""
+        counters = self._verifiers[split_url(shard.url).scheme].counters
+        counters.requests += requests
+        counters.nbytes += nbytes
 
     async def read_pieces(self, shard: ShardRef, start: int, places: Sequence[memoryview]) -> bool:
         """Fill ``places`` with consecutive bytes of a file. See :class:`.ReadsPieces`."""

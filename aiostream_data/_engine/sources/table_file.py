@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from aiostream_data._engine.flow.chunk_sizes import most_chunk_nbytes, rows_of_a_chunk
 from aiostream_data._engine.flow.stage import NumberedRows
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
-from aiostream_data._engine.memory.buffers import GRAIN_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
+from aiostream_data._engine.sources.cached_file import CachedFile, advance_cached, memory_for
 from aiostream_data._engine.sources.row_groups_ahead import (
     AHEAD_GROUPS,
     AHEAD_NBYTES,
@@ -61,9 +61,13 @@ class _Decoded(NamedTuple):
 
 
 class _Fetched(NamedTuple):
-    """Bytes of a group, and the charge for their memory and for the decoded rows."""
+    """Bytes of a group, and the charge for their memory and for the decoded rows.
 
-    parts: list[memoryview]
+    Attributes:
+        parts: Bytes of the ranges; None if they are probably in the page cache, and are read when they are decoded.
+    """
+
+    parts: Sequence[memoryview] | None
     charge: Charge
 
 
@@ -105,7 +109,7 @@ class TableFileSource(NumberedRows):
         if isinstance(opened, SkippedPart):
             await losses.lose_file(opened, 0, self._first)
             return
-        shard, directory = opened
+        file, directory = opened
         if self._first > directory.rows:
             raise StateMismatchError(
                 [f"the state names row {self._first} of {safe_url(node.url)}, which has {directory.rows} rows"],
@@ -114,10 +118,10 @@ class TableFileSource(NumberedRows):
         budget = self.context.services.budget
 
         async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> _Fetched:
-            return await self._fetched(stores, shard, group, lambda: is_next() and outlet.is_awaited())
+            return await self._fetched(file, group, lambda: is_next() and outlet.is_awaited())
 
         async def read(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded:
-            return await self._decoded(directory, group, await fetched())
+            return await self._decoded(file, directory, group, await fetched())
 
         async def decode_alone(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | SkippedPart:
             return await losses.attempted(partial(read, group, fetched))
@@ -182,28 +186,41 @@ class TableFileSource(NumberedRows):
                 await outlet.send(chunk)
         return sent
 
-    async def _fetched(
-        self, stores: StoreSet, shard: ShardRef, group: RowGroup, is_urgent: Callable[[], bool]
-    ) -> _Fetched:
+    async def _fetched(self, file: CachedFile, group: RowGroup, is_urgent: Callable[[], bool]) -> _Fetched:
         nbytes = group.stored_nbytes + group.nbytes
         self._check_group(nbytes)
         charge = await self.context.services.budget.admit(nbytes, is_urgent)
         try:
-            return _Fetched(await self._read(stores, shard, group.ranges), charge)
+            return _Fetched(None if file.is_cached else await self._read(file, group.ranges), charge)
         except BaseException:
             charge.end()
             raise
 
-    async def _decoded(self, directory: Directory, group: RowGroup, fetched: _Fetched) -> _Decoded:
+    async def _decoded(self, file: CachedFile, directory: Directory, group: RowGroup, fetched: _Fetched) -> _Decoded:
         parts, charge = fetched
         del fetched
+        found: list[TableRows] | None = None
         try:
-            found = await self.hop(self._decoded_rows, charge, directory, group, parts)
+            if parts is None:
+                found = await self.hop(self._cached_rows, charge, file, directory, group)
+                if found is None:
+                    parts = await self._read(file, group.ranges)
+                else:
+                    file.count(group.ranges)
+            if found is None:
+                found = await self.hop(self._decoded_rows, charge, directory, group, parts)
         except BaseException:
             charge.end()
             raise
         charge.resize(sum(part.nbytes for part in found))
         return _Decoded(found, charge)
+
+    def _cached_rows(
+        self, charge: Charge, file: CachedFile, directory: Directory, group: RowGroup
+    ) -> list[TableRows] | None:
+        """Read and decode a group; None if its bytes are not in the page cache. Runs on a worker thread."""
+        parts = file.parts(group.ranges)
+        return None if parts is None else self._decoded_rows(charge, directory, group, parts)
 
     def _decoded_rows(
         self, charge: Charge, directory: Directory, group: RowGroup, parts: Sequence[memoryview]
@@ -218,16 +235,12 @@ class TableFileSource(NumberedRows):
         self._check_group(needed)
         return needed
 
-    async def _read(self, stores: StoreSet, shard: ShardRef, ranges: Ranges) -> list[memoryview]:
-        lend = self.context.services.blocks.lend
-        parts = [
-            (lend(part.nbytes) if part.nbytes >= GRAIN_NBYTES // 2 else np.empty(part.nbytes, np.uint8)).data
-            for part in ranges
-        ]
+    async def _read(self, file: CachedFile, ranges: Ranges) -> list[memoryview]:
+        parts = memory_for(ranges, file.blocks)
         async with asyncio.TaskGroup() as tasks:
             for part, buffer in zip(ranges, parts, strict=True):
                 if part.nbytes:
-                    tasks.create_task(stores.read_into(shard, part.start, buffer))
+                    tasks.create_task(file.stores.read_into(file.shard, part.start, buffer))
         return parts
 
     def _check_group(self, needed: int) -> None:
@@ -238,20 +251,22 @@ class TableFileSource(NumberedRows):
                 "bytes. Select fewer columns, raise memory_limit=, or write smaller row groups."
             )
 
-    async def _directory(self, stores: StoreSet) -> tuple[ShardRef, Directory]:
+    async def _directory(self, stores: StoreSet) -> tuple[CachedFile, Directory]:
         format: TableFormat = self.node.format
         shard = await self._found(stores)
         if shard.nbytes is None:
             raise CorruptRecordError(shard.url, 0, "the store does not report the size of the object")
         steps = format.directory(shard.url, shard.nbytes)
-        parts: list[memoryview] | MemoryBudgetError | None = None
-        while True:
+        file = CachedFile.of(stores, shard, self.context.services.blocks)
+        ranges, found, was_read = await self.hop(advance_cached, steps, file, self._has_room)
+        for some in was_read:
+            file.count(some)
+        while found is None:
+            parts = await self._read(file, ranges) if self._has_room(ranges) else self._too_large(ranges)
             ranges, found = await self.hop(advance, steps, parts)
-            if found is not None:
-                seen = self.context.services.features.of(SeenTypes)
-                seen.of(self.node.files).add(shard.url, found.types)
-                return shard, found
-            parts = self._exceeds_room(ranges) or await self._read(stores, shard, ranges)
+        seen = self.context.services.features.of(SeenTypes)
+        seen.of(self.node.files).add(shard.url, found.types)
+        return file, found
 
     async def _found(self, stores: StoreSet) -> ShardRef:
         url = self.node.url
@@ -262,10 +277,11 @@ class TableFileSource(NumberedRows):
                 await stores.glob(url)  # raises an error that names similar files
             raise
 
-    def _exceeds_room(self, ranges: Ranges) -> MemoryBudgetError | None:
+    def _has_room(self, ranges: Ranges) -> bool:
+        return sum(part.nbytes for part in ranges) <= self.context.services.budget.limit
+
+    def _too_large(self, ranges: Ranges) -> MemoryBudgetError:
         limit, nbytes = self.context.services.budget.limit, sum(part.nbytes for part in ranges)
-        if nbytes <= limit:
-            return None
         return MemoryBudgetError(
             f"the directory of {safe_url(self.node.url)} has {nbytes} bytes, more than the memory limit of {limit} "
             "bytes. Raise memory_limit=."
@@ -302,10 +318,11 @@ class TableFileSource(NumberedRows):
         """Decode the row groups of the rows again."""
         _, ordinals = local(lineage.ids)
         stores = self.context.services.stores(self.node.storage_options)
-        shard, directory = await self._directory(stores)
+        file, directory = await self._directory(stores)
         if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) < directory.rows:
+            url = safe_url(file.shard.url)
             raise StateMismatchError(
-                [f"row {int(ordinals.max())} of {safe_url(shard.url)} was requested, but it has {directory.rows} rows"],
+                [f"row {int(ordinals.max())} of {url} was requested, but it has {directory.rows} rows"],
                 OTHER_PIPELINE,
             )
         if isinstance(directory, DeletesRows):
@@ -316,7 +333,7 @@ class TableFileSource(NumberedRows):
         for group in directory.groups_from(0):
             wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
             if len(wanted):
-                parts = await self._read(stores, shard, group.ranges)
+                parts = await self._read(file, group.ranges)
                 await self.hop(self._needed_nbytes, directory, group, parts)
                 if isinstance(directory, DeletesRows):
                     await self.hop(directory.check_kept, group, parts, ordinals[wanted])

@@ -371,7 +371,10 @@ def test_a_state_beyond_a_shorter_file_is_refused(tmp_path: Path) -> None:
         for _, _row in zip(range(20), loader, strict=False):
             pass
         state = loader.state_dict()
+        (origin,) = loader.origins()
     path.write_bytes(written(TABLE.select(["n"]).slice(0, 9)))
+    with pytest.raises(StateMismatchError, match=r"row 19 of .* was requested, but it has 9 rows"):
+        dataset.fetch(origin)
     with (
         pytest.raises(StateMismatchError, match="which has 9 rows"),
         dataset.open(state, allow=["content"]) as loader,
