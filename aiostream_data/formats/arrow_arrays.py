@@ -121,19 +121,42 @@ def array_of(pyarrow: Any, part: Stored, body: Body, dictionaries: Mapping[int, 
         raise ArrowTypeError(field.path, f"PyArrow cannot read the type {type}. Select other columns") from error
 
 
-def decoded_nbytes(pyarrow: Any, parts: Iterable[Stored], body: Body) -> int:
-    """Return the memory that decoding of the fields needs in addition to the stored bytes, as the file declares it."""
-    total = 0
-    for outer in parts:
-        is_object = makes_objects(pyarrow, outer.field.type)
-        for part in outer.walk():
-            total += part.node.length * _row_nbytes(pyarrow, part.field, bool(part.node.null_count))
-            decompressed = sum(map(body.decompressed_nbytes, part.buffers))
-            stored = sum(buffer.nbytes for buffer in part.buffers)
-            total += decompressed + (stored if part.field.is_variadic else 0)
-            if is_object:  # the objects are copies
-                total += part.node.length * node_nbytes(pyarrow, part.field.type) + (decompressed or stored)
-    return total
+class DecodedSizes:
+    """Sizes of decoded rows, as a file declares them. The sizes of its types are computed once.
+
+    Args:
+        pyarrow: The package PyArrow.
+    """
+
+    def __init__(self, pyarrow: Any) -> None:
+        self._pyarrow = pyarrow
+        self._rows: dict[tuple[int, bool], int] = {}  # by the id of the field, and whether it has nulls
+        self._makes_objects: dict[int, bool] = {}
+
+    def of(self, parts: Iterable[Stored], body: Body) -> int:
+        """Return the memory that decoding of the fields needs in addition to the stored bytes."""
+        total = 0
+        for outer in parts:
+            is_object = self._is_object(outer.field)
+            for part in outer.walk():
+                total += part.node.length * self._row_nbytes(part.field, bool(part.node.null_count))
+                decompressed = 0 if body.codec is None else sum(map(body.decompressed_nbytes, part.buffers))
+                stored = sum([buffer.nbytes for buffer in part.buffers])
+                total += decompressed + (stored if part.field.is_variadic else 0)
+                if is_object:  # the objects are copies
+                    object_nbytes = node_nbytes(self._pyarrow, part.field.type)
+                    total += part.node.length * object_nbytes + (decompressed or stored)
+        return total
+
+    def _is_object(self, field: SchemaField) -> bool:
+        if id(field) not in self._makes_objects:
+            self._makes_objects[id(field)] = makes_objects(self._pyarrow, field.type)
+        return self._makes_objects[id(field)]
+
+    def _row_nbytes(self, field: SchemaField, has_nulls: bool) -> int:
+        if (id(field), has_nulls) not in self._rows:
+            self._rows[id(field), has_nulls] = _row_nbytes(self._pyarrow, field, has_nulls)
+        return self._rows[id(field), has_nulls]
 
 
 def _row_nbytes(pyarrow: Any, field: SchemaField, has_nulls: bool) -> int:

@@ -10,13 +10,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.arrow_arrays import Body, array_of, decoded_nbytes
+from aiostream_data.formats.arrow_arrays import Body, DecodedSizes, array_of
 from aiostream_data.formats.arrow_fields import SchemaField, Stored, selected, shown_type, stored_fields
 from aiostream_data.formats.arrow_messages import Dictionary, RecordBatch
-from aiostream_data.formats.arrow_rows import explained, table_rows
+from aiostream_data.formats.arrow_nodes import NodeReader, is_plain, joined_chunk
+from aiostream_data.formats.arrow_rows import explained, rows_of_chunk, table_rows
 from aiostream_data.formats.column_paths import top_of
 from aiostream_data.formats.joined_groups import joined_sizes
 from aiostream_data.formats.row_groups import RowGroup, TableRows, joined
+from aiostream_data.rows.arrow.importing import ArrowChunk
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.safe_url import safe_url
 
@@ -73,7 +75,12 @@ class ArrowDirectory:
         self._columns = columns
         self._ends = list(accumulate(stored.batch.rows for stored in batches))
         self._values: dict[int, Any] = {}
+        self._sizes = DecodedSizes(schema.pyarrow)
+        self._fields_of: dict[int, list[Stored]] = {}  # by the start of the record batch, until it is decoded
         self._order = self._ordered_names(schema)
+        tops = [field for field in schema.fields if field.name in self._order]
+        self._is_plain = all(is_plain(schema.pyarrow, field) for field in tops)
+        self._nodes: NodeReader | None = None  # after the first batch
 
     @property
     def rows(self) -> int:
@@ -120,6 +127,11 @@ class ArrowDirectory:
 
     def _wanted_fields(self, batch: RecordBatch) -> list[Stored]:
         """Return the wanted fields of a record batch, in the order of the elements."""
+        if batch.start not in self._fields_of:
+            self._fields_of[batch.start] = self._found_fields(batch)
+        return self._fields_of[batch.start]
+
+    def _found_fields(self, batch: RecordBatch) -> list[Stored]:
         stored = stored_fields(self._pyarrow, self._fields, batch)
         tops = [one for one in stored if one.field.name in self._order]
         found = [kept for one in tops if (kept := selected(self._pyarrow, one, self._is_wanted)) is not None]
@@ -233,21 +245,44 @@ class ArrowDirectory:
     def _decoded_nbytes(
         self, batch: RecordBatch, fields: Iterable[Stored], group: RowGroup, parts: Sequence[memoryview]
     ) -> int:
-        return decoded_nbytes(self._pyarrow, fields, Body(self._url, batch, group.ranges, parts))
+        return self._sizes.of(fields, Body(self._url, batch, group.ranges, parts))
 
     def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
         batches = self._stored(group)
         own = self.wanted(batches[0].dictionaries)
         values = self._with(self._values, own, group.ranges, parts) if own else self._values
+        try:
+            return self._decoded(group, batches, values, parts)
+        finally:
+            self._fields_of.clear()
+
+    def _decoded(
+        self,
+        group: RowGroup,
+        batches: Sequence[StoredBatch],
+        values: Mapping[int, Any],
+        parts: Sequence[memoryview],
+    ) -> list[TableRows]:
         rows = np.arange(group.first_row, group.first_row + group.rows, dtype=np.int64)
+        bodies = [Body(self._url, batch, group.ranges, parts) for batch, _ in batches]
         with explained(self._pyarrow, self._url, batches[0].batch.start):
-            found = [
-                self._record_batch(batch, Body(self._url, batch, group.ranges, parts), values) for batch, _ in batches
-            ]
+            if self._nodes is not None:
+                return [rows_of_chunk(self._joined_chunk(self._nodes, bodies, parts), rows)]
+            found = [self._record_batch(body, values) for body in bodies]
+            if self._is_plain:
+                self._nodes = NodeReader(self._pyarrow, found[0].schema)
             return list(table_rows(found[0] if len(found) == 1 else self._combined(found), rows))
 
-    def _record_batch(self, batch: RecordBatch, body: Body, values: Mapping[int, Any]) -> Any:
-        fields = self._wanted_fields(batch)
+    def _joined_chunk(self, nodes: NodeReader, bodies: Sequence[Body], parts: Sequence[memoryview]) -> ArrowChunk:
+        chunks: list[ArrowChunk] = []
+        number = 0
+        for body in bodies:
+            chunks.append(nodes.chunk(self._wanted_fields(body.batch), body.batch.rows, body, number))
+            number += body.batch.rows
+        return joined_chunk(chunks, parts)
+
+    def _record_batch(self, body: Body, values: Mapping[int, Any]) -> Any:
+        fields = self._wanted_fields(body.batch)
         arrays = [array_of(self._pyarrow, part, body, values) for part in fields]
         made = self._pyarrow.RecordBatch.from_arrays(arrays, names=[part.field.name for part in fields])
         made.validate()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import AiostreamError, ArrowDataError, CorruptRecordError, MissingExtraError
 from aiostream_data.formats.row_groups import TableRows
-from aiostream_data.rows.arrow.importing import read_arrow
+from aiostream_data.rows.arrow.importing import ArrowChunk, read_arrow
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, graft
 
@@ -49,14 +49,22 @@ def table_rows(source: object, rows: NDArray[np.int64]) -> Iterator[TableRows]:
     """
     start = 0
     for chunk in read_arrow(source):
-        leaves: list[Column] = []
-        kinds: list[Structure] = []
-        for leaf in chunk.leaves:
-            leaves += [leaf.column] if leaf.valid is None else [leaf.column, leaf.valid]
-            kinds.append(LEAF if leaf.valid is None else NULLABLE)
-        structure = graft(chunk.structure, kinds)
-        yield TableRows(structure, tuple(leaves), rows[start : start + len(chunk)])
+        yield rows_of_chunk(chunk, rows[start : start + len(chunk)])
         start += len(chunk)
+
+
+def rows_of_chunk(chunk: ArrowChunk, rows: NDArray[np.int64]) -> TableRows:
+    """Return a chunk as rows of a file.
+
+    Args:
+        rows: Numbers of the rows in the file.
+    """
+    leaves: list[Column] = []
+    kinds: list[Structure] = []
+    for leaf in chunk.leaves:
+        leaves += [leaf.column] if leaf.valid is None else [leaf.column, leaf.valid]
+        kinds.append(LEAF if leaf.valid is None else NULLABLE)
+    return TableRows(graft(chunk.structure, kinds), tuple(leaves), rows)
 
 
 @contextmanager

@@ -15,8 +15,11 @@ import io
 import random
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +29,7 @@ sys.path.append(str(Path(__file__).parents[1] / "fakes"))
 from table_bytes import rows_of
 
 from aiostream_data.errors import AiostreamError
+from aiostream_data.formats import arrow_directory
 from aiostream_data.formats.arrow_files import ArrowFormat
 from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.row_groups import TableFormat
@@ -44,15 +48,20 @@ HOSTILE = (b"\xff" * 8, bytes(8), b"\xff" * 7 + b"\x7f", b"\xff\xff\xff\x7f", (1
 
 
 def check(data: bytes) -> None:
-    """Read ``data`` in one of several formats, its first bytes say which and from which row."""
+    """Read ``data`` in one of several formats.
+
+    Its first bytes say which, from which row, and whether record batches behind the first are read together.
+    """
     if len(data) < 2:
         return
-    try:
+    later = 1 << (data[1] // 4 % 2 * 20)
+    with (
+        patch.object(arrow_directory, "joined_sizes", lambda: chain([1], repeat(later))),
+        suppress(AiostreamError),
+    ):
         for number, _ in enumerate(rows_of(FORMATS[data[0] % len(FORMATS)], data[2:], data[1] % 4, LIMIT)):
             if number > MOST_ROWS:
                 break
-    except AiostreamError:
-        pass
 
 
 def seeds() -> list[bytes]:
@@ -77,16 +86,18 @@ def seeds() -> list[bytes]:
             "spans": pa.array([[1], [2, 3], []] * (rows // 3), pa.list_view(pa.int64())),
         }
     )
-    found = []
+    found: list[bytes] = []
     nested = table.select(["turns", "price", "counts", "shared"])
-    for some, formats in ((table, (0, 1)), (table.select(["words", "values", "view"]), (0, 1)), (nested, (0,))):
+    plain = table.drop_columns(["words", "view"])  # its batches behind the first are read without PyArrow
+    selected = table.select(["words", "values", "view"])
+    for some, formats in ((table, (0, 1)), (selected, (0, 1)), (nested, (0,)), (plain, (0,)), (plain, (0,))):
         for kind in (pa.ipc.new_file, pa.ipc.new_stream):
             for compression in (None, "lz4", "zstd"):
                 made = io.BytesIO()
                 options = pa.ipc.IpcWriteOptions(compression=compression)
                 with kind(made, some.schema, options=options) as writer:
                     writer.write_table(some, max_chunksize=5)
-                found += [bytes([which, 0]) + made.getvalue() for which in formats]
+                found += [bytes([which, 4 * (len(found) % 2)]) + made.getvalue() for which in formats]
     records = np.array(
         [(n, f"t{n}", b"b", [n, n]) for n in range(5)], [("n", "<i2"), ("t", "U3"), ("b", "S2"), ("p", ">f8", 2)]
     )

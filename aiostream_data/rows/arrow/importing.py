@@ -68,7 +68,7 @@ class ArrowChunks(Iterator[ArrowChunk]):
             owner = _checked_call(self._read)
             if owner is None:
                 raise StopIteration
-            chunk = _chunk(self.structure, self._schema, owner.node, owner, self._count)
+            chunk = chunk_of_nodes(self.structure, self._schema, owner.node, owner, self._count)
         except BaseException:
             self.close()
             raise
@@ -82,7 +82,7 @@ class ArrowChunks(Iterator[ArrowChunk]):
 
     def empty(self) -> ArrowChunk:
         """Return a chunk without rows, with the types of the source."""
-        return _chunk(self.structure, self._schema, empty_node(_ROOT, self._schema), None, 0)
+        return chunk_of_nodes(self.structure, self._schema, empty_node(_ROOT, self._schema), None, 0)
 
 
 def read_arrow(source: object) -> ArrowChunks:
@@ -153,7 +153,18 @@ def _structure(path: str, schema: SchemaNode, prefix: str) -> Structure:
     return Structure("dict", names, tuple(children))
 
 
-def _chunk(structure: Structure, schema: SchemaNode, node: ArrayNode, owner: object, number: int) -> ArrowChunk:
+def chunk_of_nodes(structure: Structure, schema: SchemaNode, node: ArrayNode, owner: object, number: int) -> ArrowChunk:
+    """Return the columns of an array.
+
+    Args:
+        structure: Result of :func:`structure_of_schema` for ``schema``.
+        node: The array. Its buffers have at least the sizes that follow from its type and its offsets.
+        owner: Object that keeps the memory of the buffers. The columns refer to it.
+        number: Number of the first row, for error messages.
+
+    Raises:
+        ArrowDataError: The data is invalid.
+    """
     rows = checked(ArrowRows(_ROOT, schema, node, owner, node.offset, node.length, number))
     return ArrowChunk(structure, tuple(_leaves(rows, "")), rows.length)
 
