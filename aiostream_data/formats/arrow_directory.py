@@ -19,6 +19,7 @@ from aiostream_data.formats.column_paths import top_of
 from aiostream_data.formats.joined_groups import joined_sizes
 from aiostream_data.formats.row_groups import RowGroup, TableRows, joined
 from aiostream_data.rows.arrow.importing import ArrowChunk
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.safe_url import safe_url
 
@@ -55,6 +56,9 @@ class StoredBatch(NamedTuple):
 class ArrowDirectory:
     """Directory of the record batches of one file.
 
+    Attributes:
+        pool: Pool of memory for the rows of several record batches.
+
     Args:
         schema: Schema of the file.
         url: URL of the file, for error messages.
@@ -81,6 +85,7 @@ class ArrowDirectory:
         tops = [field for field in schema.fields if field.name in self._order]
         self._is_plain = all(is_plain(schema.pyarrow, field) for field in tops)
         self._nodes: NodeReader | None = None  # after the first batch
+        self.pool: LendsMemory | None = None
 
     @property
     def rows(self) -> int:
@@ -279,7 +284,7 @@ class ArrowDirectory:
         for body in bodies:
             chunks.append(nodes.chunk(self._wanted_fields(body.batch), body.batch.rows, body, number))
             number += body.batch.rows
-        return joined_chunk(chunks, parts)
+        return joined_chunk(chunks, parts, self.pool)
 
     def _record_batch(self, body: Body, values: Mapping[int, Any]) -> Any:
         fields = self._wanted_fields(body.batch)

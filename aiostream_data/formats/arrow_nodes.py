@@ -6,7 +6,7 @@ views and unions are left to PyArrow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from aiostream_data.formats.arrow_fields import SchemaField, Stored
 from aiostream_data.rows.arrow.arrow_forms import ArrowForm, form_of
 from aiostream_data.rows.arrow.imported_columns import ArrowLeaf
 from aiostream_data.rows.arrow.importing import ArrowChunk, chunk_of_nodes, structure_of_schema
-from aiostream_data.rows.columns import VarColumn, concat_column
+from aiostream_data.rows.columns import Column, VarColumn, concat_column
+from aiostream_data.rows.lent_memory import LendsMemory, joined_in_one_block
 
 
 def is_plain(pyarrow: Any, field: SchemaField) -> bool:
@@ -104,29 +105,50 @@ def _needed(form: ArrowForm, length: int, has_nulls: bool, buffers: Sequence[Any
     return [valid, offsets, max(0, last)]
 
 
-def joined_chunk(chunks: Sequence[ArrowChunk], parts: Sequence[memoryview]) -> ArrowChunk:
+def joined_chunk(
+    chunks: Sequence[ArrowChunk], parts: Sequence[memoryview], pool: LendsMemory | None = None
+) -> ArrowChunk:
     """Return the rows of several record batches of one type as one chunk.
 
     Args:
         parts: Memory with the bodies of the batches. Rows of variable length in one of these stay there.
+        pool: Pool of memory for the other columns.
     """
     if len(chunks) == 1:
         return chunks[0]
+    columns = list(zip(*([leaf.column for leaf in chunk.leaves] for chunk in chunks), strict=True))
+    dense = {place: arrays for place, some in enumerate(columns) if (arrays := _dense(some))}
+    joined: dict[int, Column] = dict(zip(dense, joined_in_one_block(list(dense.values()), pool), strict=True))
     blocks = [np.frombuffer(part, np.uint8) for part in parts]
-    leaves = tuple(_joined_leaf(leaves, blocks) for leaves in zip(*(chunk.leaves for chunk in chunks), strict=True))
+    joined |= {place: _joined(some, blocks) for place, some in enumerate(columns) if place not in dense}
+    valid = [_joined_marks(chunks, place) for place in range(len(columns))]
+    leaves = tuple(ArrowLeaf(joined[place], valid[place]) for place in range(len(columns)))
     return ArrowChunk(chunks[0].structure, leaves, sum(map(len, chunks)))
 
 
-def _joined_leaf(leaves: Iterable[ArrowLeaf], blocks: Sequence[NDArray[np.uint8]]) -> ArrowLeaf:
-    columns, marks = zip(*leaves, strict=True)
+def _dense(columns: Sequence[Column]) -> list[NDArray[Any]]:
+    """Return columns that are contiguous arrays of numbers; an empty list for other columns."""
+    dense = [column for column in columns if not isinstance(column, VarColumn)]
+    is_alike = all(
+        array.dtype == dense[0].dtype and array.shape[1:] == dense[0].shape[1:] and array.flags.c_contiguous
+        for array in dense
+    )
+    has_items = bool(dense) and not dense[0].dtype.hasobject and 0 not in dense[0].shape[1:]
+    return dense if len(dense) == len(columns) and is_alike and has_items else []
+
+
+def _joined(columns: Sequence[Column], blocks: Sequence[NDArray[np.uint8]]) -> Column:
     variable = [column for column in columns if isinstance(column, VarColumn)]
     found = next(filter(None, (_within(variable, block) for block in blocks)), None) if variable else None
-    column = concat_column(columns) if found is None else found
+    return concat_column(columns) if found is None else found
+
+
+def _joined_marks(chunks: Sequence[ArrowChunk], place: int) -> NDArray[np.bool_] | None:
+    marks = [chunk.leaves[place].valid for chunk in chunks]
     if all(valid is None for valid in marks):
-        return ArrowLeaf(column, None)
-    pairs = zip(columns, marks, strict=True)
-    filled = [np.ones(len(column), np.bool_) if valid is None else valid for column, valid in pairs]
-    return ArrowLeaf(column, np.concatenate(filled))
+        return None
+    pairs = zip(chunks, marks, strict=True)
+    return np.concatenate([np.ones(len(chunk), np.bool_) if valid is None else valid for chunk, valid in pairs])
 
 
 def _within(columns: Sequence[VarColumn], block: NDArray[np.uint8]) -> VarColumn | None:

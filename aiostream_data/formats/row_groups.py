@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import MemoryBudgetError, PlanError
 from aiostream_data.rows.columns import Column, column_nbytes
+from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import LEAF, Structure
 
@@ -124,6 +125,17 @@ class JoinsGroups(Protocol):
 
     def separated(self, group: RowGroup) -> Sequence[RowGroup]:
         """Return the row groups that a group from :meth:`Directory.groups_from` consists of."""
+
+
+@runtime_checkable
+class UsesPool(Protocol):
+    """Directory that copies columns to memory of a pool.
+
+    Attributes:
+        pool: The pool, which the engine sets; None to use new memory.
+    """
+
+    pool: LendsMemory | None
 
 
 @runtime_checkable

@@ -55,14 +55,31 @@ def copied_to_one_block(arrays: Sequence[NDArray[Any]], pool: LendsMemory | None
         arrays: Arrays without Python objects.
         pool: Pool of memory for large blocks. It reuses a block after the last array in it is deleted.
     """
+    return joined_in_one_block([[array] for array in arrays], pool)
+
+
+def joined_in_one_block(columns: Sequence[Sequence[NDArray[Any]]], pool: LendsMemory | None) -> list[NDArray[Any]]:
+    """Concatenate the arrays of each column, with one copy of all columns to one block of memory.
+
+    Args:
+        columns: For each column, contiguous arrays of one type without Python objects, with rows of one shape.
+        pool: Pool of memory for large blocks. It reuses a block after the last array in it is deleted.
+    """
+    sizes = [sum([array.nbytes for array in arrays]) for arrays in columns]
     starts = [0]
-    for array in arrays:
-        starts.append(starts[-1] + -(-array.nbytes // LINE_NBYTES) * LINE_NBYTES)
+    for size in sizes:
+        starts.append(starts[-1] + -(-size // LINE_NBYTES) * LINE_NBYTES)
     is_large = pool is not None and starts[-1] >= LARGE_BLOCK_NBYTES
     block = pool.lend(starts[-1]) if pool is not None and is_large else np.empty(starts[-1], np.uint8)
-    copies = [
-        block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-        for start, array in zip(starts, arrays, strict=False)
-    ]
-    _native.copy_arrays(copies, arrays)
-    return copies
+    found: list[NDArray[Any]] = []
+    targets: list[NDArray[Any]] = []
+    for start, size, arrays in zip(starts, sizes, columns, strict=False):
+        shape = (sum(map(len, arrays)), *arrays[0].shape[1:])
+        of_column = block[start : start + size].view(arrays[0].dtype).reshape(shape)
+        found.append(of_column)
+        row = 0
+        for array in arrays:
+            targets.append(of_column[row : row + len(array)])
+            row += len(array)
+    _native.copy_arrays(targets, [array for arrays in columns for array in arrays])
+    return found

@@ -39,6 +39,7 @@ from aiostream_data.formats.row_groups import (
     RowGroup,
     TableFormat,
     TableRows,
+    UsesPool,
     advance,
 )
 from aiostream_data.formats.table_types import TypesOfFiles
@@ -264,6 +265,8 @@ class TableFileSource(NumberedRows):
         while found is None:
             parts = await self._read(file, ranges) if self._has_room(ranges) else self._too_large(ranges)
             ranges, found = await self.hop(advance, steps, parts)
+        if isinstance(found, UsesPool):
+            found.pool = file.blocks
         seen = self.context.services.features.of(SeenTypes)
         seen.of(self.node.files).add(shard.url, found.types)
         return file, found

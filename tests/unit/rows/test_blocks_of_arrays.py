@@ -1,4 +1,4 @@
-"""Small arrays are copied to one block of memory."""
+"""Small arrays, and the arrays of several columns, are copied to one block of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data.rows import lent_memory
-from aiostream_data.rows.lent_memory import LINE_NBYTES, copied_to_one_block
+from aiostream_data.rows.lent_memory import LINE_NBYTES, copied_to_one_block, joined_in_one_block
 
 
 @pytest.mark.parametrize("least", [0, 1 << 20])
@@ -39,6 +39,21 @@ def test_a_block_returns_to_the_pool_after_its_last_array(monkeypatch: pytest.Mo
     assert not pool.idle_nbytes
     del second
     assert pool.idle_nbytes
+
+
+@pytest.mark.parametrize("least", [0, 1 << 20])
+def test_arrays_of_a_column_are_concatenated(monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    monkeypatch.setattr(lent_memory, "LARGE_BLOCK_NBYTES", least)
+    columns: list[list[Any]] = [
+        [np.arange(3, dtype="i2"), np.arange(0, dtype="i2"), np.arange(4, dtype="i2")],
+        [np.arange(6.0).reshape(3, 2), np.zeros((0, 2)), np.ones((4, 2))],
+        [np.zeros((3, 0)), np.zeros((0, 0)), np.zeros((4, 0))],
+        [np.array([], "M8[s]")],
+    ]
+    for found, arrays in zip(joined_in_one_block(columns, BlockPool(1 << 20)), columns, strict=True):
+        np.testing.assert_array_equal(found, np.concatenate(arrays))
+        assert (found.dtype, found.shape) == (arrays[0].dtype, np.concatenate(arrays).shape)
+    assert joined_in_one_block([], None) == []
 
 
 def test_without_a_pool_the_block_is_new() -> None:
