@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,45 @@ def empty_array(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | 
     return pool.lend(nbytes).view(dtype).reshape(shape)
 
 
+class Shape(NamedTuple):
+    """Shape and type of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+def empty_arrays(shapes: Sequence[Shape], pool: LendsMemory | None) -> list[NDArray[Any]]:
+    """Return uninitialized arrays without Python objects. Large arrays have memory of their own; others share a block.
+
+    Args:
+        pool: Pool of memory for large arrays and large blocks. It reuses the memory after the last array in it is
+            deleted.
+    """
+    small = [each for each in shapes if each.nbytes < LARGE_ARRAY_NBYTES]
+    in_block = iter(in_one_block(small, pool))
+    return [
+        next(in_block) if each.nbytes < LARGE_ARRAY_NBYTES else empty_array(each.shape, each.dtype, pool)
+        for each in shapes
+    ]
+
+
+def in_one_block(shapes: Sequence[Shape], pool: LendsMemory | None) -> list[NDArray[Any]]:
+    """Return uninitialized arrays in one block of memory. See :func:`empty_arrays`."""
+    starts = [0]
+    for each in shapes:
+        starts.append(starts[-1] + -(-each.nbytes // LINE_NBYTES) * LINE_NBYTES)
+    is_large = pool is not None and starts[-1] >= LARGE_BLOCK_NBYTES
+    block = pool.lend(starts[-1]) if pool is not None and is_large else np.empty(starts[-1], np.uint8)
+    return [
+        block[start : start + each.nbytes].view(each.dtype).reshape(each.shape)
+        for start, each in zip(starts, shapes, strict=False)
+    ]
+
+
 def copied_to_one_block(arrays: Sequence[NDArray[Any]], pool: LendsMemory | None) -> list[NDArray[Any]]:
     """Copy contiguous arrays to one block of memory, at once: each copy alone would wait for the GIL.
 
@@ -65,18 +104,10 @@ def joined_in_one_block(columns: Sequence[Sequence[NDArray[Any]]], pool: LendsMe
         columns: For each column, contiguous arrays of one type without Python objects, with rows of one shape.
         pool: Pool of memory for large blocks. It reuses a block after the last array in it is deleted.
     """
-    sizes = [sum([array.nbytes for array in arrays]) for arrays in columns]
-    starts = [0]
-    for size in sizes:
-        starts.append(starts[-1] + -(-size // LINE_NBYTES) * LINE_NBYTES)
-    is_large = pool is not None and starts[-1] >= LARGE_BLOCK_NBYTES
-    block = pool.lend(starts[-1]) if pool is not None and is_large else np.empty(starts[-1], np.uint8)
-    found: list[NDArray[Any]] = []
+    shapes = [Shape((sum(map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype) for arrays in columns]
+    found = in_one_block(shapes, pool)
     targets: list[NDArray[Any]] = []
-    for start, size, arrays in zip(starts, sizes, columns, strict=False):
-        shape = (sum(map(len, arrays)), *arrays[0].shape[1:])
-        of_column = block[start : start + size].view(arrays[0].dtype).reshape(shape)
-        found.append(of_column)
+    for of_column, arrays in zip(found, columns, strict=True):
         row = 0
         for array in arrays:
             targets.append(of_column[row : row + len(array)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES, empty_array
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.rows.structure import structure_of
+from aiostream_data.rows.structure import LEAF, Structure, structure_of
 from aiostream_data.transforms.batching import Batcher, BatchOrder, FullBatch
 from aiostream_data.transforms.open_batch import MOST_NBYTES, is_large_batch
 
@@ -173,6 +174,29 @@ def test_the_lineage_of_rows_is_joined() -> None:
     assert made_of is not None
     assert made_of[:6] == entries
     assert made_of[6:] == [None] * (LARGE - 6)
+    (batch,) = batches_of(
+        [chunk_of(range(9)), chunk_of(range(9, 15), made_of=entries), chunk_of(range(15, LARGE))], LARGE
+    )
+    assert batch.rows.made_of == [*[None] * 9, *entries, *[None] * (LARGE - 15)]  # type: ignore[union-attr]
+
+
+def test_small_leaves_of_a_large_batch_share_memory_of_the_pool() -> None:
+    rows, pool = 1 << 17, BlockPool(1 << 28)
+    leaves = tuple(np.arange(rows // 2) + column for column in range(5))
+    structure = Structure("dict", tuple("abcde"), (LEAF,) * 5)
+    chunks = [Columns(structure, leaves, RowIds.run(0, first, rows // 2), None) for first in (0, rows // 2)]
+    batcher = Batcher(BatchOrder(rows), lambda ids, row: "a row", pool=pool)
+    (batch,) = [batch for chunk in chunks for batch in batcher.push(chunk)]
+    for column, name in enumerate("abcde"):
+        np.testing.assert_array_equal(batch.element[name], np.tile(np.arange(rows // 2) + column, 2))
+    places = sorted(leaf.ctypes.data for leaf in batch.element.values())
+    assert [after - before for before, after in pairwise(places)] == [8 * rows] * 4
+    kept = batch.element["c"]
+    batcher.drop()
+    del batch
+    assert not pool.idle_nbytes
+    del kept
+    assert pool.idle_nbytes >= 5 * 8 * rows
 
 
 def test_only_large_and_dense_batches_are_filled_in_place() -> None:
