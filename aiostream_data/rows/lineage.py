@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import is_not
 from typing import TypeAlias
 
 import numpy as np
@@ -34,7 +36,7 @@ class Lineage:
 
     def as_made_of(self) -> MadeOf:
         """Return this lineage as a ``made_of`` entry. Return only the ids if no row has an entry of its own."""
-        if self.made_of is None or all(entry is None for entry in self.made_of):
+        if self.made_of is None or not any(map(is_not, self.made_of, repeat(None))):
             return self.ids
         return self
 
@@ -46,7 +48,7 @@ class Lineage:
         return Lineage(self.ids.slice(start, stop), made_of)
 
     def take(self, rows: NDArray[np.int64]) -> Lineage:
-        made_of = None if self.made_of is None else [self.made_of[row] for row in rows.tolist()]
+        made_of = None if self.made_of is None else list(map(self.made_of.__getitem__, rows.tolist()))
         return Lineage(self.ids.take(rows), made_of)
 
 
@@ -55,7 +57,10 @@ def concat_lineages(parts: Sequence[Lineage]) -> Lineage:
     ids = RowIds.concat([part.ids for part in parts])
     if all(part.made_of is None for part in parts):
         return Lineage(ids)
-    return Lineage(ids, [part.of(row) for part in parts for row in range(len(part))])
+    joined: list[MadeOf | None] = []
+    for part in parts:
+        joined += part.made_of or repeat(None, len(part))
+    return Lineage(ids, joined)
 
 
 def rows_behind(parts: Sequence[Lineage], rows: int) -> Lineage:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -185,7 +186,7 @@ Chunk: TypeAlias = Columns | Items
 
 
 def _taken(made_of: list[MadeOf | None] | None, rows: NDArray[np.int64]) -> list[MadeOf | None] | None:
-    return None if made_of is None else [made_of[row] for row in rows.tolist()]
+    return None if made_of is None else list(map(made_of.__getitem__, rows.tolist()))
 
 
 def lineage_of(chunk: Chunk) -> Lineage:
@@ -296,8 +297,15 @@ def _gathered_made_of(
 ) -> list[MadeOf | None] | None:
     if all(chunk.made_of is None for chunk in chunks):
         return None
-    lists: list[list[MadeOf | None]] = [chunk.made_of or [None] * len(chunk) for chunk in chunks]
-    return [lists[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)]
+    starts = np.cumsum([0, *map(len, chunks[:-1])], dtype=np.int64)
+    return list(map(_joined_made_of(chunks).__getitem__, (starts[which] + rows).tolist()))
+
+
+def _joined_made_of(chunks: Sequence[Chunk]) -> list[MadeOf | None]:
+    joined: list[MadeOf | None] = []
+    for chunk in chunks:
+        joined += chunk.made_of or repeat(None, len(chunk))
+    return joined
 
 
 def owned(chunk: Chunk) -> Chunk:
@@ -318,9 +326,7 @@ def concat(chunks: Sequence[Chunk], pool: LendsMemory | None = None) -> Chunk:
         return chunks[0]
     chunks = with_equal_marks(chunks)
     ids = RowIds.concat([chunk.ids for chunk in chunks])
-    made_of: list[MadeOf | None] | None = None
-    if any(chunk.made_of is not None for chunk in chunks):
-        made_of = [entry for chunk in chunks for entry in (chunk.made_of or [None] * len(chunk))]
+    made_of = _joined_made_of(chunks) if any(chunk.made_of is not None for chunk in chunks) else None
     if not same_layout(chunks):
         values = [element for chunk in chunks for element in chunk.elements()]
         return Items(values, ids, None, made_of, None, _joined_sizes(chunks))

@@ -301,7 +301,9 @@ def _batch_in_parts(chunks: Sequence[Columns], ragged: bool, strings: Strings) -
     ids = RowIds.concat([chunk.ids for chunk in chunks])
     if all(chunk.made_of is None for chunk in chunks):
         return FullBatch(chunks[0].structure.unflatten(leaves), ids)
-    made_of = [entry for chunk in chunks for entry in (chunk.made_of or [None] * len(chunk))]
+    made_of: list[MadeOf | None] = []
+    for chunk in chunks:
+        made_of += chunk.made_of or repeat(None, len(chunk))
     return FullBatch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of).as_made_of())
 
 
