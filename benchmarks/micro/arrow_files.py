@@ -1,7 +1,8 @@
 """Time reading an Arrow IPC file, beside PyArrow and Polars: ``python -m benchmarks.micro.arrow_files``.
 
 Every way reads the same local file, and its sum of one column is compared. "numbers" files hold 8 columns of float64;
-"mixed" files hold two integers, a float, a text and a list of floats per row; "lz4" and "zstd" are mixed files with
+"mixed" files hold two integers, a float, a text and a list of floats per row; "stream" files hold the same rows as a
+stream of record batches of 1,000 rows, as Hugging Face datasets write them; "lz4" and "zstd" are mixed files with
 compressed buffers. The columns are touched by no way except for the sum. "columns" ways give one array per column of
 each record batch, as PyArrow does in a bare loop: PyArrow reads the file into memory, as a loader does with a file on
 another machine. The "checked" way also checks offsets and text, and the "mapped" way maps the file, so that only
@@ -19,7 +20,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read when Polars is imported
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -37,7 +38,7 @@ from aiostream_data.rows.records import ByteRange
 from benchmarks.machine import circumstances, versions_of
 
 BATCH = 1024
-KINDS = ("numbers", "mixed", "lz4", "zstd")
+KINDS = ("numbers", "mixed", "stream", "lz4", "zstd")
 BLOCKS = BlockPool(64 << 20)
 
 Way = Callable[[Path], float]
@@ -60,8 +61,19 @@ def write_file(path: Path, kind: str, rows: int) -> None:
             }
         )
     options = pa.ipc.IpcWriteOptions(compression=kind if kind in ("lz4", "zstd") else None)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema, options=options) as writer:
-        writer.write_table(table, max_chunksize=50_000)
+    write, rows_of_batch = (pa.ipc.new_stream, 1000) if kind == "stream" else (pa.ipc.new_file, 50_000)
+    with pa.OSFile(str(path), "wb") as file, write(file, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=rows_of_batch)
+
+
+def record_batches(path: Path, opened: Callable[[str], Any] = pa.OSFile) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches of a file."""
+    with opened(str(path)) as file:
+        if path.stem == "stream":
+            yield from pa.ipc.open_stream(file)
+            return
+        reader = pa.ipc.open_file(file)
+        yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 def summed(batch: pa.RecordBatch) -> float:
@@ -69,24 +81,20 @@ def summed(batch: pa.RecordBatch) -> float:
 
 
 def arrow_read(path: Path) -> float:
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        return sum(summed(reader.get_batch(number)) for number in range(reader.num_record_batches))
+    return sum(map(summed, record_batches(path)))
 
 
 def arrow_checked(path: Path) -> float:
     """Check offsets and text as this package does, so that damaged files cannot crash the process."""
     total = 0.0
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        for number in range(reader.num_record_batches):
-            batch = reader.get_batch(number)
-            batch.validate(full=True)
-            total += summed(batch)
+    for batch in record_batches(path):
+        batch.validate(full=True)
+        total += summed(batch)
     return total
 
 
 def arrow_mapped(path: Path) -> float:
-    with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
-        return sum(summed(reader.get_batch(number)) for number in range(reader.num_record_batches))
+    return sum(map(summed, record_batches(path, pa.memory_map)))
 
 
 def kernels(path: Path) -> float:
@@ -114,7 +122,8 @@ def kernels(path: Path) -> float:
 
 def polars(path: Path) -> float:
     pl = import_module("polars")
-    return float(pl.read_ipc(path)["x0"].sum())
+    read = pl.read_ipc_stream if path.stem == "stream" else pl.read_ipc
+    return float(read(path)["x0"].sum())
 
 
 def batches(path: Path) -> float:
@@ -127,16 +136,13 @@ def rows_of(path: Path) -> float:
 
 
 def arrow_rows(path: Path) -> float:
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        batches = map(reader.get_batch, range(reader.num_record_batches))
-        return sum(float(row["x0"]) for batch in batches for row in batch.to_pylist())
+    return sum(float(row["x0"]) for batch in record_batches(path) for row in batch.to_pylist())
 
 
 def arrow_batches(path: Path) -> float:
     """Cut the record batches into batches of equal size."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        batches = map(reader.get_batch, range(reader.num_record_batches))
-        return sum(summed(batch.slice(row, BATCH)) for batch in batches for row in range(0, len(batch), BATCH))
+    batches = record_batches(path)
+    return sum(summed(batch.slice(row, BATCH)) for batch in batches for row in range(0, len(batch), BATCH))
 
 
 WAYS: dict[str, Way] = {
