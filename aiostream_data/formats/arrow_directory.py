@@ -15,9 +15,11 @@ from aiostream_data.formats.arrow_fields import SchemaField, Stored, selected, s
 from aiostream_data.formats.arrow_messages import Dictionary, RecordBatch
 from aiostream_data.formats.arrow_nodes import NodeReader, is_plain, joined_chunk
 from aiostream_data.formats.arrow_rows import explained, rows_of_chunk, table_rows
+from aiostream_data.formats.arrow_together import BatchTable, ManyReader, many_reader, table_of
 from aiostream_data.formats.column_paths import top_of
 from aiostream_data.formats.joined_groups import joined_sizes
 from aiostream_data.formats.row_groups import RowGroup, TableRows, joined
+from aiostream_data.rows.arrow.imported_columns import ArrowLeaf
 from aiostream_data.rows.arrow.importing import ArrowChunk
 from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import ByteRange
@@ -85,6 +87,8 @@ class ArrowDirectory:
         tops = [field for field in schema.fields if field.name in self._order]
         self._is_plain = all(is_plain(schema.pyarrow, field) for field in tops)
         self._nodes: NodeReader | None = None  # after the first batch
+        self._many: ManyReader | None = None
+        self._known_table: tuple[int, BatchTable | None] | None = None  # by the first row of the group
         self.pool: LendsMemory | None = None
 
     @property
@@ -239,6 +243,8 @@ class ArrowDirectory:
         return list(self._batches[first:stop])
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
+        if (table := self._table(group)) is not None and self._many is not None:
+            return self._many.nbytes(table, group.stored_nbytes)
         total = 0
         for batch, dictionaries in self._stored(group):
             total += self._decoded_nbytes(batch, self._wanted_fields(batch), group, parts)
@@ -272,11 +278,31 @@ class ArrowDirectory:
         bodies = [Body(self._url, batch, group.ranges, parts) for batch, _ in batches]
         with explained(self._pyarrow, self._url, batches[0].batch.start):
             if self._nodes is not None:
-                return [rows_of_chunk(self._joined_chunk(self._nodes, bodies, parts), rows)]
+                chunk = self._chunk_together(self._nodes, group, parts)
+                return [rows_of_chunk(chunk or self._joined_chunk(self._nodes, bodies, parts), rows)]
             found = [self._record_batch(body, values) for body in bodies]
             if self._is_plain:
                 self._nodes = NodeReader(self._pyarrow, found[0].schema)
+                self._many = many_reader(self._fields, self._order, self._nodes.schema)
             return list(table_rows(found[0] if len(found) == 1 else self._combined(found), rows))
+
+    def _table(self, group: RowGroup) -> BatchTable | None:
+        """Return the metadata of several record batches that a :class:`.ManyReader` can read."""
+        batches = [stored.batch for stored in self._stored(group)]
+        if self._many is None or len(batches) < 2 or len(group.ranges) != 1:
+            return None
+        if self._known_table is None or self._known_table[0] != group.first_row:
+            self._known_table = group.first_row, table_of(batches)
+        return self._known_table[1]
+
+    def _chunk_together(self, nodes: NodeReader, group: RowGroup, parts: Sequence[memoryview]) -> ArrowChunk | None:
+        table = self._table(group)
+        if table is None or self._many is None:
+            return None
+        columns = self._many.columns(table, parts[0], group.ranges[0].start, self.pool)
+        if columns is None:
+            return None
+        return ArrowChunk(nodes.structure, tuple(ArrowLeaf(column, None) for column in columns), group.rows)
 
     def _joined_chunk(self, nodes: NodeReader, bodies: Sequence[Body], parts: Sequence[memoryview]) -> ArrowChunk:
         chunks: list[ArrowChunk] = []

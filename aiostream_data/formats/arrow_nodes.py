@@ -33,6 +33,10 @@ def is_plain(pyarrow: Any, field: SchemaField) -> bool:
 class NodeReader:
     """Reader of the columns of record batches of one type.
 
+    Attributes:
+        schema: Types of the columns.
+        structure: Structure of a row.
+
     Args:
         pyarrow: The package PyArrow.
         schema: Schema of PyArrow of the columns to read, which are plain.
@@ -40,8 +44,8 @@ class NodeReader:
 
     def __init__(self, pyarrow: Any, schema: Any) -> None:
         self._pyarrow = pyarrow
-        self._schema = import_schema(schema.__arrow_c_schema__())
-        self._structure = structure_of_schema(self._schema)
+        self.schema = import_schema(schema.__arrow_c_schema__())
+        self.structure = structure_of_schema(self.schema)
 
     def chunk(self, fields: Sequence[Stored], rows: int, body: Body, number: int) -> ArrowChunk:
         """Return the columns of a record batch, which share the memory of its body unless it is compressed.
@@ -56,10 +60,10 @@ class NodeReader:
             ArrowDataError: The data is invalid.
         """
         owner: list[Any] = []
-        pairs = zip(fields, self._schema.children, strict=True)
+        pairs = zip(fields, self.schema.children, strict=True)
         children = tuple([self._node(part, schema, body, owner) for part, schema in pairs])
         root = ArrayNode(rows, 0, 0, (0,), children)
-        return chunk_of_nodes(self._structure, self._schema, root, owner, number)
+        return chunk_of_nodes(self.structure, self.schema, root, owner, number)
 
     def _node(self, part: Stored, schema: SchemaNode, body: Body, owner: list[Any]) -> ArrayNode:
         buffers = [body.bytes_of(self._pyarrow, buffer) for buffer in part.buffers]

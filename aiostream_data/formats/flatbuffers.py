@@ -6,6 +6,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from aiostream_data.errors import CorruptRecordError
 
 _OFFSET_NBYTES: Final = 4
@@ -53,6 +56,11 @@ class Table:
         """Return a vector of structs, or of numbers as tuples."""
         start, count = self._vector_place(number, struct.calcsize(format))
         return list(struct.iter_unpack(format, self._data[start : start + count * struct.calcsize(format)]))
+
+    def pairs(self, number: int) -> NDArray[np.int64]:
+        """Return a vector of structs of two 64-bit integers as an array of shape (structs, 2)."""
+        start, count = self._vector_place(number, 16)
+        return np.frombuffer(self._data, "<i8", 2 * count, start).reshape(count, 2)
 
     def _table_at(self, place: int) -> Table:
         return Table(self._data, place + self._unpacked("<I", place)[0], self._url, self._offset)

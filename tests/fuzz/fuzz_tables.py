@@ -90,7 +90,9 @@ def seeds() -> list[bytes]:
     nested = table.select(["turns", "price", "counts", "shared"])
     plain = table.drop_columns(["words", "view"])  # its batches behind the first are read without PyArrow
     selected = table.select(["words", "values", "view"])
-    for some, formats in ((table, (0, 1)), (selected, (0, 1)), (nested, (0,)), (plain, (0,)), (plain, (0,))):
+    simple = table.select(["n", "values", "pair"]).append_column("text", [[f"text {n}" for n in range(rows)]])
+    tables = [(table, (0, 1)), (selected, (0, 1)), (nested, (0,)), *[(some, (0,)) for some in [plain, simple] * 2]]
+    for some, formats in tables:
         for kind in (pa.ipc.new_file, pa.ipc.new_stream):
             for compression in (None, "lz4", "zstd"):
                 made = io.BytesIO()
