@@ -99,7 +99,8 @@ def seeds() -> list[bytes]:
                 options = pa.ipc.IpcWriteOptions(compression=compression)
                 with kind(made, some.schema, options=options) as writer:
                     writer.write_table(some, max_chunksize=5)
-                found += [bytes([which, 4 * (len(found) % 2)]) + made.getvalue() for which in formats]
+                later = 4 if some is simple else 4 * (len(found) % 2)  # the later batches together
+                found += [bytes([which, later]) + made.getvalue() for which in formats]
     records = np.array(
         [(n, f"t{n}", b"b", [n, n]) for n in range(5)], [("n", "<i2"), ("t", "U3"), ("b", "S2"), ("p", ">f8", 2)]
     )
