@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.lent_memory import LendsMemory, empty_array
+from aiostream_data.rows.lent_memory import LendsMemory, empty_array, empty_block
 from aiostream_data.rows.object_nbytes import objects_nbytes, sample_of
 
 VarKind = Literal["bytes", "str", "array"]
@@ -82,7 +82,7 @@ class VarColumn:
         Args:
             pool: Pool of memory for large arrays.
         """
-        values, starts = _native.compact(self.values, self.starts, self.lengths, partial(empty_array, pool=pool))
+        values, starts = _native.compact(self.values, self.starts, self.lengths, partial(empty_block, pool=pool))
         return VarColumn(values, starts, self.lengths, self.kind)
 
     @property
@@ -181,7 +181,7 @@ class SeparateBytes(VarColumn):
 
     def compact(self, pool: LendsMemory | None = None) -> VarColumn:
         starts = self.starts
-        values = empty_array((_native.total_length(self.lengths),), np.dtype(np.uint8), pool)
+        values = empty_block((_native.total_length(self.lengths),), np.dtype(np.uint8), pool)
         for row, start in zip(self.rows, starts.tolist(), strict=True):  # a copy of a large row releases the GIL
             values[start : start + len(row)] = np.frombuffer(row, np.uint8)
         return VarColumn(values, starts, self.lengths)

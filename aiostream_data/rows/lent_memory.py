@@ -20,7 +20,7 @@ array is deleted.
 
 
 LARGE_BLOCK_NBYTES: Final = 1 << 20
-"""Minimum size in bytes of a block for several arrays that is taken from a pool."""
+"""Minimum size in bytes of a block for several arrays, or for rows of variable length, that is taken from a pool."""
 
 LINE_NBYTES: Final = 64
 """Each array in a block begins at a multiple of this number of bytes: a line of the CPU's cache."""
@@ -34,6 +34,18 @@ class LendsMemory(Protocol):
 
     def lend_objects(self, sizes: Iterable[int]) -> list[_native.BytesMemory]:
         """Return uninitialized memory for ``bytes`` objects of these sizes."""
+
+
+def empty_block(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | None) -> NDArray[Any]:
+    """Return an uninitialized array that several batches may share.
+
+    Args:
+        pool: Pool of memory for large blocks. It reuses the memory after the last view of the array is deleted.
+    """
+    nbytes = dtype.itemsize * math.prod(shape)
+    if pool is None or not nbytes or nbytes < LARGE_BLOCK_NBYTES or dtype.hasobject:
+        return np.empty(shape, dtype)
+    return pool.lend(nbytes).view(dtype).reshape(shape)
 
 
 def empty_array(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | None) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data.rows.columns import INDEX_NBYTES, Column, VarColumn
 from aiostream_data.rows.lent_memory import LendsMemory, copied_to_one_block, empty_array
 from aiostream_data.rows.text_arrays import Strings
-from aiostream_data.transforms.batch_leaves import batch_leaf
+from aiostream_data.transforms.batch_leaves import ragged_leaves
 from aiostream_data.transforms.string_leaves import string_leaves
 
 SHARED_NBYTES = 2 << 20
@@ -61,9 +61,9 @@ def _cut_column(
 ) -> list[Any]:
     """Return one leaf per batch, cut from a column. The cuts must be adjacent to each other."""
     if isinstance(column, VarColumn):
-        if column.kind == "array":
-            return [batch_leaf(column.slice(cut.start, cut.stop), strings=strings, pool=pool) for cut in cuts]
         bounds = ([(start, stop) for start, stop, _ in some] for some in _sharing(cuts, column))
+        if column.kind == "array":
+            return [leaf for some in bounds for leaf in ragged_leaves(column, some, pool)]
         return [leaf for some in bounds for leaf in string_leaves(column, some, strings, pool)]
     if own and column.nbytes <= SHARED_NBYTES:
         return [column[start:stop] for start, stop, _ in cuts]
@@ -96,5 +96,6 @@ def _sizes(cuts: Sequence[BatchCut], column: Column) -> list[int]:
         row_nbytes = column.itemsize * math.prod(column.shape[1:])
         return [row_nbytes * (stop - start) for start, stop, _ in cuts]
     lengths = column.lengths[: cuts[-1].stop]
-    of_values = np.add.reduceat(lengths, [cut.start for cut in cuts]).tolist()
-    return [nbytes + INDEX_NBYTES * (cut.stop - cut.start) for nbytes, cut in zip(of_values, cuts, strict=True)]
+    item_nbytes = column.dtype.itemsize * math.prod(column.item_shape)
+    items = np.add.reduceat(lengths, [cut.start for cut in cuts]).tolist()
+    return [item_nbytes * count + INDEX_NBYTES * (cut.stop - cut.start) for count, cut in zip(items, cuts, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -86,6 +86,24 @@ def _with_marks(chunk: Columns) -> Iterator[tuple[Column, NDArray[np.bool_] | No
         column = next(leaves)
         marks: Any = next(leaves) if is_nullable else None
         yield column, marks
+
+
+def ragged_leaves(
+    column: VarColumn, bounds: Sequence[tuple[int, int]], pool: LendsMemory | None = None
+) -> list[RaggedArray]:
+    """Convert adjacent ranges of rows of kind ``array`` to one leaf per range. All leaves share one buffer.
+
+    Args:
+        pool: Pool of memory for large values.
+    """
+    first = bounds[0][0]
+    whole = _ragged(column.slice(first, bounds[-1][1]), copy=True, pool=pool)
+    values, splits = whole.values, whole.row_splits
+    edges = splits[[row - first for pair in bounds for row in pair]].tolist()
+    return [
+        trusted_ragged(values[begin:end], splits[start - first : stop - first + 1] - begin)
+        for (start, stop), begin, end in zip(bounds, edges[::2], edges[1::2], strict=True)
+    ]
 
 
 def _ragged(column: VarColumn, copy: bool, pool: LendsMemory | None) -> RaggedArray:

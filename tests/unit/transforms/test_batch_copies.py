@@ -9,7 +9,7 @@ import pytest
 
 from aiostream_data._native import BytesMemory
 from aiostream_data.rows.columns import LARGE_ROW_NBYTES, Column, SeparateBytes, VarColumn, VarKind
-from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES
+from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES, LARGE_BLOCK_NBYTES
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, Structure
@@ -109,8 +109,26 @@ def test_columns_of_large_batches_are_in_memory_of_the_pool(size: int, is_separa
     leaves = [batch.element for batch in batches + batcher.finish()]
     assert [row for leaf in leaves for row in leaf] == expected
     for leaf in leaves[: 7 // size]:
-        is_of_pool = any(np.shares_memory(leaf.values, array) for array in pool.arrays)
-        assert is_of_pool == (leaf.values.nbytes >= LARGE_ARRAY_NBYTES)
+        assert any(np.shares_memory(leaf.values, array) for array in pool.arrays)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("kind", ["array", "str"])
+def test_small_batches_share_a_block_of_the_pool_if_it_is_large(kind: VarKind, is_large: bool) -> None:
+    width = LARGE_BLOCK_NBYTES // 40 // (8 if kind == "array" else 1) + is_large
+    column = rows_of([width] * 40, kind)
+    if kind == "array":
+        column = VarColumn(np.arange(len(column.values), dtype=np.int64), column.starts, column.lengths, "array")
+    pool = Memory()
+    batcher = Batcher(BatchOrder(4), lambda ids, row: "a row", strings="columns", pool=pool)
+    leaves = [batch.element for batch in batcher.push(Columns(LEAF, (column,), RowIds.run(0, 0, 40)))]
+    for number, leaf in enumerate(leaves):
+        assert leaf.row_splits.tolist() == [width * row for row in range(5)]
+        np.testing.assert_array_equal(leaf.values, column.values[4 * width * number : 4 * width * (number + 1)])
+        assert any(np.shares_memory(leaf.values, array) for array in pool.arrays) == is_large
+    assert len(pool.arrays) == is_large
+    leaves[0].row_splits[...] = 7
+    assert leaves[1].row_splits.tolist() == [width * row for row in range(5)]
 
 
 def test_columns_without_bytes_are_cut_beside_others() -> None:
