@@ -159,6 +159,11 @@ class DecodedSizes:
         return self._rows[id(field), has_nulls]
 
 
+def referred_nbytes(fields: Iterable[Stored]) -> int:
+    """Return the total size of the buffers of fields. Several buffers may be the same bytes of a file."""
+    return sum(buffer.nbytes for field in fields for part in field.walk() for buffer in part.buffers)
+
+
 def _row_nbytes(pyarrow: Any, field: SchemaField, has_nulls: bool) -> int:
     """Return the memory of a row in addition to its buffers."""
     types, kind = pyarrow.types, field.type

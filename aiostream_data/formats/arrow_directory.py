@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.arrow_arrays import Body, DecodedSizes, array_of
+from aiostream_data.formats.arrow_arrays import Body, DecodedSizes, array_of, referred_nbytes
 from aiostream_data.formats.arrow_fields import SchemaField, Stored, selected, shown_type, stored_fields
 from aiostream_data.formats.arrow_messages import Dictionary, RecordBatch
 from aiostream_data.formats.arrow_nodes import NodeReader, is_plain, joined_chunk
@@ -88,7 +88,7 @@ class ArrowDirectory:
         self._is_plain = all(is_plain(schema.pyarrow, field) for field in tops)
         self._nodes: NodeReader | None = None  # after the first batch
         self._many: ManyReader | None = None
-        self._known_table: tuple[int, BatchTable | None] | None = None  # by the first row of the group
+        self._known_table: tuple[RowGroup, BatchTable | None] | None = None  # of the last group
         self.pool: LendsMemory | None = None
 
     @property
@@ -244,14 +244,16 @@ class ArrowDirectory:
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
         if (table := self._table(group)) is not None and self._many is not None:
-            return self._many.nbytes(table, group.stored_nbytes)
-        total = 0
+            return self._many.nbytes(table)
+        total = copied = 0
         for batch, dictionaries in self._stored(group):
-            total += self._decoded_nbytes(batch, self._wanted_fields(batch), group, parts)
+            fields = self._wanted_fields(batch)
+            total += self._decoded_nbytes(batch, fields, group, parts)
+            copied += referred_nbytes(fields)
             for one in self.wanted(dictionaries):
                 values = stored_fields(self._pyarrow, (self._dictionary_fields[one.number],), one.batch)
                 total += self._decoded_nbytes(one.batch, values, group, parts)
-        return total if len(self._stored(group)) == 1 else 2 * total + group.stored_nbytes
+        return total if len(self._stored(group)) == 1 else 2 * total + copied
 
     def _decoded_nbytes(
         self, batch: RecordBatch, fields: Iterable[Stored], group: RowGroup, parts: Sequence[memoryview]
@@ -275,11 +277,12 @@ class ArrowDirectory:
         parts: Sequence[memoryview],
     ) -> list[TableRows]:
         rows = np.arange(group.first_row, group.first_row + group.rows, dtype=np.int64)
-        bodies = [Body(self._url, batch, group.ranges, parts) for batch, _ in batches]
         with explained(self._pyarrow, self._url, batches[0].batch.start):
+            if self._nodes is not None and (chunk := self._chunk_together(self._nodes, group, parts)) is not None:
+                return [rows_of_chunk(chunk, rows)]
+            bodies = [Body(self._url, batch, group.ranges, parts) for batch, _ in batches]
             if self._nodes is not None:
-                chunk = self._chunk_together(self._nodes, group, parts)
-                return [rows_of_chunk(chunk or self._joined_chunk(self._nodes, bodies, parts), rows)]
+                return [rows_of_chunk(self._joined_chunk(self._nodes, bodies, parts), rows)]
             found = [self._record_batch(body, values) for body in bodies]
             if self._is_plain:
                 self._nodes = NodeReader(self._pyarrow, found[0].schema)
@@ -291,8 +294,8 @@ class ArrowDirectory:
         batches = [stored.batch for stored in self._stored(group)]
         if self._many is None or len(batches) < 2 or len(group.ranges) != 1:
             return None
-        if self._known_table is None or self._known_table[0] != group.first_row:
-            self._known_table = group.first_row, table_of(batches)
+        if self._known_table is None or self._known_table[0] != group:
+            self._known_table = group, table_of(batches)
         return self._known_table[1]
 
     def _chunk_together(self, nodes: NodeReader, group: RowGroup, parts: Sequence[memoryview]) -> ArrowChunk | None:

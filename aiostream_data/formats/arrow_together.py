@@ -84,10 +84,9 @@ class ManyReader:
     def __init__(self, fields: Sequence[_Field]) -> None:
         self._fields = fields
 
-    def nbytes(self, table: BatchTable, stored_nbytes: int) -> int:
-        """Return the memory that decoding needs in addition to the stored bytes."""
-        variable = sum(int(table.lengths[:, each.array].sum()) for each in self._fields if _has_offsets(each.form))
-        return 2 * VARIABLE_NBYTES * variable + stored_nbytes
+    def nbytes(self, table: BatchTable) -> int:
+        """Return the memory that decoding needs in addition to the stored bytes, as the file declares it."""
+        return sum(sum(table.lengths[:, field.array].tolist()) * _row_nbytes(field) for field in self._fields)
 
     def columns(self, table: BatchTable, part: memoryview, start: int, pool: LendsMemory | None) -> list[Column] | None:
         """Return the columns of the rows of all batches. Text, bytes and lists share the memory of ``part``.
@@ -148,6 +147,13 @@ def _field(field: SchemaField, schema: SchemaNode, array: int, buffer: int) -> _
     else:
         is_known = form.family in ("dense", "text")
     return _Field(form, array, buffer, items) if is_known and field.dictionary is None else None
+
+
+def _row_nbytes(field: _Field) -> int:
+    """Return the memory of a row that is not a view of the stored bytes."""
+    if _has_offsets(field.form):
+        return 2 * VARIABLE_NBYTES + field.form.dtype.itemsize
+    return field.form.dtype.itemsize if field.items is None else field.form.size * field.items.dtype.itemsize
 
 
 def _has_offsets(form: ArrowForm) -> bool:

@@ -59,7 +59,8 @@ class CachedFile:
 
     def count(self, ranges: Ranges) -> None:
         """Count the reads of ranges. Call it on the event loop."""
-        self.stores.count_cached(self.shard, len(ranges), sum(part.nbytes for part in ranges))
+        sizes = [part.nbytes for part in ranges if part.nbytes]
+        self.stores.count_cached(self.shard, len(sizes), sum(sizes))
 
 
 def advance_cached(

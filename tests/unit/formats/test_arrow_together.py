@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table_bytes import plain_rows, rows_of
+from table_bytes import directory_of, plain_rows, rows_of
 
 from aiostream_data import AiostreamError, Dataset
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data.formats import arrow_directory, arrow_together
 from aiostream_data.formats.arrow_files import ArrowFormat
 from aiostream_data.formats.arrow_nodes import NodeReader
+from aiostream_data.testing.table_reading import parts_of
 
 ROWS = 60
 COLUMNS: dict[str, pa.Array] = {
@@ -136,6 +137,19 @@ def test_damage_gives_the_rows_of_single_batches_or_an_error(monkeypatch: pytest
         assert isinstance(found, type) or found == alone, "after an error, the batches are read one by one"
         failed += isinstance(found, type)
     assert 50 < failed < 550
+
+
+@pytest.mark.parametrize("name", ["f8", "missing"])
+def test_the_copies_of_joined_columns_are_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    column = {**COLUMNS, **OTHERS}[name]
+    data = written(pa.table({f"c{number}": column for number in range(40)}), [20, 20, 20])
+    monkeypatch.setattr(arrow_directory, "joined_sizes", lambda: iter([1, 1 << 20]))
+    directory = directory_of(ArrowFormat(), data)
+    first, later = directory.groups_from(0)
+    directory.decode(first, parts_of(data, first.ranges))
+    parts = parts_of(data, later.ranges)
+    assert directory.decoded_nbytes(later, parts) >= 40 * 40 * 8
+    assert directory.decode(later, parts)
 
 
 def test_large_groups_take_memory_of_the_pool(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
