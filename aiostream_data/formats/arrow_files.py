@@ -38,8 +38,8 @@ _WINDOW_NBYTES: Final = 64 << 10
 """Number of bytes to read at the end of a file, or at the next message of a stream of large messages."""
 
 _SMALL_NBYTES: Final = 2 * _WINDOW_NBYTES
-"""Mean size of messages up to which a stream is read without gaps. Its rows are read again later, which takes less time
-than one request for each message."""
+"""Maximum mean size of small messages. To find them, a stream is read without gaps, although its rows are read again
+later. This takes less time than one request for each message."""
 
 _STREAM_NBYTES: Final = 4 << 20
 """Maximum number of bytes of such a stream to read at once."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from aiostream_data.formats.arrow_fields import SchemaField
 from aiostream_data.formats.arrow_messages import RecordBatch
 from aiostream_data.rows.arrow.arrow_forms import ArrowForm, form_of
 from aiostream_data.rows.columns import Column, VarColumn
-from aiostream_data.rows.lent_memory import LARGE_BLOCK_NBYTES, LendsMemory
+from aiostream_data.rows.lent_memory import LendsMemory, empty_block
 
 Integers = NDArray[np.int64]
 
@@ -66,7 +67,14 @@ def table_of(batches: Sequence[RecordBatch]) -> BatchTable | None:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A column: its layout, the numbers of its array and of its first buffer, and the layout of the items of lists."""
+    """Where a record batch stores a column.
+
+    Attributes:
+        form: Memory layout of the column.
+        array: Number of the column's array among the arrays of the batch.
+        buffer: Number of the first buffer of this array among the buffers of the batch.
+        items: Memory layout of the items of lists; None for other columns.
+    """
 
     form: ArrowForm
     array: int
@@ -254,11 +262,7 @@ def _copied(block: NDArray[np.uint8], columns: Sequence[_Spans], pool: LendsMemo
     order = sorted(range(len(columns)), key=lambda number: -columns[number].dtype.itemsize)
     starts = np.concatenate([columns[number].starts for number in order])
     sizes = np.concatenate([columns[number].sizes for number in order])
-
-    def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        return np.empty(shape, dtype) if pool is None or shape[0] < LARGE_BLOCK_NBYTES else pool.lend(shape[0])
-
-    copied, _ = _native.compact(block, starts, sizes, new_array)
+    copied, _ = _native.compact(block, starts, sizes, partial(empty_block, pool=pool))
     found: dict[int, NDArray[Any]] = {}
     at = 0
     for number in order:

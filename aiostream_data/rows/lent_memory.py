@@ -42,10 +42,7 @@ def empty_block(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | 
     Args:
         pool: Pool of memory for large blocks. It reuses the memory after the last view of the array is deleted.
     """
-    nbytes = dtype.itemsize * math.prod(shape)
-    if pool is None or not nbytes or nbytes < LARGE_BLOCK_NBYTES or dtype.hasobject:
-        return np.empty(shape, dtype)
-    return pool.lend(nbytes).view(dtype).reshape(shape)
+    return _empty(shape, dtype, pool, LARGE_BLOCK_NBYTES)
 
 
 def empty_array(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | None) -> NDArray[Any]:
@@ -54,8 +51,12 @@ def empty_array(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | 
     Args:
         pool: Pool of memory for large arrays. It reuses the memory after the last view of the array is deleted.
     """
+    return _empty(shape, dtype, pool, LARGE_ARRAY_NBYTES)
+
+
+def _empty(shape: Sequence[int], dtype: np.dtype[Any], pool: LendsMemory | None, least_nbytes: int) -> NDArray[Any]:
     nbytes = dtype.itemsize * math.prod(shape)
-    if pool is None or not nbytes or nbytes < LARGE_ARRAY_NBYTES or dtype.hasobject:
+    if pool is None or not nbytes or nbytes < least_nbytes or dtype.hasobject:
         return np.empty(shape, dtype)
     return pool.lend(nbytes).view(dtype).reshape(shape)
 
@@ -91,8 +92,7 @@ def in_one_block(shapes: Sequence[Shape], pool: LendsMemory | None) -> list[NDAr
     starts = [0]
     for each in shapes:
         starts.append(starts[-1] + -(-each.nbytes // LINE_NBYTES) * LINE_NBYTES)
-    is_large = pool is not None and starts[-1] >= LARGE_BLOCK_NBYTES
-    block = pool.lend(starts[-1]) if pool is not None and is_large else np.empty(starts[-1], np.uint8)
+    block = empty_block((starts[-1],), np.dtype(np.uint8), pool)
     return [
         block[start : start + each.nbytes].view(each.dtype).reshape(each.shape)
         for start, each in zip(starts, shapes, strict=False)
