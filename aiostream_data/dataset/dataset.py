@@ -66,8 +66,8 @@ from aiostream_data.plan.base import (
     spill_of,
 )
 from aiostream_data.plan.cardinality import cardinality
+from aiostream_data.plan.defaults import OPEN_BINS, SCHEDULE_EVERY
 from aiostream_data.plan.endless import Random
-from aiostream_data.plan.operators import OPEN_BINS, SCHEDULE_EVERY
 from aiostream_data.plan.scan import Scan
 from aiostream_data.plan.spec import inferred_spec, spec_of
 from aiostream_data.plan.subprocess import in_subprocess

@@ -35,7 +35,7 @@ UNIMPORTANT = frozenset(
     {"concurrency", "executor", "read_ahead", "storage_options", "ordered", "parts_from", "decoders", "token", "name"}
     | {"is_coroutine", "wants_rng", "weights", "schedule", "schedule_every", "device", "depth", "rank", "world_size"}
     | {"wants_state", "timeout_s", "on_error", "spill", "index_url", "checks_first", "names", "dataset_class"}
-    | {"keeps_missing"}
+    | {"keeps_missing", "keeps_epochs"}
 )
 """Fields of nodes that do not affect the rows, or that other fields determine."""
 

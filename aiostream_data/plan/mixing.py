@@ -12,7 +12,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.plan.alike import common_spec
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Node, walk
 from aiostream_data.plan.cardinality import cardinality
-from aiostream_data.plan.operators import SCHEDULE_EVERY
+from aiostream_data.plan.defaults import SCHEDULE_EVERY
 from aiostream_data.plan.spec import Spec, spec_of
 from aiostream_data.plan.validate import check_rereadable
 from aiostream_data.plan.written import Verbatim, call_arguments

@@ -71,10 +71,16 @@ class Call(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Map(Call):
-    """Node that emits the results of ``function``, called for each element, or for arrays of rows if ``batched``."""
+    """Node that emits the results of ``function``, called for each element, or for arrays of rows if ``batched``.
+
+    Attributes:
+        keeps_epochs: True if the node emits all results of one epoch of its source before those of the next, also
+            without order. A rewrite sets it if the source repeats its rows itself.
+    """
 
     function: Callable[..., Any]
     batched: bool = False
+    keeps_epochs: bool = False
 
     @property
     def function_called(self) -> Callable[..., Any]:
@@ -174,13 +180,6 @@ AUTO_BUFFER_ROWS: Final = 8192
 
 AUTO_BUFFER_NBYTES: Final = 128 << 20
 """Maximum size in bytes of the buffer of ``shuffle()`` if the user sets no buffer size."""
-
-
-SCHEDULE_EVERY: Final = 1000
-"""Default number of rows between two calls of the weight function of ``sample_from()``."""
-
-OPEN_BINS: Final = 16
-"""Default number of rows that ``pack()`` fills concurrently."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -173,17 +173,19 @@ def _with_times(node: Node, count: int | None) -> Node | None:
         return replace(node, times=_times(node.times, count))
     if isinstance(node, (Prefetch, InSubprocess)) or (isinstance(node, Map) and _ignores_epochs(node)):
         source = _with_times(node.input, count)
-        return None if source is None else replace(node, input=source)
+        if source is None:
+            return None
+        return replace(node, input=source, keeps_epochs=True) if isinstance(node, Map) else replace(node, input=source)
     return None
 
 
 def _ignores_epochs(node: Map) -> bool:
-    """Return True if ``map()`` returns one result per element, the same in each epoch, and in a definite order.
+    """Return True if ``map()`` returns one result per element, the same in each epoch.
 
     With an error policy, an endless repetition can be without elements, which ``repeat`` reports.
     """
     is_plain = not (node.wants_rng or node.wants_state or node.batched)
-    return is_plain and node.ordered and not handling_of(node.on_error).interferes
+    return is_plain and not handling_of(node.on_error).interferes
 
 
 def batches_in_parts(node: Node, parts_from: int) -> Node:

@@ -12,7 +12,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.batch_rows import only_one, rows_of_each_batch
 from aiostream_data.plan.cardinality import batches_of_rows, cardinality
-from aiostream_data.plan.operators import OPEN_BINS
+from aiostream_data.plan.defaults import OPEN_BINS
 from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
 from aiostream_data.plan.written import call_arguments
 from aiostream_data.ranks import Tail

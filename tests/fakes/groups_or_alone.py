@@ -93,7 +93,7 @@ def check_both_ways(dataset: Dataset[Any], log: Path, group_nbytes: int = small_
         found = outcome(dataset, log)
     with alone():
         expected = outcome(dataset, log)
-    assert same(found.rows, expected.rows)
+    assert same(found.rows, expected.rows), f"in groups of {sizes} {found}, but alone {expected}"
     assert replace(found, rows=[]) == replace(expected, rows=[])
     assert max(sizes) > 1
     return found

@@ -172,7 +172,7 @@ class CoroutineStage(CallStage):
         if self.log is not None:
             numbers = np.array([entry.number for entry in entries], np.int64)
             kept = np.array([entry.number for entry in given], np.int64) if lost else None
-            self.log.give_out(numbers, kept)
+            self.give_out(numbers, kept)
         if self.kept is not None:
             self.kept.begin(len(entries)).kept = np.array(
                 [number for number, entry in enumerate(entries) if not entry.skipped and not entry.left_out], np.int64

@@ -168,7 +168,7 @@ class RowwiseStage(CallStage):
             self.kept.begin(rows).kept = np.arange(rows) if done.kept is None else done.kept
         if self.log is not None:
             numbers = np.arange(piece.number, piece.number + rows)
-            self.log.give_out(numbers, None if done.kept is None else numbers[done.kept])
+            self.give_out(numbers, None if done.kept is None else numbers[done.kept])
         return done
 
     async def _within_budget(self, piece: HopPiece, done: Done, number: int, tally: Tally) -> Done:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.context import RunContext, hop
+from aiostream_data._engine.flow.epochs_apart import EpochsApart
 from aiostream_data._engine.flow.stage_io import Inlet, Outlet
 from aiostream_data._engine.resume.emission_log import EmissionLog
 from aiostream_data._engine.resume.kept_log import KeptLog
@@ -18,7 +20,7 @@ from aiostream_data._engine.resume.position import Position, State, taken_up
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.base import Node
-from aiostream_data.plan.operators import Call, Filter
+from aiostream_data.plan.operators import Call, Filter, Map
 from aiostream_data.rows.lineage import Lineage, concat_lineages
 from aiostream_data.rows.records import Chunk
 from aiostream_data.state_fields import MAX_COUNT, Part
@@ -169,6 +171,7 @@ class CallStage(Stage):
         self.kept = KeptLog() if self.log is None and any(map(leaves_rows_out, self.nodes)) else None
         self._held: Lineage | None = None
         self._held_rows = 0
+        self._apart: EpochsApart | None = None
 
     @property
     def nodes(self) -> tuple[Call, ...]:
@@ -181,12 +184,32 @@ class CallStage(Stage):
         return self.nodes[0].input
 
     async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
-        """Yield the unfinished rows that the saved state names, and then the rows of the inlet."""
+        """Yield the unfinished rows that the saved state names, and then the rows of the inlet.
+
+        If results of several epochs must not be mixed, yield rows of an epoch after all results of earlier ones.
+        """
+        rows = self._held_and_received(inlet)
+        if not self.node.ordered and self.log is not None and any(map(_keeps_epochs, self.nodes)):
+            self._apart = EpochsApart(self.log)
+            rows = self._apart.chunks(rows)
+        async for chunk in rows:
+            yield chunk
+            del chunk
+
+    async def _held_and_received(self, inlet: Inlet) -> AsyncIterator[Chunk]:
         if self._held is not None and len(self._held):
             inlet.held += len(self._held)
             yield await self.context.recall_held(self.source_node, self._held)
         async for chunk in inlet:
             yield chunk
+            del chunk
+
+    def give_out(self, numbers: NDArray[np.int64], kept: NDArray[np.int64] | None) -> None:
+        """Log finished rows, in the order in which the stage emits them. See :meth:`.EmissionLog.give_out`."""
+        if self.log is not None:
+            self.log.give_out(numbers, kept)
+        if self._apart is not None:
+            self._apart.emitted()
 
     def rows_accounted(self, outlet: Outlet) -> int | None:
         return outlet.rows  # dropped rows are counted separately
@@ -251,6 +274,10 @@ class CallStage(Stage):
     def _rest_of_held(self, taken: int) -> Lineage:
         assert self._held is not None
         return self._held.take(np.arange(taken, self._held_rows))
+
+
+def _keeps_epochs(node: Call) -> bool:
+    return isinstance(node, Map) and node.keeps_epochs
 
 
 def _check_unordered(place: Place) -> Part:

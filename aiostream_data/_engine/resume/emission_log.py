@@ -50,10 +50,15 @@ class EmissionLog:
     def __init__(self) -> None:
         self._lock = Lock()
         self._taken: list[_Taken] = []
-        self._count = 0
+        self._count = self._finished = 0
         self._start = _Point(0, 0, np.empty(0, np.int64), 0, 0)  # no saved state will need earlier rows
         self._latest = self._start  # of place(): a loop that saves each step continues from the step before
         self._emitted: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # (emitted, dropped) row numbers
+
+    @property
+    def all_are_finished(self) -> bool:
+        """True if every received row was emitted or dropped."""
+        return self._finished == self._count
 
     def take_in(self, rows: Lineage) -> int:
         """Record that the stage starts to process these rows. Return the number of the first of these rows."""
@@ -74,6 +79,7 @@ class EmissionLog:
         left_out = numbers[:0] if kept is None else np.setdiff1d(numbers, kept, assume_unique=True)
         with self._lock:
             self._emitted.append((given, left_out))
+            self._finished += len(numbers)
 
     def place(self, given: int) -> tuple[int, Lineage]:
         """Return how many rows were received before ``given`` rows were emitted, and which of them were not emitted."""
