@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,7 +19,7 @@ from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
-from aiostream_data._engine.sources.cached_file import CachedFile, advance_cached, memory_for
+from aiostream_data._engine.sources.cached_file import CachedFile
 from aiostream_data._engine.sources.row_groups_ahead import (
     AHEAD_GROUPS,
     AHEAD_NBYTES,
@@ -27,20 +27,19 @@ from aiostream_data._engine.sources.row_groups_ahead import (
     NEAR_GROUPS,
     RowGroupsAhead,
 )
+from aiostream_data._engine.sources.table_groups import Decoded, Fetched, TableGroups
 from aiostream_data._engine.sources.table_losses import Apart, SkippedPart, TableLosses, or_apart
 from aiostream_data._native import Charge
-from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, ObjectNotFoundError, StateMismatchError
+from aiostream_data.errors import CorruptRecordError, ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.row_groups import (
     DeletesRows,
     Directory,
     JoinsGroups,
-    Ranges,
     RowGroup,
     TableFormat,
     TableRows,
     UsesPool,
-    advance,
 )
 from aiostream_data.formats.table_types import TypesOfFiles
 from aiostream_data.plan.tables import FilesToken, TableFile
@@ -52,24 +51,6 @@ from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.storage.read_ahead import ReadAhead
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.storage.urls import has_magic, split_url
-
-
-class _Decoded(NamedTuple):
-    """Rows of a group, and the charge for their memory."""
-
-    parts: list[TableRows]
-    charge: Charge
-
-
-class _Fetched(NamedTuple):
-    """Bytes of a group, and the charge for their memory and for the decoded rows.
-
-    Attributes:
-        parts: Bytes of the ranges; None if they are probably in the page cache, and are read when they are decoded.
-    """
-
-    parts: Sequence[memoryview] | None
-    charge: Charge
 
 
 class SeenTypes(WeakKeyDictionary[FilesToken, TypesOfFiles]):
@@ -106,11 +87,11 @@ class TableFileSource(NumberedRows):
         stores = self.context.services.stores(node.storage_options)
         base = self._namespace().base
         losses = TableLosses(self.context, node, base, self.counters)
-        opened = await losses.attempted(lambda: self._directory(stores))
+        opened = await losses.attempted(lambda: self._opened(stores))
         if isinstance(opened, SkippedPart):
             await losses.lose_file(opened, 0, self._first)
             return
-        file, directory = opened
+        reader, directory = opened
         if self._first > directory.rows:
             raise StateMismatchError(
                 [f"the state names row {self._first} of {safe_url(node.url)}, which has {directory.rows} rows"],
@@ -118,16 +99,16 @@ class TableFileSource(NumberedRows):
             )
         budget = self.context.services.budget
 
-        async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> _Fetched:
-            return await self._fetched(file, group, lambda: is_next() and outlet.is_awaited())
+        async def fetch(group: RowGroup, is_next: Callable[[], bool]) -> Fetched:
+            return await reader.fetched(group, lambda: is_next() and outlet.is_awaited())
 
-        async def read(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded:
-            return await self._decoded(file, directory, group, await fetched())
+        async def read(group: RowGroup, fetched: Callable[[], Awaitable[Fetched]]) -> Decoded:
+            return await reader.decoded(directory, group, await fetched())
 
-        async def decode_alone(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | SkippedPart:
+        async def decode_alone(group: RowGroup, fetched: Callable[[], Awaitable[Fetched]]) -> Decoded | SkippedPart:
             return await losses.attempted(partial(read, group, fetched))
 
-        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[_Fetched]]) -> _Decoded | Apart | SkippedPart:
+        async def decode(group: RowGroup, fetched: Callable[[], Awaitable[Fetched]]) -> Decoded | Apart | SkippedPart:
             if not isinstance(directory, JoinsGroups):
                 return await decode_alone(group, fetched)
             attempt = partial(or_apart, partial(read, group, fetched), partial(directory.separated, group))
@@ -135,7 +116,7 @@ class TableFileSource(NumberedRows):
 
         sent = 0
 
-        async def deliver(group: RowGroup, decoded: _Decoded | SkippedPart) -> bool:
+        async def deliver(group: RowGroup, decoded: Decoded | SkippedPart) -> bool:
             """Send the rows of a group. Return False if the rest of the file is lost."""
             nonlocal sent
             if not isinstance(decoded, SkippedPart):
@@ -177,7 +158,7 @@ class TableFileSource(NumberedRows):
                     groups.stop()
                     break
 
-    async def _send(self, decoded: _Decoded, base: int, sent: int, outlet: Outlet) -> int:
+    async def _send(self, decoded: Decoded, base: int, sent: int, outlet: Outlet) -> int:
         """Send the rows of a group behind the ``sent`` rows of this run. Return the number of rows after these."""
         most_nbytes = most_chunk_nbytes(self.context.services.budget.limit)
         for part in decoded.parts:
@@ -187,89 +168,19 @@ class TableFileSource(NumberedRows):
                 await outlet.send(chunk)
         return sent
 
-    async def _fetched(self, file: CachedFile, group: RowGroup, is_urgent: Callable[[], bool]) -> _Fetched:
-        nbytes = group.stored_nbytes + group.nbytes
-        self._check_group(nbytes)
-        charge = await self.context.services.budget.admit(nbytes, is_urgent)
-        try:
-            return _Fetched(None if file.is_cached else await self._read(file, group.ranges), charge)
-        except BaseException:
-            charge.end()
-            raise
-
-    async def _decoded(self, file: CachedFile, directory: Directory, group: RowGroup, fetched: _Fetched) -> _Decoded:
-        parts, charge = fetched
-        del fetched
-        found: list[TableRows] | None = None
-        try:
-            if parts is None:
-                found = await self.hop(self._cached_rows, charge, file, directory, group)
-                if found is None:
-                    parts = await self._read(file, group.ranges)
-                else:
-                    file.count(group.ranges)
-            if found is None:
-                found = await self.hop(self._decoded_rows, charge, directory, group, parts)
-        except BaseException:
-            charge.end()
-            raise
-        charge.resize(sum(part.nbytes for part in found))
-        return _Decoded(found, charge)
-
-    def _cached_rows(
-        self, charge: Charge, file: CachedFile, directory: Directory, group: RowGroup
-    ) -> list[TableRows] | None:
-        """Read and decode a group; None if its bytes are not in the page cache. Runs on a worker thread."""
-        parts = file.parts(group.ranges)
-        return None if parts is None else self._decoded_rows(charge, directory, group, parts)
-
-    def _decoded_rows(
-        self, charge: Charge, directory: Directory, group: RowGroup, parts: Sequence[memoryview]
-    ) -> list[TableRows]:
-        """Decode a group within a charge, which grows to the memory that this needs. Runs on a worker thread."""
-        charge.resize(max(charge.nbytes, self._needed_nbytes(directory, group, parts)))
-        return directory.decode(group, parts)
-
-    def _needed_nbytes(self, directory: Directory, group: RowGroup, parts: Sequence[memoryview]) -> int:
-        """Return the memory that decoding a group needs together with its bytes. Runs on a worker thread."""
-        needed = group.stored_nbytes + directory.decoded_nbytes(group, parts)
-        self._check_group(needed)
-        return needed
-
-    async def _read(self, file: CachedFile, ranges: Ranges) -> list[memoryview]:
-        parts = memory_for(ranges, file.blocks)
-        async with asyncio.TaskGroup() as tasks:
-            for part, buffer in zip(ranges, parts, strict=True):
-                if part.nbytes:
-                    tasks.create_task(file.stores.read_into(file.shard, part.start, buffer))
-        return parts
-
-    def _check_group(self, needed: int) -> None:
-        limit = self.context.services.budget.limit
-        if needed > limit:
-            raise MemoryBudgetError(
-                f"a row group of {safe_url(self.node.url)} needs {needed} bytes, more than the memory limit of {limit} "
-                "bytes. Select fewer columns, raise memory_limit=, or write smaller row groups."
-            )
-
-    async def _directory(self, stores: StoreSet) -> tuple[CachedFile, Directory]:
+    async def _opened(self, stores: StoreSet) -> tuple[TableGroups, Directory]:
+        """Read the directory of the file. Return the reader of its groups, and the directory."""
         format: TableFormat = self.node.format
+        services = self.context.services
         shard = await self._found(stores)
         if shard.nbytes is None:
             raise CorruptRecordError(shard.url, 0, "the store does not report the size of the object")
-        steps = format.directory(shard.url, shard.nbytes)
-        file = CachedFile.of(stores, shard, self.context.services.blocks)
-        ranges, found, was_read = await self.hop(advance_cached, steps, file, self._has_room)
-        for some in was_read:
-            file.count(some)
-        while found is None:
-            parts = await self._read(file, ranges) if self._has_room(ranges) else self._too_large(ranges)
-            ranges, found = await self.hop(advance, steps, parts)
+        reader = TableGroups(CachedFile.of(stores, shard, services.blocks), services.budget, self.hop)
+        found = await reader.directory(format.directory(shard.url, shard.nbytes))
         if isinstance(found, UsesPool):
-            found.pool = file.blocks
-        seen = self.context.services.features.of(SeenTypes)
-        seen.of(self.node.files).add(shard.url, found.types)
-        return file, found
+            found.pool = services.blocks
+        services.features.of(SeenTypes).of(self.node.files).add(shard.url, found.types)
+        return reader, found
 
     async def _found(self, stores: StoreSet) -> ShardRef:
         url = self.node.url
@@ -279,16 +190,6 @@ class TableFileSource(NumberedRows):
             if handling_of(self.node.on_error).kind == "raise" and not has_magic(url):
                 await stores.glob(url)  # raises an error that names similar files
             raise
-
-    def _has_room(self, ranges: Ranges) -> bool:
-        return sum(part.nbytes for part in ranges) <= self.context.services.budget.limit
-
-    def _too_large(self, ranges: Ranges) -> MemoryBudgetError:
-        limit, nbytes = self.context.services.budget.limit, sum(part.nbytes for part in ranges)
-        return MemoryBudgetError(
-            f"the directory of {safe_url(self.node.url)} has {nbytes} bytes, more than the memory limit of {limit} "
-            "bytes. Raise memory_limit=."
-        )
 
     def _namespace(self) -> Namespace:
         return self.context.namespace(self.node, always(str(self.node.url)))
@@ -321,9 +222,9 @@ class TableFileSource(NumberedRows):
         """Decode the row groups of the rows again."""
         _, ordinals = local(lineage.ids)
         stores = self.context.services.stores(self.node.storage_options)
-        file, directory = await self._directory(stores)
+        reader, directory = await self._opened(stores)
         if len(ordinals) and not 0 <= int(ordinals.min()) <= int(ordinals.max()) < directory.rows:
-            url = safe_url(file.shard.url)
+            url = safe_url(reader.file.shard.url)
             raise StateMismatchError(
                 [f"row {int(ordinals.max())} of {url} was requested, but it has {directory.rows} rows"],
                 OTHER_PIPELINE,
@@ -336,8 +237,8 @@ class TableFileSource(NumberedRows):
         for group in directory.groups_from(0):
             wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
             if len(wanted):
-                parts = await self._read(file, group.ranges)
-                await self.hop(self._needed_nbytes, directory, group, parts)
+                parts = await reader.bytes_of(group.ranges)
+                await self.hop(reader.needed_nbytes, directory, group, parts)
                 if isinstance(directory, DeletesRows):
                     await self.hop(directory.check_kept, group, parts, ordinals[wanted])
                 decoded = await self.hop(_all_rows, directory, group, parts, base)
