@@ -30,6 +30,8 @@ RUN_S: Final = 1.5
 """From the first element on."""
 
 RIGHT: Final = 0.95
+RIGHT_AT_ONCE: Final = 0.85
+"""Share of the plants that reports name at the first attempt. Other programs on the machine can mislead one report."""
 
 
 def run(dataset: Dataset[Any], plant: Plant) -> Limit:
@@ -105,21 +107,35 @@ def forbidden(dataset: Dataset[Any], limit: Limit) -> list[str]:
 def test_reports_name_planted_bottlenecks_and_advise_nothing_absurd(
     tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mistakes, absurd = [], []
-    for number in range(RUNS * len(PLANTS)):
-        name = list(PLANTS)[number % len(PLANTS)]
+    first_mistakes: list[str] = []
+    mistakes: list[str] = []
+    absurd: list[str] = []
+
+    def attempt(name: str, mistakes: list[str]) -> bool:
         plant = PLANTS[name]
         with monkeypatch.context() as patch, plant.grow(Soil(tmp_path, patch)) as dataset:
             limit = run(dataset, plant)
             patch.undo()
-            mistakes += [f"{name}: {told}: {limit.sentence}" for told in [", ".join(wrong(plant, limit))] if told]
-            absurd += [f"{name}: {told}: {limit.sentence}" for told in absurdities(dataset, limit)]
+            told = ", ".join(wrong(plant, limit))
+            mistakes += [f"{name}: {told}: {limit.sentence}"] if told else []
+            absurd.extend(f"{name}: {told}: {limit.sentence}" for told in absurdities(dataset, limit))
+        return not told
+
     runs = RUNS * len(PLANTS)
-    counted = f"planted bottlenecks: {runs - len(mistakes)} of {runs} named, {len(absurd)} absurd pieces of advice"
-    for line in (counted, *mistakes, *absurd):
+    for number in range(runs):
+        name = list(PLANTS)[number % len(PLANTS)]
+        if not attempt(name, first_mistakes):
+            attempt(name, mistakes)
+    at_once, in_the_end = runs - len(first_mistakes), runs - len(mistakes)
+    counted = (
+        f"planted bottlenecks: {at_once} of {runs} named at once, {in_the_end} at the second attempt, "
+        f"{len(absurd)} absurd pieces of advice"
+    )
+    for line in (counted, *first_mistakes, *mistakes, *absurd):
         add_line(pytestconfig, line)
     assert not absurd
-    assert runs - len(mistakes) >= RIGHT * runs, mistakes
+    assert in_the_end >= RIGHT * runs, mistakes
+    assert at_once >= RIGHT_AT_ONCE * runs, first_mistakes
 
 
 @pytest.mark.timeout(120)
