@@ -267,7 +267,8 @@ def _cause_of_reading(stage: StageCounters, place: str, window: MeasuredWindow) 
     nbytes = stage.extra.get(FETCHED, 0) / max(1, files)
     if files > seconds and nbytes < SMALL_FILE_NBYTES and stage.cpu_s < MOST * seconds:
         size = f"{as_size(int(nbytes))} each"
-        return Cause("files", evidence=f"{files / seconds:,.0f} files a second, {size}, and no wait for the disk")
+        where = "network" if stage.waits_for == "network" else "disk"
+        return Cause("files", evidence=f"{files / seconds:,.0f} files a second, {size}, and no wait for the {where}")
     if stage.cpu_s < COMPUTES_ALONE * seconds and not window.is_contended:
         return NOTHING_FOUND
     return Cause("cpu", stage.work, f"it used {_cores(stage, place, window):.1f} of {window.cpus} cores")

@@ -81,6 +81,7 @@ class FilesRead(NamedTuple):
         mean_nbytes: Mean size in bytes of the files, or of the rows that operators made of them; None if no size is
             known.
         took_s: Time that decoding and operators took, in seconds; None if it is unknown.
+        arrived_at: Time of ``perf_counter()`` at which the bytes of the files had arrived.
         begun: Files of which only the first rows went through operators, by their places.
         are_costly: True if the next files should be read alone, because their operators take long.
         cost: Cost of operators; None if it is unknown.
@@ -90,6 +91,7 @@ class FilesRead(NamedTuple):
     files: Mapping[int, FileRows]
     mean_nbytes: float | None
     took_s: float | None
+    arrived_at: float
     begun: Mapping[int, BegunFile] = NO_FILES
     are_costly: bool = False
     cost: RowCost | None = None

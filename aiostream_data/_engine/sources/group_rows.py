@@ -57,6 +57,7 @@ class FetchedGroup:
         plain_suffixes: Suffixes of URLs for which other shards of the source show that nothing is compressed.
         charge: Memory charge of ``content``.
         read_s: Seconds that reading the shards took; None for the rest of a group.
+        arrived_at: Time of ``perf_counter()`` at which the bytes had arrived.
     """
 
     shards: NumberedRefs
@@ -66,6 +67,7 @@ class FetchedGroup:
     plain_suffixes: set[str]
     charge: object
     read_s: float | None
+    arrived_at: float
 
     @property
     def nbytes(self) -> int:

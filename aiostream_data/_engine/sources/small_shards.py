@@ -117,6 +117,7 @@ class GroupRows(NamedTuple):
         rows: Number of rows of each shard, int64; ``LEFT`` for a shard that must be read alone.
         alone: The shards that must be read alone, by their place in the group.
         read_s: Seconds that reading the shards took; None if they had been read before.
+        arrived_at: Time of ``perf_counter()`` at which their bytes had arrived.
         rest: The shards after them, or None.
     """
 
@@ -124,6 +125,7 @@ class GroupRows(NamedTuple):
     rows: NDArray[np.int64]
     alone: Mapping[int, ReadAlone]
     read_s: float | None
+    arrived_at: float
     rest: Rest | None
 
 
@@ -293,7 +295,8 @@ class SmallShards:
         memory = self._memory(sizes)
         began = perf_counter()
         outcomes = await self.stores.read_objects(shards, [memory.places[place] for place in asked]) if shards else []
-        read_s = perf_counter() - began
+        arrived_at = perf_counter()
+        read_s = arrived_at - began
         for place, failure in zip(asked, outcomes, strict=True):
             if failure is not None:
                 failures[place] = failure
@@ -302,7 +305,7 @@ class SmallShards:
         self.counters.add(FETCHES, int(was_read.sum()))
         self.counters.add(FETCHED, sum(compress(sizes, was_read)))
         suffixes = await self._plain_suffixes(shards)
-        return FetchedGroup(group, memory.filled(), was_read, failures, suffixes, charge, read_s)
+        return FetchedGroup(group, memory.filled(), was_read, failures, suffixes, charge, read_s, arrived_at)
 
     def _memory(self, sizes: Sequence[int]) -> BlockPlaces | ObjectPlaces:
         """Return memory for shards of these sizes."""
@@ -349,9 +352,8 @@ class SmallShards:
         count = len(found.rows)
         left = group.behind(count) if count < len(group.shards) else None
         alone = {place: group.alone(place) for place in np.flatnonzero(found.rows == LEFT).tolist()}
-        return GroupRows(
-            found.chunk, found.rows, alone, group.read_s, Rest(left, rest.unread) if left or rest.unread else None
-        )
+        behind = Rest(left, rest.unread) if left or rest.unread else None
+        return GroupRows(found.chunk, found.rows, alone, group.read_s, group.arrived_at, behind)
 
     def _limits(self, group: FetchedGroup, kinds: ObjectKinds) -> UnpackLimits:
         most = self._most_nbytes

@@ -91,7 +91,7 @@ class SmallSources:
             for place in read:
                 bases[place] = _base(files[place], context_of(place), partial(_located, offsets, place))
             chunk = chunk.with_ids(RowIds.of_source(bases[chunk.ids.splits], chunk.ids.ordinals))
-        return FilesRead(chunk, read, self.typical.nbytes or None, None)
+        return FilesRead(chunk, read, self.typical.nbytes or None, None, found.arrived_at)
 
     def _shards(self, first: ReadFiles, counters: StageCounters, offsets: ShardOffsets) -> SmallShards:
         """Return a reader of one group of shards, whose numbers are the places of their sources."""

@@ -85,10 +85,11 @@ class SmallTables:
         chosen = self._chosen(infos)
         mean_nbytes = sum(sizes) / len(sizes) if sizes else None
         if not chosen:
-            return FilesRead(None, {}, mean_nbytes, None)
+            return FilesRead(None, {}, mean_nbytes, None, perf_counter())
         charge = await services.budget.admit(sum(shard.nbytes or 0 for shard in chosen.values()), is_wanted)
         try:
             contents = await self._contents(stores, chosen)
+            arrived_at = perf_counter()
             room = await services.budget.room_for_step(2 * self.most_nbytes, is_wanted)
             try:
                 decoded = services.pool.submit(_decoded, files, contents, self.most_nbytes, context_of)
@@ -103,7 +104,8 @@ class SmallTables:
         except BaseException:
             charge.end()
             raise
-        return FilesRead(None if chunk is None else chunk.with_lease(charge), found, mean_nbytes, took_s)
+        rows = None if chunk is None else chunk.with_lease(charge)
+        return FilesRead(rows, found, mean_nbytes, took_s, arrived_at)
 
     def accepted(self, files: Sequence[TableFile], read: Sequence[FileRows], context_of: ContextOf) -> int:
         """Compare the columns of files that were read with those of earlier files, and count their rows.

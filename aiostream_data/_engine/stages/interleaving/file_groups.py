@@ -28,6 +28,7 @@ from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatase
 from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
 from aiostream_data._engine.stages.interleaving.small_plans import count_rows, with_operators
 from aiostream_data.executors.base import Outcome
+from aiostream_data.metrics.counters import BYTES_WAIT
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.tables import TableFile
 from aiostream_data.rows.lineage import Lineage
@@ -127,9 +128,11 @@ class FileGroups:
             return None
         first = self._awaited = self._ahead.popleft()
         self._pace.took(self._most_groups, was_there=first.done())
+        began = perf_counter()
         if not first.done():
             self._stage.context.services.budget.poke()
         made: MadeGroup = value_of(await first)
+        self._count_wait(made, began)
         self._took(made)
         await self._begin_more(may_wait=False)
         return made
@@ -137,10 +140,20 @@ class FileGroups:
     async def first(self, inners: Sequence[Inner], outer: Lineage) -> FilesRead | None:
         """Read the rows of datasets that the function has returned before. Begin to read groups after them."""
         self._awaited = asyncio.current_task()
+        began = perf_counter()
         read = await self._read(inners, outer)
-        self._took(MadeGroup(inners, outer, read, None, 0.0))
+        made = MadeGroup(inners, outer, read, None, 0.0)
+        self._count_wait(made, began)
+        self._took(made)
         await self._begin_more(may_wait=False)
         return read
+
+    def _count_wait(self, made: MadeGroup, began: float) -> None:
+        """Count the time from ``began`` until the bytes of a group had arrived, during which the merge waited."""
+        waited_s = 0.0 if made.read is None else made.read.arrived_at - began
+        plan = file_plan(made.inners[0]) if made.inners else None
+        if waited_s > 0 and plan is not None:
+            self._stage.context_of(plan.last, made.outer.slice(0, 1)).counters(plan.file).add(BYTES_WAIT, waited_s)
 
     def _took(self, made: MadeGroup) -> None:
         """Adapt the size and number of the next groups to a group that was read."""

@@ -234,6 +234,7 @@ class _GroupRun:
             files,
             mean_nbytes,
             (self._read.took_s or 0.0) + perf_counter() - self._began,
+            self._read.arrived_at,
             begun,
             are_costly=self._is_late or not files,
             cost=self._cost,
