@@ -8,11 +8,12 @@ from aiostream_data.metrics.sizes import as_size
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.cardinality import cardinality
 from aiostream_data.plan.element_nbytes import most_nbytes
-from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Prefetch, Shuffle, ToDevice
+from aiostream_data.plan.operators import AUTO_BUFFER_NBYTES, Interleave, Prefetch, Shuffle, ToDevice
 from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.shown import count_of, elements_of, steps_of
 from aiostream_data.plan.sources import ListFiles, ReadFiles
 from aiostream_data.plan.subprocess import own_nbytes, places_of, process_nbytes
+from aiostream_data.plan.tables import reads_files
 from aiostream_data.plan.windows import Bucket, Pack
 from aiostream_data.plan.worker_share import place_of_sharing
 from aiostream_data.safe_url import safe_url
@@ -48,8 +49,11 @@ def _tree(plan: Node) -> list[str]:
 
 def _chosen(running: Node) -> list[str]:
     lines = []
+    of_tables = {node.input for node in walk(running) if isinstance(node, Interleave) and reads_files(node.function)}
     for node in walk(running):
-        if getattr(node, "permuted", None) is not None:
+        if node in of_tables and getattr(node, "permuted", None) is not None:
+            lines.append("shuffle: the files are opened in a random order")
+        elif getattr(node, "permuted", None) is not None:
             lines.append(f"shuffle: {node.method} reads all its rows in a random order, so no buffer is needed")
         elif isinstance(node, ReadFiles) and node.spread:
             lines.append(f"shuffle: {node.method} reads {node.cycle_length} files at once, in a random order")

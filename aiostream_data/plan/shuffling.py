@@ -1,8 +1,9 @@
 """Choose how to run ``shuffle()`` without a buffer size, or with a buffer for all rows, depending on the source.
 
 A source with random access emits its rows in a random order, without a buffer. A file source reads many files
-concurrently in random order, and a buffer mixes their rows. Both methods require that all operators between the source
-and ``shuffle()`` process each row independently.
+concurrently in random order, and a buffer mixes their rows. Files with row groups are read in random order, but not
+more of them concurrently: a row group can take a large part of the memory limit. All methods require that all operators
+between the source and ``shuffle()`` process each row independently.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Final
 from aiostream_data.plan.base import Node, Operator
 from aiostream_data.plan.columns import ColumnOperator
 from aiostream_data.plan.keyed import WindowSlices
-from aiostream_data.plan.operators import Filter, Map, ParseExample, ParseRows, Prefetch, Shuffle
+from aiostream_data.plan.operators import Filter, Interleave, Map, ParseExample, ParseRows, Prefetch, Shuffle
 from aiostream_data.plan.sources import ListFiles, Permuted, Range, ReadFiles, TensorSlices
 from aiostream_data.plan.subprocess import InSubprocess
+from aiostream_data.plan.tables import reads_files
 
 SPREAD_CYCLE: Final = 32
 """Minimum number of files that are read concurrently for ``shuffle()`` without a buffer size."""
@@ -31,7 +33,8 @@ def chosen_shuffle(node: Shuffle) -> Node:
     permuted = _permuted(source, node)
     if permuted is not None:
         return _on(permuted, node.input)
-    return replace(node, input=_on(_spread(source, node), node.input)) if isinstance(source, ReadFiles) else node
+    mixed = _mixed(source, node)
+    return node if mixed is None else replace(node, input=_on(mixed, node.input))
 
 
 def _without_buffer(node: Shuffle) -> Node | None:
@@ -71,6 +74,16 @@ def _permuted(source: Node, shuffle: Shuffle) -> Node | None:
         return replace(source, permuted=order)
     if isinstance(source, ReadFiles) and source.format.whole and not source.shuffle_shards:
         return replace(source, shuffle_shards=True, seed=order.seed, reshuffle=order.reshuffle)
+    return None
+
+
+def _mixed(source: Node, shuffle: Shuffle) -> Node | None:
+    """Return a source whose files are read in random order; None for a source of another kind."""
+    if isinstance(source, ReadFiles):
+        return _spread(source, shuffle)
+    if isinstance(source, Interleave) and reads_files(source.function):
+        files = _permuted(source.input, shuffle)
+        return None if files is None else replace(source, input=files)
     return None
 
 

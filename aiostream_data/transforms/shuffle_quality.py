@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.arguments import integer
+from aiostream_data.rows.id_arrays import widened
 
 PART: Final = 0.05
 """Fraction of all rows in the first part, and in the last part, of the stream."""
@@ -93,34 +94,39 @@ def quality_of_elements(ids_of_elements: Iterable[NDArray[np.int64] | None], max
     for ids in ids_of_elements:
         if ids is None:
             continue
-        parts.append(ids[:, :2].copy())
+        parts.append(ids.copy())
         rows += len(ids)
         if max_rows is not None and rows > max_rows:
             break
-    return quality_of(np.concatenate(parts)[:max_rows], complete=max_rows is None or rows <= max_rows)
+    width = max(part.shape[1] for part in parts)
+    all_ids = np.concatenate([widened(part, width) for part in parts])
+    return quality_of(all_ids[:max_rows], complete=max_rows is None or rows <= max_rows)
 
 
 def quality_of(ids: NDArray[np.int64], complete: bool = True) -> ShuffleQuality:
     """Compute the shuffle quality of a sequence of rows from their ids.
 
     Args:
-        ids: Pair (shard, ordinal) of each row in order of delivery, int64 of shape (rows, 2). Sorting the pairs gives
-            the source order.
+        ids: Row ids in order of delivery, int64 of shape (rows, 2 or more). The first pair (split, ordinal) is the
+            place of a row in its source, such as a file. The pairs behind it are the ids of the row for which an
+            ``interleave`` opened the source. Sorting by the last pair first gives the source order.
         complete: True if ``ids`` contains all rows of the dataset.
     """
     n = len(ids)
-    sizes = np.unique(ids[:, 0], return_counts=True)[1].astype(np.float64)
+    shards = np.unique(np.delete(ids, 1, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    sizes = np.bincount(shards).astype(np.float64)
     ranks = np.empty(n, np.int64)
-    ranks[np.lexsort((ids[:, 1], ids[:, 0]))] = np.arange(n)
+    ordinal_then_split = [ids[:, column ^ 1] for column in range(ids.shape[1])]  # the last key is the first to sort by
+    ranks[np.lexsort(ordinal_then_split)] = np.arange(n)
     part = max(1, round(n * PART))
     return ShuffleQuality(
         rows=n,
         shards=len(sizes),
         complete=complete,
         uniform_same_shard=float((sizes * (sizes - 1)).sum() / (n * (n - 1))) if n > 1 else 0.0,
-        whole=_part(ranks, ids[:, 0], 0, n),
-        first=_part(ranks, ids[:, 0], 0, part),
-        last=_part(ranks, ids[:, 0], max(0, n - part), n),
+        whole=_part(ranks, shards, 0, n),
+        first=_part(ranks, shards, 0, part),
+        last=_part(ranks, shards, max(0, n - part), n),
     )
 
 

@@ -21,11 +21,13 @@ FILES, RECORDS = 40, 25
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty files of fixed-length records, each holding its own number."""
+    """Forty files of fixed-length records, each holding its own number, and the same numbers in forty NumPy files."""
     path = tmp_path_factory.mktemp("records")
     for number in range(FILES):
         first = number * RECORDS
-        (path / f"{number:02}.bin").write_bytes(np.arange(first, first + RECORDS, dtype="<i8").tobytes())
+        numbers = np.arange(first, first + RECORDS, dtype="<i8")
+        (path / f"{number:02}.bin").write_bytes(numbers.tobytes())
+        np.save(path / f"{number:02}.npy", numbers)
     return path
 
 
@@ -42,6 +44,7 @@ SOURCES: dict[str, Callable[[Path], asd.Dataset[int]]] = {
     "slices": lambda _: asd.Dataset.from_tensor_slices(np.arange(FILES * RECORDS)).map(int),
     "generator": lambda _: asd.Dataset.from_generator(lambda: iter(range(FILES * RECORDS))),
     "files": of_files,
+    "tables": lambda folder: asd.Dataset.from_npy(f"{folder}/*.npy").map(int),
 }
 
 
@@ -96,8 +99,9 @@ def test_ranks_share_one_order_whatever_their_number(source: str, folder: Path) 
         assert [row for group in zip(*(rows_of(k, world) for k in range(world)), strict=True) for row in group] == whole
 
 
-def test_ranks_that_share_files_shuffle_their_own(folder: Path) -> None:
-    dataset = of_files(folder).shuffle()
+@pytest.mark.parametrize("source", ["files", "tables"])
+def test_ranks_that_share_files_shuffle_their_own(source: str, folder: Path) -> None:
+    dataset = SOURCES[source](folder).shuffle()
     parts = []
     for rank in range(3):
         plan = for_rank(dataset.plan, Ranks(rank, 3), Sharing(policy="file"))
@@ -153,6 +157,14 @@ def test_files_are_listed_in_another_order_and_each_once(folder: Path) -> None:
 def test_whole_files_come_in_random_order(folder: Path) -> None:
     urls = [element["url"] for element in asd.Dataset.from_files(f"{folder}/*.bin").shuffle(seed=2)]
     assert sorted(urls) == sorted(map(str, folder.glob("*.bin"))) != urls
+
+
+def test_files_with_row_groups_are_opened_in_random_order(folder: Path) -> None:
+    files = asd.Dataset.from_npy(f"{folder}/*.npy")
+    assert files.shuffle_quality().whole.rank_distance == 0.0
+    assert files.shuffle(seed=1).shuffle_quality().whole.rank_distance > 0.9
+    assert "shuffle: the files are opened in a random order" in files.shuffle(seed=1).explain()
+    assert "no buffer is needed" not in files.shuffle(seed=1).explain()
 
 
 def test_a_filter_between_sees_every_row(folder: Path) -> None:

@@ -57,6 +57,17 @@ def test_round_robin_has_no_neighbours_of_one_shard() -> None:
     assert quality.whole.same_shard == 0.0
 
 
+def test_sources_that_were_opened_in_another_order_keep_their_places() -> None:
+    files, rows = 20, 30
+    order = np.random.default_rng(1).permutation(files)  # each file gets the next split number when it is opened
+    ids = np.concatenate([ids_of(files, rows), np.stack([np.zeros_like(order), order], axis=1).repeat(rows, axis=0)], 1)
+    ones_of_files = ids_of(files, rows)
+    ones_of_files[:, 0] = order.repeat(rows)
+    assert quality_of(ids) == quality_of(ones_of_files)
+    assert quality_of(ids).whole.rank_distance > 0.7
+    assert quality_of_elements([ids_of(2, 3), ids], None).rows == 6 + files * rows
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_hardly_any_rows_are_as_good_as_uniform(rows: int) -> None:
     quality = quality_of(ids_of(1, rows))
