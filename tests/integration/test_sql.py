@@ -242,8 +242,28 @@ def test_unfit_keys_are_errors(query: str, key: str, said: str, connect: Callabl
 
 def test_keys_that_only_the_database_takes_for_equal_are_an_error(connect: Callable[[], Any]) -> None:
     change(connect, "CREATE TABLE words (word TEXT COLLATE NOCASE)", "INSERT INTO words VALUES ('a'), ('A'), ('b')")
-    loader = people(connect, "SELECT * FROM words", key="word").debug()
-    assert len(rows_before(loader, SqlKeyError, "not unique for the database")) == 1
+    words = people(connect, "SELECT * FROM words", key="word")
+    assert len(rows_before(words.debug(), SqlKeyError, "not unique for the database")) == 1
+    assert len(rows_before(words.open(), SqlKeyError, "not unique for the database")) == 1
+
+
+def test_a_run_resumes_only_where_the_database_finds_one_row(connect: Callable[[], Any]) -> None:
+    change(connect, "CREATE TABLE words (word TEXT COLLATE NOCASE)", "INSERT INTO words VALUES ('a'), ('b'), ('c')")
+    words = people(connect, "SELECT * FROM words", key="word")
+    with words.open() as loader:
+        first = [next(iter(loader))["word"] for _ in range(2)]
+        state = loader.state_dict()
+    assert [*first, *(row["word"] for row in words.open(state))] == ["a", "b", "c"]
+    change(connect, "INSERT INTO words VALUES ('B')")
+    with pytest.raises(SqlKeyError, match="two rows are equal to 'b'"):
+        list(words.open(state))
+
+
+def test_keys_that_differ_in_case_are_unique_without_a_collation(connect: Callable[[], Any]) -> None:
+    change(connect, "CREATE TABLE words (word TEXT)", "INSERT INTO words VALUES ('a'), ('A'), ('a '), ('á'), ('b')")
+    words = people(connect, "SELECT * FROM words", key="word")
+    assert [row["word"] for row in words] == ["A", "a", "a ", "b", "á"]
+    resumes_everywhere(words)
 
 
 def test_errors_of_the_driver_are_the_cause(connect: Callable[[], Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -97,6 +98,16 @@ class SqlReader:
         _, found = self._run(self._statement.missing_key(), 1)
         if found:
             raise SqlKeyError(self._node.key, "is NULL in a row. Leave such rows out, as with WHERE ... IS NOT NULL")
+        if self._after is not None and (failure := self._ambiguous(self._after)) is not None:
+            raise failure
+
+    def _ambiguous(self, key: Key) -> SqlKeyError | None:
+        """Return an error if the database compares two rows as equal to ``key``, as a collation can do."""
+        _, found = self._run(self._statement.at(key, 2), 2)
+        if len(found) < 2:
+            return None
+        reason = f"is not unique for the database: two rows are equal to {shown(key)}"
+        return SqlKeyError(self._node.key, f"{reason}. Choose a unique column, or a collation that tells them apart")
 
     def _checked(self, names: list[str], found: list[_Row], rows: int) -> SqlPage:
         place = names.index(self._node.key)
@@ -135,6 +146,8 @@ class SqlReader:
         if isinstance(key, int) and isinstance(before, int) and key < before:
             reason = f"{shown(key)} follows {shown(before)}. The database is damaged, or ignores ORDER BY"
             return SqlKeyError(self._node.key, f"does not ascend: {reason}")
+        if isinstance(key, str) and isinstance(before, str) and _folded(key) == _folded(before):
+            return self._ambiguous(key)
         return None
 
     def _run(self, statement: tuple[str, Params], most: int) -> tuple[list[str], list[_Row]]:
@@ -163,6 +176,12 @@ class SqlReader:
         except Exception as error:
             text = safe_text(str(error)).strip().rstrip(".")
             raise SqlQueryError(f"the database has failed: {type(error).__name__}: {text}.") from error
+
+
+def _folded(key: str) -> str:
+    """Return a key without what collations may ignore: case, accents, width, and spaces at the end."""
+    parts = unicodedata.normalize("NFKD", key.casefold())
+    return "".join(part for part in parts if not unicodedata.combining(part)).rstrip()
 
 
 def _fetched(connection: Any, text: str, params: Params) -> tuple[list[str], list[_Row]]:

@@ -43,6 +43,10 @@ class Statements:
             return self._select(f"ORDER BY {self._column} LIMIT {{}}", rows)
         return self._select(f"WHERE {self._column} > {{}} ORDER BY {self._column} LIMIT {{}}", after, rows)
 
+    def at(self, key: Any, rows: int) -> tuple[str, Params]:
+        """Return the statement for at most ``rows`` rows whose key the database compares as equal to ``key``."""
+        return self._select(f"WHERE {self._column} = {{}} LIMIT {{}}", key, rows)
+
     def part(self, first: int, rows: int) -> tuple[str, Params]:
         """Return the statement for ``rows`` rows from row number ``first``."""
         return self._select(f"ORDER BY {self._column} LIMIT {{}} OFFSET {{}}", rows, first)
