@@ -82,7 +82,8 @@ def _zstd(parts: Parts, sizes: Sizes, *, are_small: bool) -> Sequence[Any]:
     library = zstandard_library()
     begin = library.ZstdDecompressor(max_window_size=MAX_WINDOW_NBYTES)
     declared = _declared(library, parts, sizes)
-    if are_small and _UNKNOWN not in declared and hasattr(begin, "multi_decompress_to_buffer"):
+    has_empty = 0 in sizes  # the library would write beyond its memory if all parts are empty
+    if are_small and not has_empty and _UNKNOWN not in declared and hasattr(begin, "multi_decompress_to_buffer"):
         # The loop below names the damaged part.
         with suppress(library.ZstdError):
             together = begin.multi_decompress_to_buffer(parts, decompressed_sizes=np.array(sizes, "<u8").tobytes())

@@ -60,6 +60,15 @@ def test_records_are_equal_for_every_compression_and_size_of_chunks(compression:
 
 
 @pytest.mark.parametrize("compression", made.COMPRESSIONS)
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("records", [[b""], [b""] * 3, [b"x" * 2_000_000, *[b""] * 9], [b"", b"a", b""]], ids=len)
+def test_records_without_bytes_are_read(records: list[bytes], size: int, compression: str) -> None:
+    data = array_record(in_groups(records, size), compression)
+    for first in range(len(records) + 1):
+        assert read(data, first) == records[first:]
+
+
+@pytest.mark.parametrize("compression", made.COMPRESSIONS)
 def test_large_records_of_one_chunk_each_become_rows_without_a_copy(compression: str) -> None:
     records = [bytes([n]) * (40_000 + n) + bytes(range(256)) for n in range(20)]
     data = array_record(in_groups(records, 1), compression)
