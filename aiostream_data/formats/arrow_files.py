@@ -166,6 +166,7 @@ class _Reader:
                 start, window = at, (yield from self._window(at, size, 2 * len(window) if is_dense else 0))
                 continue
             if not metadata_size(prefix, self._url, at)[1]:
+                self._check_end(at + size)
                 break
             message = self._message(at, window[at - start :])
             if schema is None:
@@ -180,6 +181,12 @@ class _Reader:
         if schema is None:
             raise self.error(at, "the stream has no schema")
         return (yield from self._directory(schema, tuple(first), batches, columns))
+
+    def _check_end(self, stop: int) -> None:
+        left = self._nbytes - stop
+        if left:
+            reason = f"{left} bytes follow the end mark of the stream, such as another stream"
+            raise self.error(stop, f"{reason}. Write each stream to a file of its own")
 
     def _window(self, at: int, size: int, wanted: int) -> Generator[Ranges, Sequence[memoryview], memoryview]:
         """Read the next ``size`` bytes of the stream and, within the memory limit, up to ``wanted`` bytes."""
