@@ -110,6 +110,9 @@ async def _found(url: str, stores: StoreSet) -> FoundFormat:
         return FoundFormat(layout, root, sizes, "recognized by the files in the folder")
     if root is not None and recognition.is_iceberg(_below(root, list(by_url))):
         raise PlanError(f"{safe_url(url)} is an Iceberg table. Use from_iceberg(), which leaves out deleted rows.")
+    if root is not None:
+        places = zip(by_url.items(), _below(root, list(by_url)), strict=True)
+        by_url = dict(item for item, path in places if recognition.is_in_data_folder(path))
     groups = formats_of(by_url) if root is not None or _names_several(patterns) else {by_name(url): list(by_url)}
     if not groups:
         raise NoMatchError(safe_url(url), "the folder contains no data")

@@ -146,6 +146,14 @@ def is_data(url: str) -> bool:
     return _IGNORED.fullmatch(_base(url)) is None
 
 
+def is_in_data_folder(path: str) -> bool:
+    """Return False for a path below a hidden or temporary folder, such as ``_temporary`` of Spark.
+
+    A folder of a partition, such as ``_day=1``, is no temporary folder.
+    """
+    return not any(part.startswith((".", "_")) and "=" not in part for part in path.split("/")[:-1])
+
+
 def by_start(start: bytes) -> FileFormat | file_kinds.FileKind | None:
     """Return the format that the first ``START_NBYTES`` bytes of a file show.
 

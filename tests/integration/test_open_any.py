@@ -217,6 +217,13 @@ def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
             Dataset.open_any(wrong)  # type: ignore[arg-type]
 
 
+def test_files_below_temporary_folders_are_left_out(tmp_path: Path) -> None:
+    for place, text in (("a.txt", "a"), ("_temporary/0/b.txt", "b"), (".cache/c.txt", "c"), ("_day=1/d.txt", "d")):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(f"{text}\n")
+    assert sorted(Dataset.open_any(tmp_path)) == ["a", "d"]
+
+
 def test_folders_and_files_on_s3(s3_endpoint: ObjectServer) -> None:
     for part in range(2):
         body = json.dumps({"part": part}).encode() + b"\n"
