@@ -12,11 +12,15 @@ import numpy as np
 _MOST = 60
 """Maximum number of characters of one value in short text."""
 
+_TIMES = "mM"
+"""Kinds of the dtypes of durations and times."""
+
 
 def as_json(element: Any) -> str:
     """Return an element as one line of strict JSON.
 
-    Arrays become lists, and bytes become ``{"base64": "..."}``. NaN and infinite numbers become null.
+    Arrays become lists, and bytes become ``{"base64": "..."}``. NaN, infinite numbers and missing times become null.
+    Times are text as in ISO 8601, and durations are text with their unit.
     """
     return json.dumps(_plain(element), ensure_ascii=False, allow_nan=False)
 
@@ -29,6 +33,8 @@ def as_text(element: Any) -> str:
         return f"{element.dtype}{list(element.shape)}"
     if isinstance(element, (bytes, bytearray, memoryview)) and len(element) > _MOST:
         return f"{bytes(element[: _MOST // 3])!r}... ({len(element):,} bytes)"
+    if isinstance(element, (np.ndarray, np.generic)) and element.dtype.kind in _TIMES:
+        element = _times(element)
     text = repr(element.tolist() if isinstance(element, np.ndarray) else element)
     return text if len(text) <= _MOST else text[: _MOST - 3] + "..."
 
@@ -57,9 +63,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
+        return _times(value) if value.dtype.kind in _TIMES else _plain(value.tolist())
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _times(value: np.ndarray[Any, Any] | np.generic) -> Any:
+    """Return times and durations as text, in nested lists for an array. NumPy would return numbers without a unit."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return [_times(inner) for inner in value]
+    one = np.asarray(value)[()]
+    if np.isnat(one):
+        return None
+    return str(one) if one.dtype.kind == "m" else str(np.datetime_as_string(one))

@@ -115,6 +115,18 @@ def test_any_value_has_a_form_in_json() -> None:
     }
 
 
+def test_times_and_durations_are_text_in_every_unit() -> None:
+    times = np.array(["2020-09-13T12:26:40.123456789", "NaT"], "datetime64[ns]")
+    element = {"times": times, "later": np.datetime64("20000-01-01"), "gap": np.timedelta64(1, "ns"), "one": times[0]}
+    assert json.loads(as_json(element)) == {
+        "times": ["2020-09-13T12:26:40.123456789", None],
+        "later": "20000-01-01",
+        "gap": "1 nanoseconds",
+        "one": "2020-09-13T12:26:40.123456789",
+    }
+    assert as_text({"one": times[0]}) == "{one: '2020-09-13T12:26:40.123456789'}"
+
+
 def test_long_values_are_cut_in_text() -> None:
     assert as_text({"image": bytes(1000)}).endswith("... (1,000 bytes)}")
     assert as_text(np.zeros((3, 4), np.uint8)) == "uint8[3, 4]"
