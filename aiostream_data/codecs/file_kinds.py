@@ -55,7 +55,7 @@ SOUND: Final = FileKind("a sound file", "use from_files(), and codecs.decode_aud
 VIDEO: Final = FileKind("a video", "use from_files(), and codecs.decode_video() in map()", is_certain=False)
 ORC: Final = FileKind("an ORC file", _GENERATOR.format("pyarrow.orc"))
 AVRO: Final = FileKind("an Avro file", _GENERATOR.format("fastavro"))
-SQLITE: Final = FileKind("an SQLite database", _GENERATOR.format("sqlite3"))
+SQLITE: Final = FileKind("an SQLite database", "use from_sql() with a connection of sqlite3")
 BZIP2: Final = FileKind("a bzip2 stream", "pass compression='bz2'", is_certain=False)
 XZ: Final = FileKind("an xz stream", "pass compression='xz'", is_certain=False)
 LZ4: Final = FileKind("an lz4 stream", "pass compression='lz4'", is_certain=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from io import BytesIO
@@ -36,6 +37,9 @@ CHANNELS: Final[dict[str, int]] = {"RGB": 3, "L": 1, "RGBA": 4}
 
 _FORMATS: Final = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM")
 _JPEG: Final = b"\xff\xd8\xff"
+_OBJECT: Final = re.compile(r" ?<_io\.BytesIO object at 0x[0-9a-fA-F]+>")
+"""Regular expression for the name of the file in messages of Pillow: an address in memory."""
+
 _OF_SIMPLEJPEG: Final = {"RGB": "RGB", "L": "GRAY", "RGBA": "RGBA"}
 _SIXTEEN_BIT: Final = ("I;16", "I;16L", "I;16B", "I;16N")
 _EIGHTHS: Final = (1, 2, 4)
@@ -217,7 +221,10 @@ def _by_pillow(data: bytes, wanted: ImageOptions) -> Pixels:
     except (DecodeError, MissingExtraError):
         raise
     except Exception as error:  # hostile bytes make Pillow raise errors of many classes
-        raise DecodeError(f"the image cannot be decoded: {type(error).__name__}: {shorten(str(error))}") from error
+        reason = f"{type(error).__name__}: {shorten(_OBJECT.sub('', str(error)))}"
+        if isinstance(error, image_module.DecompressionBombError):
+            reason += ". For images of this size, also raise PIL.Image.MAX_IMAGE_PIXELS"
+        raise DecodeError(f"the image cannot be decoded: {reason}") from error
 
 
 def _decoded(image: Any, data: bytes, wanted: ImageOptions) -> Pixels:

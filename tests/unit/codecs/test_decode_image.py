@@ -191,6 +191,14 @@ def test_max_pixels_bounds_the_image_and_the_result() -> None:
         decode_image(b"", size=(1 << 20, 1 << 20))
 
 
+def test_images_that_pillow_refuses_name_its_limit_and_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(DecodeError, match=r"DecompressionBombError.*also raise PIL\.Image\.MAX_IMAGE_PIXELS"):
+        decode_image(encoded("PNG"))
+    with pytest.raises(DecodeError, match=r"UnidentifiedImageError: cannot identify image file$"):
+        decode_image(b"no image")
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"no image", b"\xff\xd8\xff", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"\x89PNG\r\n\x1a\n"]
 )
