@@ -23,6 +23,7 @@ from aiostream_data.formats.arrow_messages import (
     read_message,
 )
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow
+from aiostream_data.formats.compressed_tables import MARKS_NBYTES, compressed_kind
 from aiostream_data.formats.flatbuffers import Table
 from aiostream_data.formats.known_ranges import KnownRanges, part_of
 from aiostream_data.formats.row_groups import Ranges, Steps, joined
@@ -75,12 +76,14 @@ class ArrowFormat:
             return (yield from reader.file(tail, self.columns))
         (head,) = [tail] if size == nbytes else (yield [ByteRange(0, size)])
         if bytes(head[:4]) != CONTINUATION:
-            raise reader.error(0, _wrong_kind(bytes(head[: len(_MAGIC)])))
+            raise reader.error(0, _wrong_kind(bytes(head[:MARKS_NBYTES])))
         return (yield from reader.stream(head, self.columns))
 
 
 def _wrong_kind(start: bytes) -> str:
-    if start == _MAGIC:
+    if (compressed := compressed_kind(start)) is not None:
+        return compressed
+    if start.startswith(_MAGIC):
         return "the Arrow file is cut short: its end is not that of an Arrow file"
     if start[:4] == _FIRST_FEATHER:
         return "this is a Feather file of version 1. Write it again with pyarrow.feather.write_feather(version=2)"

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from aiostream_data.errors import CorruptRecordError
+from aiostream_data.formats.compressed_tables import MARKS_NBYTES, compressed_kind
 from aiostream_data.formats.row_groups import Directory, JoinsGroups, RowGroup, Steps, TableRows
 from aiostream_data.rows.records import ByteRange
 
@@ -32,7 +33,7 @@ def user_block(url: str, nbytes: int) -> Steps[int]:
         parts = yield [ByteRange(size, size + len(SIGNATURE)) for size in sizes]
         found = next((size for size, part in zip(sizes, parts, strict=True) if _begins(part)), None)
     if found is None:
-        raise CorruptRecordError(url, 0, "this is not an HDF5 file")
+        raise CorruptRecordError(url, 0, compressed_kind(bytes(head[:MARKS_NBYTES])) or "this is not an HDF5 file")
     return found
 
 
