@@ -63,6 +63,7 @@ class Loader(Generic[T]):
         self._asked_before: list[Mapping[str, Mapping[str, float]]] = []
         self._left: Iterator[Any] = iter(())
         self._put_back: list[Parcel] = []  # at most one parcel whose hand-over failed
+        self._receiving: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._ending: Ending | None = None
         self._closed = False
         self._in_forks = _InForks(self)
@@ -169,18 +170,40 @@ class Loader(Generic[T]):
             for element in self._left:
                 return cast(T, element)
             if self._ending is not None:
+                self._check_error()
                 raise StopAsyncIteration
             self._check_open()
             await self._engine.wait_ready_async()
-            self._let_go()
-            if self._received.complete:
-                self._accept(self._end_here())
-                raise StopAsyncIteration
-            item = await self._next_parcel_async()
-            # Accept the item before the next await, so that a cancellation cannot lose it.
-            if not self._accept(item):
-                raise StopAsyncIteration
+            before = self._left
+            async with self._turns():
+                if self._left is before:  # no other task has received elements in the meantime
+                    await self._receive_more()
             await asyncio.sleep(0)  # let other tasks of the caller run even if many elements are ready
+
+    def _turns(self) -> asyncio.Lock:
+        """Return the lock of the tasks of the running event loop that receive elements."""
+        loop = asyncio.get_running_loop()
+        if self._receiving is None or self._receiving[0] is not loop:
+            self._receiving = loop, asyncio.Lock()
+        return self._receiving[1]
+
+    async def _receive_more(self) -> None:
+        """Receive the next parcel (group of elements).
+
+        Raises:
+            StopAsyncIteration: The stream has ended.
+        """
+        if self._ending is not None:  # another task has received the end
+            self._check_error()
+            raise StopAsyncIteration
+        self._let_go()
+        if self._received.complete:
+            self._accept(self._end_here())
+            raise StopAsyncIteration
+        item = await self._next_parcel_async()
+        # Accept the item before the next await, so that a cancellation cannot lose it.
+        if not self._accept(item):
+            raise StopAsyncIteration
 
     async def _next_parcel_async(self) -> Parcel | Ending:
         if self._put_back:

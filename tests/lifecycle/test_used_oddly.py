@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import warnings
 from collections.abc import Callable
@@ -44,6 +45,35 @@ def test_two_threads_that_iterate_one_loader_share_its_elements_and_both_end(end
         assert sum(isinstance(error, ZeroDivisionError) for error in errors) == 1
     else:
         assert sorted(received) == list(range(100))
+
+
+@pytest.mark.parametrize("ends_with", ["the last element", "an error"])
+def test_tasks_that_iterate_one_loader_share_its_elements_and_all_end(ends_with: str) -> None:
+    def work(number: int) -> int:
+        return 1 // (99 - number) + number if ends_with == "an error" else number
+
+    async def consume(loader: asd.Loader[int], received: list[int]) -> None:
+        async for number in loader:
+            received.append(number)
+            if number % 7 == 0:
+                await asyncio.sleep(0.001)
+
+    async def main(received: list[int]) -> list[BaseException | None]:
+        async with HUNDRED.map(work).open() as loader:
+            tasks = [asyncio.create_task(consume(loader, received)) for _ in range(5)]
+            async with asyncio.timeout(20):
+                return await asyncio.gather(*tasks, return_exceptions=True)
+
+    for _ in range(3):
+        received: list[int] = []
+        with leaves_nothing():
+            found = asyncio.run(main(received))
+        if ends_with == "an error":
+            kinds = sorted(type(error).__name__ for error in found)
+            assert kinds == ["LoaderClosedError"] * 4 + ["ZeroDivisionError"]
+        else:
+            assert found == [None] * 5
+            assert sorted(received) == list(range(100))
 
 
 CLOSING: dict[str, Callable[[Callable[[int], int]], asd.Dataset[Any]]] = {
