@@ -55,7 +55,7 @@ def canonical(name: str) -> Compression:
         return _ALIASES[name.lower()]
     except KeyError:
         names = ", ".join(map(repr, COMPRESSIONS[:-1]))
-        raise PlanError(f"compression must be 'auto', {names} or {COMPRESSIONS[-1]!r}, got {name!r}") from None
+        raise PlanError(f"compression must be {names} or {COMPRESSIONS[-1]!r}, got {name!r}") from None
 
 
 def may_need_window(asked: str) -> bool:

@@ -25,6 +25,8 @@ _FILES = "files must be URLs, paths or a Dataset of them"
 _FILES_CURES: dict[type, str] = {
     bytes: ". Decode the bytes to str, or use from_tensor_slices() for data in memory.",
     dict: ". Pass a list of its values.",
+    set: ", which has no order. Pass sorted(files).",
+    frozenset: ", which has no order. Pass sorted(files).",
     TextIOWrapper: ". Pass its path.",
     BufferedReader: ". Pass its path.",
 }
@@ -152,7 +154,7 @@ def _patterns(files: Any, index: str | None) -> tuple[str, ...]:
         return ()
     if files is None:
         raise PlanError("no files are given. Pass files=, or index= to read the files of an index.")
-    is_one = isinstance(files, (bytes, Mapping)) or hasattr(files, "read")
+    is_one = isinstance(files, (bytes, Mapping, set, frozenset)) or hasattr(files, "read")
     if is_one or not isinstance(files, (str, os.PathLike, Iterable)):
         raise PlanError(f"{_FILES}, got {type(files).__name__}{_FILES_CURES.get(type(files), '')}")
     listed = [files] if isinstance(files, (str, os.PathLike)) else list(files)

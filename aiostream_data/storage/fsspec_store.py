@@ -117,7 +117,7 @@ def open_file_system(scheme: str, options: StoreOptions) -> Any:
     except ImportError as error:
         raise MissingExtraError(f"{scheme}:// needs a package that is not installed: {error}") from error
     except ValueError as error:
-        known = "use file, memory, http, https, s3, gs, or a scheme of fsspec"
+        known = "use file, memory, http, https, s3, gs, hf, or a scheme of fsspec"
         raise PlanError(f"unsupported URL scheme {scheme}://; {known}") from error
     settings = {"skip_instance_cache": True, "use_listings_cache": False, **_understood(scheme, kind, options)}
     if kind.async_impl:

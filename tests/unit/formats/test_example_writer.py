@@ -49,8 +49,8 @@ def test_a_value_goes_into_the_list_of_its_kind(value: Any, dtype: Any, expected
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (None, "cannot encode a NoneType"),
-        ({"a": 1}, "cannot encode a dict"),
+        (None, "cannot encode a value of type NoneType"),
+        ({"a": 1}, "cannot encode a value of type dict"),
         ([1, b"a"], "a list of bytes and int"),
         ([None], "a list of NoneType"),
         (2**63, "does not fit into int64"),
