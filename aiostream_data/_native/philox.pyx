@@ -47,6 +47,7 @@ cdef class PhiloxSeeker:
 
     cdef object philox
     cdef PhiloxState *state
+    cdef uint64_t key[2]
 
     def __init__(self, philox):
         cdef uintptr_t first = <uintptr_t>id(philox)
@@ -62,6 +63,7 @@ cdef class PhiloxSeeker:
         ):
             raise ValueError("NumPy stores the counter and the key elsewhere")
         self.philox, self.state = philox, state
+        self.key[0], self.key[1] = state.key[0], state.key[1]
         if not self._agrees():
             raise ValueError("NumPy stores the state in another order")
 
@@ -81,6 +83,7 @@ cdef class PhiloxSeeker:
         """Move the generator to the beginning of the stream of a row."""
         cdef PhiloxState *state = self.state
         cdef int place
+        state.key[0], state.key[1] = self.key[0], self.key[1]  # the user can have changed the key
         state.counter[0] = state.counter[1] = 0
         state.counter[2] = split
         state.counter[3] = ordinal

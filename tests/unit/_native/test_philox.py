@@ -40,6 +40,17 @@ def test_both_kernels_give_the_same_draws(key: int, places: list[tuple[int, int,
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("kernel", [philox, philox_py])
+def test_a_changed_key_is_restored(kernel: Any) -> None:
+    bits = np.random.Philox(key=5)
+    seeker, generator = kernel.PhiloxSeeker(bits), np.random.Generator(bits)
+    seeker.seek(1, 2)
+    expected = generator.random(3).tolist()
+    bits.state = np.random.Philox(7).state
+    seeker.seek(1, 2)
+    assert generator.random(3).tolist() == expected
+
+
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.SFC64])
 def test_other_generators_are_refused(kind: Any) -> None:
     with pytest.raises(ValueError, match="NumPy"):
