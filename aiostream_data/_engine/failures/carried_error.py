@@ -15,7 +15,7 @@ class CarriedError(Exception):
     """
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(repr(error))
+        super().__init__(type(error).__name__)  # the error of a user may have no working repr()
         self.error = error
 
 
@@ -29,7 +29,7 @@ class PartlyDone(Exception):
     """
 
     def __init__(self, done: Any, error: BaseException) -> None:
-        super().__init__(repr(error))
+        super().__init__(type(error).__name__)  # the error of a user may have no working repr()
         self.done = done
         self.error = error
 

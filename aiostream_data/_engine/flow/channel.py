@@ -39,7 +39,7 @@ class InputFailed(Exception):
     """
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(repr(error))
+        super().__init__(type(error).__name__)  # the error of a user may have no working repr()
         self.error = error
 
 
