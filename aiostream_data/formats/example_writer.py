@@ -114,7 +114,8 @@ def _one_value(value: Any) -> bytes:
     if isinstance(value, (np.ndarray, np.generic)):
         return _array(np.asarray(value).ravel())
     raise ArgumentTypeError(
-        f"cannot encode a value of type {type(value).__name__}; pass an int, float, bytes, str, or a list or array of these"
+        f"cannot encode a value of type {type(value).__name__}; pass an int, float, bytes, str, or a list or array of "
+        "these"
     )
 
 

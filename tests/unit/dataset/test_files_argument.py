@@ -30,4 +30,6 @@ def test_files_without_an_order_or_of_another_type_are_refused(files: Any, messa
 
 
 def test_several_files_keep_their_order() -> None:
-    assert list(Dataset.from_text(iter(["b.txt", "a.txt"])).plan.patterns) == ["b.txt", "a.txt"]  # type: ignore[attr-defined]
+    files: Any = iter(["b.txt", "a.txt"])
+    plan: Any = Dataset.from_text(files).plan
+    assert plan.patterns == ("b.txt", "a.txt")
