@@ -10,7 +10,8 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeAlias, get_type_hints, is_typeddict
+from types import NoneType, UnionType
+from typing import Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 
@@ -28,7 +29,7 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def views_of(function: Callable[..., Any]) -> Views:
-    """Return the arguments that a function annotates as ``memoryview``.
+    """Return the arguments that a function annotates as ``memoryview`` or ``memoryview | None``.
 
     The first parameter of a function of dicts can be annotated with a ``TypedDict`` that has such fields.
     """
@@ -45,10 +46,16 @@ def views_of(function: Callable[..., Any]) -> Views:
     except (NameError, TypeError, ValueError, AttributeError):  # annotations that cannot be evaluated here
         return NO_VIEWS
     kinds = [hints.get(parameter.name) for parameter in islice(parameters, bound, None) if parameter.kind in _BY_PLACE]
-    wanted: set[str | int] = {number for number, kind in enumerate(kinds) if kind is memoryview}
+    wanted: set[str | int] = {number for number, kind in enumerate(kinds) if _is_view(kind)}
     if kinds and is_typeddict(kinds[0]):
-        wanted |= {key for key, kind in get_type_hints(kinds[0]).items() if kind is memoryview}
+        wanted |= {key for key, kind in get_type_hints(kinds[0]).items() if _is_view(kind)}
     return frozenset(wanted)
+
+
+def _is_view(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, UnionType):
+        return frozenset(get_args(annotation)) == {memoryview, NoneType}
+    return annotation is memoryview
 
 
 def elements_with_views(chunk: Chunk, views: Views, pool: LendsMemory | None = None) -> list[Any]:

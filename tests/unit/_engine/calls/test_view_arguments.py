@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, Optional, TypedDict
 
 import numpy as np
 import pytest
@@ -106,3 +106,17 @@ def unknown(record: NotDefined) -> None:  # type: ignore[name-defined]  # noqa: 
 def test_functions_without_such_annotations_have_no_views() -> None:
     functions: list[Any] = [unknown, len, str.encode, lambda x: x, print, partial(len), dict]
     assert {views_of(function) for function in functions} == {NO_VIEWS}
+
+
+def test_missing_values_may_be_annotated() -> None:
+    def kind_of(record: memoryview | None) -> str:
+        return type(record).__name__
+
+    def kind_of_optional(record: Optional[memoryview]) -> str:  # noqa: UP045 - the older form
+        return type(record).__name__
+
+    rows = Dataset.from_iterable([b"a", b"bb", None])
+    for function in (kind_of, kind_of_optional):
+        assert views_of(function) == {0}
+        assert list(rows.map(function)) == ["memoryview", "memoryview", "NoneType"]
+    assert views_of(lambda record: record) == NO_VIEWS
