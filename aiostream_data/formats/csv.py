@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -13,13 +14,17 @@ from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import CsvSchemaError
 from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.csv_header import NamedIn, order_of
+from aiostream_data.formats.csv_line_ends import check_first_row
 from aiostream_data.formats.csv_objects import records_of_objects
 from aiostream_data.formats.csv_recovery import CsvRecovery
 from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvRules, CsvSyntax, Records, reordered
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
-from aiostream_data.formats.lines import BOM, Indices
+from aiostream_data.formats.lines import BOM, Indices, in_line, newlines
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.rows.columns import VarColumn
+
+_FIRST_NBYTES: Final = 64 << 10
+"""Number of bytes of an incomplete first row whose line ends are checked."""
 
 _REJOINED_NBYTES: Final = 64 << 10
 """Size in bytes above which an incomplete record is not scanned again for every block."""
@@ -75,11 +80,18 @@ class CsvFormat:
 
     def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
         """Split all files into records without their headers. See :func:`.records_of_objects`."""
-        order_of_header = (lambda header: self.order_of_header(header, "")) if self.header else None
-        return records_of_objects(self.rules(), order_of_header, values, bounds)
+        return records_of_objects(self.rules(), partial(self.order_of_first, url=""), self.header, values, bounds)
 
-    def order_of_header(self, header: bytes, url: str) -> Indices | None:
-        """Return the order of the columns of a file with this header. See :func:`.order_of`."""
+    def order_of_first(self, record: bytes, url: str) -> Indices | None:
+        """Check the first row of a file. Return the order of its columns; see :func:`.order_of`.
+
+        Raises:
+            CsvSchemaError: The row shows that lines end with a carriage return, or it is not the expected header.
+        """
+        check_first_row(record, self.syntax, url)
+        return self._order_of_header(record, url) if self.header else None
+
+    def _order_of_header(self, header: bytes, url: str) -> Indices | None:
         return order_of(header, self.syntax, self.encoding, self.names, self.named_in, url)
 
     def recovery(self) -> CsvRecovery:
@@ -102,7 +114,7 @@ class CsvFramer(CuttingFramer):
         self._description = description
         self._syntax = description.syntax
         self._rules = description.rules()
-        self._header_follows = description.header
+        self._is_first = True  # until the first row is found
         self._line: int | None = 1  # number of the line at ``offset``
         self._found: Records | None = None  # result of _window for _cut
         self._state = FIELD_START  # state after the first _scanned_nbytes of the incomplete record
@@ -112,7 +124,7 @@ class CsvFramer(CuttingFramer):
     def resume(self, offset: int) -> None:
         super().resume(offset)
         if offset:
-            self._header_follows, self._line = False, None
+            self._is_first, self._line = False, None
 
     def hand_over(self, receiver: object) -> None:
         """Pass the order of the file's columns on."""
@@ -158,31 +170,45 @@ class CsvFramer(CuttingFramer):
         starts, lengths, consumed, lines = found
         if not lines:
             consumed = start  # keeps a byte order mark before an incomplete record
+        if self._is_first:
+            skipped = self._look_at_first(values, found, stop)
+            starts, lengths = starts[skipped:], lengths[skipped:]
         line = self._line
-        if self._header_follows and len(starts):
-            self._read_header(values[starts[0] : starts[0] + lengths[0]].tobytes())
-            starts, lengths = starts[1:], lengths[1:]
-        if self._rules.is_too_long(stop - consumed) and self._header_follows:
-            raise CsvSchemaError(self._url, "", f"the header is damaged: {self._rules.too_long()}")
-        if self._line is not None:
-            self._line += lines
+        if line is not None:
+            self._line = line + lines
         if not len(starts):
             return Cut(no_records(), consumed, self._too_long(stop - consumed))
         first = int(starts[0])
         cut = self._rules.checked(values, first, starts, lengths, consumed, self._offset + first - start)
-        line = None if line is None else line + int(np.count_nonzero(values[start:first] == ord("\n")))
-        problem = cut.problem or self._too_long(stop - consumed)
-        return Cut(self._delivered(cut.column, line), cut.consumed, problem)
+        line = None if line is None else line + newlines(values[start:first])
+        if cut.problem is None:
+            return Cut(self._delivered(cut.column, line), cut.consumed, self._too_long(stop - consumed))
+        damaged = None if line is None else line + newlines(values[first : cut.consumed])
+        return Cut(self._delivered(cut.column, line), cut.consumed, in_line(damaged, cut.problem))
+
+    def _look_at_first(self, values: Bytes, found: Records, stop: int) -> int:
+        """Check the first row, also one that is incomplete. Return the number of rows that are no records: 1 or 0."""
+        if len(found.starts):
+            start = int(found.starts[0])
+            return self._read_first(values[start : start + int(found.lengths[0])].tobytes())
+        waiting = values[found.consumed : stop]
+        start_of_row = waiting[:_FIRST_NBYTES].tobytes()
+        check_first_row(start_of_row.removesuffix(b"\r"), self._syntax, self._url)
+        if self._description.header and self._rules.is_too_long(len(waiting)):
+            raise CsvSchemaError(self._url, "", f"the header is damaged: {self._rules.too_long()}")
+        return 0
 
     def _too_long(self, waiting_nbytes: int) -> str | None:
-        return self._rules.too_long() if self._rules.is_too_long(waiting_nbytes) else None
+        return in_line(self._line, self._rules.too_long()) if self._rules.is_too_long(waiting_nbytes) else None
 
     def _delivered(self, column: VarColumn, line: int | None) -> VarColumn:
         return CsvRecords(reordered(column, self.order, self._syntax), line)
 
-    def _read_header(self, record: bytes) -> None:
-        self._header_follows = False
-        self.order = self._description.order_of_header(record, self._url)
+    def _read_first(self, record: bytes) -> int:
+        """Check the first row. Return 1 if it is a header, and 0 if it is a record."""
+        self._is_first = False
+        self.order = self._description.order_of_first(record, self._url)
+        return int(self._description.header)
 
     def _end(self, tail: Bytes) -> Cut:
         start = self._behind_mark(tail, 0, len(tail))
@@ -193,15 +219,15 @@ class CsvFramer(CuttingFramer):
         nbytes -= nbytes > 0 and int(tail[-1]) == ord("\r")
         if not nbytes:
             return Cut(no_records(), 0)
-        if self._header_follows:
-            self._read_header(tail[start : start + nbytes].tobytes())
+        if self._is_first and self._read_first(tail[start : start + nbytes].tobytes()):
             return Cut(no_records(), 0)
         starts, lengths = np.array([start], np.int64), np.array([nbytes], np.int64)
         cut = self._rules.checked(tail, start, starts, lengths, len(tail), self._offset + start)
-        return cut._replace(column=self._delivered(cut.column, self._line))
+        problem = None if cut.problem is None else in_line(self._line, cut.problem)
+        return cut._replace(column=self._delivered(cut.column, self._line), problem=problem)
 
     def _open_quote(self) -> str:
-        if self._header_follows:
+        if self._is_first and self._description.header:
             raise CsvSchemaError(self._url, "", "the file ends inside a quoted name of its header")
         line = "" if self._line is None else f" that begins in line {self._line}"
         return f"the file ends inside a quoted field of the record{line}; the closing quote is missing"

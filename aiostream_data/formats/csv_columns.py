@@ -23,6 +23,7 @@ from aiostream_data._native.csv_rows_py import (
 )
 from aiostream_data.arguments import numpy_dtype, shown
 from aiostream_data.errors import ArgumentTypeError, CsvParseError, PlanError
+from aiostream_data.formats.csv_line_ends import has_bare_return
 from aiostream_data.formats.csv_objects import CsvObjectRecords
 from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvSyntax
 from aiostream_data.rows.columns import Column, VarColumn
@@ -161,6 +162,7 @@ class CsvParser:
             fields = self.syntax.fields(record)
             count = len(self.names) if fields is None else len(fields)
             cure = "check the delimiter and the quotes, or skip such records with on_error='skip'"
+            cure = self._cure_of_line_ends(record) or cure
             return "", f"expected {len(self.names)} fields, found {count} in {_quoted(record)}; {cure}"
         if fault.code in (OPEN_QUOTE, TEXT_AFTER_QUOTE):
             what = "a quote is not closed" if fault.code == OPEN_QUOTE else "text follows the closing quote"
@@ -171,7 +173,14 @@ class CsvParser:
         kind = self.types[fault.column]
         problem = "is out of range for" if fault.code == OUT_OF_RANGE else "is not"
         cure = f"declare the type of the column, as in schema={{{name!r}: str, ...}}, or add the text to na_values"
+        cure = self._cure_of_line_ends(record) or cure
         return name, f"{_quoted(value)} {problem} {kind}; {cure}"
+
+    def _cure_of_line_ends(self, record: bytes) -> str:
+        """Return a cure if the record contains lines that end with a carriage return alone; otherwise ""."""
+        if not has_bare_return(record, self.syntax):
+            return ""
+        return r"a carriage return (\r) alone does not end a line, so convert the line ends of the file"
 
 
 def _kind(found: FieldType) -> int:

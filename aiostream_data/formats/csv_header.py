@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -22,19 +24,51 @@ def names_of(record: bytes, syntax: CsvSyntax, encoding: str | None, url: str) -
     Raises:
         CsvSchemaError: The header is damaged, or two columns have the same name.
     """
-    fields = syntax.fields(record)
+    _refuse_json(record, url)
+    fields = syntax.fields(_in_utf8(record, encoding, url))
     if fields is None:
         raise CsvSchemaError(url, "", "the header has text after a closing quote; pass quote=None for literal quotes")
-    try:
-        names = tuple(field.decode(encoding or "utf-8") for field in fields)
-    except UnicodeDecodeError as error:
-        problem = f"the header is not valid {encoding or 'utf-8'}: {error.reason}"
-        raise CsvSchemaError(url, "", f"{problem}; pass the encoding of the file, as in encoding='latin-1'") from None
+    names = tuple(_decoded(field, "utf-8", url) for field in fields)
     for number, name in enumerate(names):
         if name in names[:number]:
             cure = "rename one of them, or pass header=False and a schema, and leave out the header with skip(1)"
             raise CsvSchemaError(url, name, f"the header has two columns named {name!r}; {cure}")
     return names
+
+
+def _in_utf8(record: bytes, encoding: str | None, url: str) -> bytes:
+    """Convert a header to UTF-8, so that no byte of a longer character looks like a delimiter."""
+    if encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+        return record
+    return _decoded(record, encoding, url).encode()
+
+
+def _decoded(text: bytes, encoding: str, url: str) -> str:
+    try:
+        return text.decode(encoding)
+    except UnicodeDecodeError as error:
+        problem = f"the header is not valid {encoding}: {error.reason}"
+        raise CsvSchemaError(url, "", f"{problem}; pass the encoding of the file, as in encoding='latin-1'") from None
+
+
+def _refuse_json(record: bytes, url: str) -> None:
+    """Raise CsvSchemaError if the first line of a file is JSON."""
+    text = record.strip()
+    if text[:1] not in (b"{", b"["):
+        return
+    if text == b"{" or (text[:1] == b"[" and (text == b"[" or _is_json(text))):
+        cure = "write one record per line for from_jsonl(), or use from_files() and json.loads"
+        raise CsvSchemaError(url, "", f"the file is a JSON document, not CSV; {cure}")
+    if _is_json(text):
+        raise CsvSchemaError(url, "", "the first line is JSON, not a CSV header; read JSON lines with from_jsonl()")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def order_of(

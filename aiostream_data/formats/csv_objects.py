@@ -15,8 +15,8 @@ from aiostream_data.formats.cutting import Bytes
 from aiostream_data.formats.lines import BOM, NEWLINE, RETURN, Indices
 from aiostream_data.rows.columns import VarColumn
 
-OrderOfHeader: TypeAlias = Callable[[bytes], Indices | None]
-"""Function that returns the order of the columns of a file with this header. It raises CsvSchemaError for others."""
+OrderOfFirst: TypeAlias = Callable[[bytes], Indices | None]
+"""Function that returns the order of the columns of a file with this first row, or raises CsvSchemaError."""
 
 
 class CsvObjectRecords(VarColumn):
@@ -50,12 +50,13 @@ class CsvObjectRecords(VarColumn):
 
 
 def records_of_objects(
-    rules: CsvRules, order_of_header: OrderOfHeader | None, values: Bytes, bounds: Indices
+    rules: CsvRules, order_of_first: OrderOfFirst, header: bool, values: Bytes, bounds: Indices
 ) -> SmallObjects | None:
     """Split the files ``values[bounds[i]:bounds[i + 1]]`` into records.
 
     Args:
-        order_of_header: Function that checks a header; None if the files have no headers.
+        order_of_first: Function that checks the first row of a file.
+        header: True if the first row of each file is its header.
 
     Returns:
         None if a file may be damaged, or if several files cannot be split in one pass.
@@ -64,18 +65,17 @@ def records_of_objects(
     if found is None:
         return None
     starts, lengths = found
-    order = None
-    if order_of_header is not None:
-        rows_before = np.searchsorted(starts, bounds)
-        headers = rows_before[:-1][np.diff(rows_before) > 0]
-        try:
-            orders = [order_of_header(each) for each in _texts(values, starts[headers], lengths[headers])]
-        except CsvSchemaError:
-            return None
-        order = orders[0] if orders else None
-        if len(orders) > 1 and any(each is not None for each in orders):
-            return None
-        starts, lengths = np.delete(starts, headers), np.delete(lengths, headers)
+    rows_before = np.searchsorted(starts, bounds)
+    firsts = rows_before[:-1][np.diff(rows_before) > 0]
+    try:
+        orders = [order_of_first(each) for each in _texts(values, starts[firsts], lengths[firsts])]
+    except CsvSchemaError:
+        return None
+    order = orders[0] if orders else None
+    if len(orders) > 1 and any(each is not None for each in orders):
+        return None
+    if header:
+        starts, lengths = np.delete(starts, firsts), np.delete(lengths, firsts)
     rows = np.diff(np.searchsorted(starts, bounds))
     first = int(starts[0]) if len(starts) else int(bounds[0])
     cut = rules.checked(values, first, starts, lengths, int(bounds[-1]))

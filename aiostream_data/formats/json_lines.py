@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.arguments import integer
 from aiostream_data.codecs.file_kinds import FileKind
+from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Loss, SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut, no_records
-from aiostream_data.formats.lines import Indices, LineRules, lines_of_objects, newlines
+from aiostream_data.formats.lines import Indices, LineRules, in_line, lines_of_objects, newlines
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.text import LineFramer, TextFormat
 from aiostream_data.formats.text_recovery import LineRecovery
@@ -161,6 +162,9 @@ class JsonLinesFramer(LineFramer):
     def _long_column(self, long: LongRecord) -> VarColumn:
         offset, mark = self._offset, 3 * self._marked
         return self._placed(super()._long_column(long), offset + mark)
+
+    def _failed(self, problem: str) -> CorruptRecordError:
+        return super()._failed(in_line(self._line, problem))
 
     def _placed(self, lines: VarColumn, shift: int) -> VarColumn:
         """Return the lines that are not blank. ``shift`` is the offset of index 0 of their values in the stream."""

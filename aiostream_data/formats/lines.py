@@ -118,6 +118,11 @@ def newlines(values: Bytes) -> int:
     return int(np.count_nonzero(values == NEWLINE))
 
 
+def in_line(line: int | None, problem: str) -> str:
+    """Return the description of a problem with the number of its line, if it is known."""
+    return problem if line is None else f"line {line}: {problem}"
+
+
 def first_newline(values: Bytes) -> int | None:
     """Return the index of the first newline, or None if ``values`` contains no newline.
 

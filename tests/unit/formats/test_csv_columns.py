@@ -181,7 +181,9 @@ def inferred(*texts: bytes, encoding: str | None = "utf-8") -> Any:
     [
         ((b"1", b"-2", b'"3"', b""), np.dtype(np.int64)),
         ((b"1", b"2.5", b"NA"), np.dtype(np.float64)),
-        ((b"1", b"9223372036854775808"), np.dtype(np.float64)),
+        ((b"1", b"9223372036854775808"), np.dtype(np.uint64)),
+        ((b"-1", b"9223372036854775808"), str),
+        ((b"18446744073709551616", b"2.5"), np.dtype(np.float64)),
         ((b"true", b"False", b"NA"), np.dtype(np.bool_)),
         ((b"true", b"1"), str),
         ((b"1", b"2024-01-01"), str),
