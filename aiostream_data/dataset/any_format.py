@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from aiostream_data.codecs.compression import detect
 from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import ArgumentTypeError, NoMatchError, ObjectNotFoundError, PlanError
 from aiostream_data.formats import recognition
+from aiostream_data.formats.hive_partitions import names_of_folders
 from aiostream_data.formats.plugins import FoundPlugin, installed_plugins
 from aiostream_data.formats.recognition import (
     FileFormat,
@@ -124,8 +126,24 @@ async def _found(url: str, stores: StoreSet) -> FoundFormat:
     ((suggested, urls),) = named.items()
     start = await _start(by_url[urls[0]], stores)
     format, reason = _decided(urls[0], suggested, start, plugins)
+    if format == recognition.PARQUET and _are_partitioned(root or _folder_of(patterns), urls):
+        format = recognition.PARTITIONED_PARQUET
     files = url if root is None and len(urls) == len(by_url) else list(map(as_one_pattern, urls))
     return FoundFormat(format, files, tuple(by_url[each].nbytes for each in urls), reason, detect(start[:4]))
+
+
+def _folder_of(patterns: Sequence[str]) -> str:
+    """Return the folder in front of the first wildcard of one pattern, or "" for several patterns and for a file."""
+    if len(patterns) > 1 or not has_magic(patterns[0]):
+        return ""
+    return re.split(r"[*?\[]", patterns[0], maxsplit=1)[0].rpartition("/")[0] + "/"
+
+
+def _are_partitioned(folder: str, urls: Sequence[str]) -> bool:
+    """Return True if all folders of files below a folder are partitions, as Hive writes them."""
+    start = split_url(folder).path
+    is_below = all(split_url(url).path.startswith(start) for url in urls)
+    return is_below and names_of_folders(_below(folder, urls)) is not None
 
 
 def _names_several(patterns: Sequence[str]) -> bool:
@@ -179,6 +197,8 @@ def _decided(
     found = by_start_and_plugin(plugins, start, suggested)
     if suggested is not None and suggested.is_plugin and found != suggested:
         suggested = None
+    if suggested in (recognition.CSV, recognition.TSV) and found is recognition.JSON_LINES:
+        return found, "recognized by the first bytes"  # the first line of such a file is an object, not a header
     if suggested is not None and (found is None or found in (suggested, recognition.TEXT, recognition.JSON_LINES)):
         return suggested, "recognized by the names"
     if found is recognition.TEXT and recognition.is_json(url):

@@ -13,8 +13,8 @@ from aiostream_data.dataset.tables import checked_policy, column_names
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
 from aiostream_data.formats.deleted_keys import FileKeys
-from aiostream_data.formats.parquet_filters import Filters, checked_filters
-from aiostream_data.formats.snapshot_files import SnapshotFormat, open_alternatives
+from aiostream_data.formats.parquet_filters import Filters, checked_filters, open_alternatives
+from aiostream_data.formats.snapshot_files import SnapshotFormat
 from aiostream_data.formats.table_columns import one_row, selected
 from aiostream_data.plan.base import Node, walk
 from aiostream_data.plan.operators import Interleave
@@ -215,13 +215,12 @@ def _common_format(
         raise TableSnapshotError(table.name, "", f"version {snapshot.version} has no columns")
     wanted = snapshot.schema.names if rows.columns is None else rows.columns
     filtered = [condition[0] for part in rows.filters for condition in part]
-    output = selected(pyarrow, snapshot.schema, wanted, version)
     needed = selected(pyarrow, snapshot.schema, [*wanted, *filtered], version)
     common = SnapshotFormat(
         table=table.kind,
         version=version,
         schema=needed.serialize().to_pybytes(),
-        columns=tuple(output.names),
+        columns=tuple(wanted),
         filters=rows.filters,
     )
     return common, frozenset(needed.names)

@@ -16,6 +16,7 @@ from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
 from aiostream_data.formats.parquet_filters import checked_filters
 from aiostream_data.formats.tokens import TokensFormat
+from aiostream_data.plan.sources import Range
 from aiostream_data.plan.tables import FilesToken, ReadsFile, TableFormatLike
 
 
@@ -34,6 +35,8 @@ class RowsOf(ReadsFile):
     files: FilesToken = field(default_factory=FilesToken, repr=False, compare=False)
 
     def __call__(self, url: str) -> Any:
+        if isinstance(self.format, ParquetFormat) and self.format.excludes(url):
+            return Chain(Range.of(0, 0, None))
         return Chain(self.node(url, self.format, self.storage_options, self.files))
 
 

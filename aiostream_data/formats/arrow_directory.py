@@ -277,7 +277,7 @@ class ArrowDirectory:
         parts: Sequence[memoryview],
     ) -> list[TableRows]:
         rows = np.arange(group.first_row, group.first_row + group.rows, dtype=np.int64)
-        with explained(self._pyarrow, self._url, batches[0].batch.start):
+        with explained(self._pyarrow, self._url, batches[0].batch.start, rows):
             if self._nodes is not None and (chunk := self._chunk_together(self._nodes, group, parts)) is not None:
                 return [rows_of_chunk(chunk, rows)]
             bodies = [Body(self._url, batch, group.ranges, parts) for batch, _ in batches]
@@ -287,7 +287,7 @@ class ArrowDirectory:
             if self._is_plain:
                 self._nodes = NodeReader(self._pyarrow, found[0].schema)
                 self._many = many_reader(self._fields, self._order, self._nodes.schema)
-            return list(table_rows(found[0] if len(found) == 1 else self._combined(found), rows))
+            return table_rows(found[0] if len(found) == 1 else self._combined(found), rows)
 
     def _table(self, group: RowGroup) -> BatchTable | None:
         """Return the metadata of several record batches that a :class:`.ManyReader` can read."""

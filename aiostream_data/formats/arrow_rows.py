@@ -5,16 +5,23 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import AiostreamError, ArrowDataError, CorruptRecordError, MissingExtraError
+from aiostream_data.formats.column_paths import top_of
+from aiostream_data.formats.parquet_texts import REPEATED_NBYTES, repeated_nbytes
 from aiostream_data.formats.row_groups import TableRows
 from aiostream_data.rows.arrow.importing import ArrowChunk, read_arrow
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, graft
+
+_ROW: Final = "row "
+_LIST_ITEM: Final = "list item "
+_ENTRY: Final = "dictionary entry "
+"""Start of the reason of an error that concerns a row, an item of all lists of a column, or a value of a dictionary."""
 
 
 def load_pyarrow(module: str, files: str, extra: str) -> Any:
@@ -37,8 +44,10 @@ def load_pyarrow(module: str, files: str, extra: str) -> Any:
     return pyarrow
 
 
-def table_rows(source: object, rows: NDArray[np.int64]) -> Iterator[TableRows]:
-    """Yield the rows of an Arrow table or record batch, one chunk after the other.
+def table_rows(source: Any, rows: NDArray[np.int64]) -> list[TableRows]:
+    """Return the rows of a PyArrow table or record batch, one chunk after the other.
+
+    Invalid entries of a dictionary that no row uses are ignored.
 
     Args:
         rows: Numbers of the rows in the file.
@@ -47,10 +56,24 @@ def table_rows(source: object, rows: NDArray[np.int64]) -> Iterator[TableRows]:
         ArrowTypeError: A column has a type that this package cannot read.
         ArrowDataError: The data is invalid.
     """
+    try:
+        return _rows_of(source, rows)
+    except ArrowDataError as error:
+        if error.reason.startswith(_LIST_ITEM):
+            raise _with_row(error, source) from error
+        plain = _without_dictionaries(source) if error.reason.startswith(_ENTRY) else None
+        if plain is None:
+            raise
+    return table_rows(plain, rows)
+
+
+def _rows_of(source: Any, rows: NDArray[np.int64]) -> list[TableRows]:
+    found: list[TableRows] = []
     start = 0
     for chunk in read_arrow(source):
-        yield rows_of_chunk(chunk, rows[start : start + len(chunk)])
+        found.append(rows_of_chunk(chunk, rows[start : start + len(chunk)]))
         start += len(chunk)
+    return found
 
 
 def rows_of_chunk(chunk: ArrowChunk, rows: NDArray[np.int64]) -> TableRows:
@@ -67,14 +90,70 @@ def rows_of_chunk(chunk: ArrowChunk, rows: NDArray[np.int64]) -> TableRows:
     return TableRows(graft(chunk.structure, kinds), tuple(leaves), rows)
 
 
+def _with_row(error: ArrowDataError, source: Any) -> ArrowDataError:
+    """Return an error about an item of a list as an error about the row that contains the item."""
+    names = source.schema.names
+    column = source.select([top_of(error.column, names)])
+    sound, failed = 0, len(column)  # numbers of first rows
+    while failed - sound > 1:
+        middle = (sound + failed) // 2
+        if _is_sound(column.slice(0, middle)):
+            sound = middle
+        else:
+            failed = middle
+    reason = error.reason.partition(": ")[2]
+    return ArrowDataError(error.column, f"{_ROW}{failed - 1}: {reason}", failed - 1)
+
+
+def _without_dictionaries(source: Any) -> Any:
+    """Return a table with the values of dictionaries that its rows use; None without dictionaries, or for long texts.
+
+    Dictionaries inside of structs and lists are kept.
+    """
+    import pyarrow as pa
+
+    table = source if isinstance(source, pa.Table) else pa.Table.from_batches([source])
+    nbytes = 0
+    for at, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
+        if pa.types.is_dictionary(field.type) and _is_text(pa.types, field.type.value_type):
+            nbytes += sum(map(repeated_nbytes, column.chunks))
+            if nbytes > REPEATED_NBYTES:
+                return None
+            table = table.set_column(at, field.name, column.cast(field.type.value_type))
+    return None if table.schema.equals(source.schema) else table
+
+
+def _is_text(types: Any, kind: Any) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _is_sound(source: Any) -> bool:
+    try:
+        return all(True for _ in read_arrow(source))
+    except ArrowDataError:
+        return False
+
+
 @contextmanager
-def explained(pyarrow: Any, url: str, offset: int) -> Iterator[None]:
-    """Raise errors of PyArrow, and errors of its arrays, as errors that name the file."""
+def explained(pyarrow: Any, url: str, offset: int, rows: NDArray[np.int64] | None = None) -> Iterator[None]:
+    """Raise errors of PyArrow, and errors of its arrays, as errors that name the file.
+
+    Args:
+        rows: Numbers in the file of the rows that are converted, for error messages; None if they are unknown.
+    """
     try:
         yield
     except ArrowDataError as error:
-        raise CorruptRecordError(url, offset, f"{error}") from error
+        raise CorruptRecordError(url, offset, f"{_in_file(error, rows)}") from error
     except AiostreamError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise CorruptRecordError(url, offset, f"PyArrow cannot read the file: {error}") from error
+
+
+def _in_file(error: ArrowDataError, rows: NDArray[np.int64] | None) -> ArrowDataError:
+    """Return an error with the number of the row in the file."""
+    if rows is None or error.row is None or not error.reason.startswith(_ROW):
+        return error
+    number = int(rows[error.row])
+    return ArrowDataError(error.column, f"{_ROW}{number}: {error.reason.partition(': ')[2]}", number)

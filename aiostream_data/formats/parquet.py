@@ -2,47 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.column_paths import top_of
-from aiostream_data.formats.hive_partitions import constant_text, partitions_of
-from aiostream_data.formats.joined_groups import JoinedGroups
-from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
-from aiostream_data.formats.object_sizes import leaf_nbytes
-from aiostream_data.formats.parquet_filters import Filters, may_match, row_mask
-from aiostream_data.formats.parquet_footer import FIXED_NBYTES, codecs_of, short_statistics
-from aiostream_data.formats.parquet_pages import StoredColumn, pages_size
-from aiostream_data.formats.parquet_texts import REPEATED_NBYTES, TextColumn, texts_nbytes
-from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
-from aiostream_data.rows.records import ByteRange
-from aiostream_data.rows.structure import LEAF, Structure
-from aiostream_data.safe_url import safe_url
-
-_MAGIC: Final = b"PAR1"
-_ENCRYPTED: Final = b"PARE"
-_END_NBYTES: Final = 8
-"""Bytes after the footer: its length, and the magic bytes."""
-
-_TAIL_NBYTES: Final = 64 << 10
-"""Number of bytes at the end of a file that usually contain the footer."""
-
-_ROW_NBYTES: Final = 8
-"""Bytes of the number of a row in memory."""
-
-_VALUE_NBYTES: Final = 8
-"""Bytes of a value in memory, if each value has its own length. Encoded values can be far smaller."""
-
-_LENGTH_NBYTES: Final = 4
-"""Bytes of the length in front of a value that is not encoded, if its length is its own."""
+from aiostream_data.formats.hive_partitions import open_filters, partitions_of
+from aiostream_data.formats.parquet_directory import ParquetDirectory, read_footer
+from aiostream_data.formats.parquet_filters import Filters
+from aiostream_data.formats.parquet_partitions import PartitionedDirectory
+from aiostream_data.formats.row_groups import Directory, Steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +21,8 @@ class ParquetFormat:
         columns: Names of the columns to read, in the order of the elements; None for all columns. ``a.b`` selects the
             field ``b`` of the struct ``a``.
         filters: Conditions on columns, in disjunctive normal form; see :data:`.parquet_filters.Filters`.
-        partitions: True to add the ``name=value`` parts of the URL as text columns.
+        partitions: True to add the ``name=value`` parts of the URL as text columns: those that ``columns`` names, or
+            all of them if it names none.
     """
 
     columns: tuple[str, ...] | None = None
@@ -64,322 +33,32 @@ class ParquetFormat:
     def name(self) -> str:
         return "parquet"
 
-    def directory(self, url: str, nbytes: int) -> Steps[ParquetDirectory]:
-        return (yield from self.footer(url, nbytes)).listed()
+    def directory(self, url: str, nbytes: int) -> Steps[Directory]:
+        stored = yield from read_footer(url, nbytes)
+        values = self._values_of(url)
+        return self._partitioned(stored, values) if values else stored.selecting(self.columns, self.filters).listed()
 
-    def footer(self, url: str, nbytes: int) -> Steps[ParquetDirectory]:
-        """Read the footer. Call :meth:`ParquetDirectory.listed` before the directory is used."""
-        size = min(nbytes, _TAIL_NBYTES)
-        (tail,) = yield [ByteRange(nbytes - size, nbytes)]
-        needed = self._needed(url, nbytes, bytes(tail[-_END_NBYTES:]))
-        if needed > len(tail):
-            (tail,) = yield [ByteRange(nbytes - needed, nbytes)]
-        return ParquetDirectory(self, url, nbytes, tail)
-
-    def _needed(self, url: str, nbytes: int, end: bytes) -> int:
-        """Return the number of last bytes that contain the footer."""
-        if len(end) < _END_NBYTES or nbytes < _END_NBYTES + len(_MAGIC) or end[4:] not in (_MAGIC, _ENCRYPTED):
-            raise CorruptRecordError(url, max(0, nbytes - _END_NBYTES), "the file does not end as a Parquet file does")
-        if end[4:] == _ENCRYPTED:
-            raise CorruptRecordError(url, nbytes - 4, "the Parquet footer is encrypted, which is not supported")
-        needed = int.from_bytes(end[:4], "little") + _END_NBYTES
-        if needed > nbytes - len(_MAGIC):
-            raise CorruptRecordError(url, nbytes - _END_NBYTES, "the Parquet footer is longer than the file")
-        return needed
-
-
-class ParquetDirectory:
-    """Footer of one Parquet file.
-
-    Args:
-        format: Columns and filters.
-        url: URL of the file, for error messages.
-        nbytes: Size of the file in bytes.
-        tail: The last bytes of the file, with the footer. PyArrow reads at least 64 KiB, or the whole file.
-    """
-
-    def __init__(self, format: ParquetFormat, url: str, nbytes: int, tail: memoryview) -> None:
-        self._pyarrow = load_pyarrow("parquet", "Parquet", "parquet")
-        self._format = format
-        self._url = url
-        self._nbytes = nbytes
-        start = nbytes - len(tail)
-        file = KnownRanges(nbytes, [ByteRange(start, nbytes)], [tail])
-        self._footer = tail[-int.from_bytes(tail[-_END_NBYTES:-4], "little") - _END_NBYTES : -_END_NBYTES]
-        with explained(self._pyarrow, self._url, start):
-            self._metadata = self._pyarrow.parquet.read_metadata(file)
-            self._schema = self._metadata.schema.to_arrow_schema()
-            self._names = self._schema.names
-            schema = self._metadata.schema
-            sizes = {field.name: leaf_nbytes(self._pyarrow, field.type) for field in self._schema}
-            leaves = (schema.column(number) for number in range(len(schema)))
-            self._leaves = [_leaf(leaf, sizes.get(top_of(leaf.path, sizes), 0)) for leaf in leaves]
-        self._check_columns()
-
-    def selecting(self, columns: tuple[str, ...], filters: Filters) -> ParquetDirectory:
-        """Return the directory of the same file for other columns and filters. Call it before any other method."""
-        selected = copy(self)
-        selected._format = replace(self._format, columns=columns, filters=filters)
-        return selected
-
-    def listed(self) -> ParquetDirectory:
-        """Check and list the row groups. Return this directory.
+    def excludes(self, url: str) -> bool:
+        """Return True if the partitions in the URL exclude all rows, so that the file need not be read.
 
         Raises:
-            CorruptRecordError: The footer is damaged.
+            PlanError: A partition is compared with a value that is not text.
         """
-        with explained(self._pyarrow, self._url, 0):
-            self._check_chunks()
-            self._numbers = self._matching()
-            self._types = self._found_types()
-        return self
+        return open_filters(self.filters, self._values_of(url)) is None
 
-    def _check_chunks(self) -> None:
-        """Check the metadata of all chunks of the columns to read.
+    def _values_of(self, url: str) -> dict[str, str | None]:
+        return partitions_of(url) if self.partitions else {}
 
-        PyArrow's objects for metadata end the process if a chunk is damaged. Its reader raises an error instead, before
-        it reads the first byte.
-        """
-        file = NoBytes(self._nbytes)
-        groups = list(range(self._metadata.num_row_groups))
-        source = self._pyarrow.parquet.ParquetFile(file, metadata=self._metadata, pre_buffer=True)
-        try:
-            source.read_row_groups(groups, columns=self._read_names(), use_threads=False)
-        except OSError:
-            if not file.was_read:
-                raise
-
-    @property
-    def schema(self) -> Any:
-        """The ``pyarrow.Schema`` of the whole file."""
-        return self._schema
-
-    @property
-    def rows(self) -> int:
-        return int(self._metadata.num_rows)
-
-    @property
-    def types(self) -> Mapping[str, str | None]:
-        return self._types
-
-    def _found_types(self) -> dict[str, str | None]:
-        types = dict(zip(self._names, self._schema.types, strict=True))
-        paths = self._names if self._format.columns is None else self._format.columns
-        found = {path: self._type_at(types, path) for path in paths}
-        return found | dict.fromkeys(partitions_of(self._url) if self._format.partitions else {}, "string")
-
-    def _type_at(self, types: Mapping[str, Any], path: str) -> str | None:
-        """Return the type of a column, or of a field of a struct."""
-        name = top_of(path, types)
-        kind, inner = types.get(name), path[len(name) + 1 :]
-        if kind is None or (inner and not self._pyarrow.types.is_nested(kind)):
-            raise PlanError(f"{safe_url(self._url)} has no field {path!r} in a column of structs.")
-        if inner and self._pyarrow.types.is_struct(kind):
-            return self._type_at({field.name: field.type for field in kind}, inner)
-        return shown_type(self._pyarrow, kind)
-
-    def groups_from(self, first_row: int, is_unwanted: Callable[[RowGroup], bool] | None = None) -> Iterator[RowGroup]:
-        """Yield the row groups from a row on whose statistics do not exclude all rows, and that are not unwanted."""
-        wanted = (number for number in self._numbers if is_unwanted is None or not is_unwanted(self._all[number]))
-        return self._joined.from_row(first_row, wanted)
-
-    def separated(self, group: RowGroup) -> list[RowGroup]:
-        return self._joined.separated(group)
-
-    def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
-        numbers = self._joined.numbers(group)
-        most = REPEATED_NBYTES // max(1, len(numbers))
-        return sum(self._decoded_nbytes(number, group, parts, most) for number in numbers)
-
-    def _decoded_nbytes(self, number: int, group: RowGroup, parts: Sequence[memoryview], most: int) -> int:
-        """Return the memory that decoding of one row group of ``group`` needs.
-
-        Args:
-            most: The texts of a column are measured if its dictionary could repeat more than this number of bytes.
-        """
-        nbytes = _ROW_NBYTES * self._all[number].rows
-        for column in self._columns(number):
-            stored = part_of(column.place, group.ranges, parts)
-            pages = pages_size(self._url, column, stored)
-            copies = 2 if column.is_object else 1
-            nbytes += max(column.nbytes, pages.nbytes) + (copies - 1) * pages.nbytes
-            if column.is_text and pages.repeated * pages.dictionary_nbytes > most:
-                file = KnownRanges(self._nbytes, group.ranges, parts)
-                texts = TextColumn(self._pyarrow, file, self._metadata, number, column.path)
-                with explained(self._pyarrow, self._url, column.place.start):
-                    codec = self._codecs[number][column.position]
-                    nbytes += copies * texts_nbytes(texts, column, pages, stored, codec)
-        return nbytes
-
-    @cached_property
-    def _all(self) -> list[RowGroup]:
-        found, first = [], 0
-        for number in range(self._metadata.num_row_groups):
-            rows = self._metadata.row_group(number).num_rows
-            if rows < 0:
-                raise CorruptRecordError(self._url, 0, f"the footer declares {rows} rows of row group {number}")
-            columns = list(self._columns(number))
-            nbytes = _ROW_NBYTES * rows + sum(column.nbytes for column in columns)
-            found.append(RowGroup(first, rows, joined(column.place for column in columns), nbytes))
-            first += rows
-        if first != self.rows:
-            raise CorruptRecordError(self._url, 0, f"the footer lists {self.rows} rows, but its row groups {first}")
-        return found
-
-    @cached_property
-    def _codecs(self) -> list[list[int]]:
-        return codecs_of(self._url, self._footer)
-
-    @cached_property
-    def _joined(self) -> JoinedGroups:
-        return JoinedGroups(self._all)
-
-    def _matching(self) -> list[int]:
-        """Return the numbers of the row groups that may contain rows which satisfy the filters."""
-        filters = self._format.filters
-        groups = [number for number, group in enumerate(self._all) if group.rows]
-        names = {name for part in filters for name, _, _ in part}
-        wanted = {leaf.path: number for number, leaf in enumerate(self._leaves) if leaf.path in names}
-        if not (filters and groups):
-            return groups
-        sizes = {number: self._leaves[number].fixed_nbytes for number in wanted.values()}
-        short = short_statistics(self._url, self._footer, sizes)
-        return [number for number in groups if may_match(filters, self._metadata_of(number, wanted, short))]
-
-    def _metadata_of(self, group: int, columns: Mapping[str, int], without: Set[tuple[int, int]]) -> dict[str, Any]:
-        metadata = self._metadata.row_group(group)
-        used = {name: number for name, number in columns.items() if (group, number) not in without}
-        return {name: metadata.column(number) for name, number in used.items()}
-
-    def _columns(self, number: int) -> Iterator[StoredColumn]:
-        """Yield the columns to read of a row group. Call :meth:`listed` before."""
-        group = self._metadata.row_group(number)
-        for position, leaf in enumerate(self._leaves):
-            if not self._is_read(leaf.path):
-                continue
-            column = group.column(position)
-            if column.physical_type != leaf.kind:
-                raise CorruptRecordError(
-                    self._url, 0, f"a chunk of column {leaf.path!r} has the type {column.physical_type}"
-                )
-            start = column.data_page_offset
-            if column.has_dictionary_page and column.dictionary_page_offset:  # 0 means that there is none
-                start = min(start, column.dictionary_page_offset)
-            stop = start + column.total_compressed_size
-            values, decoded = column.num_values, column.total_uncompressed_size
-            if not 0 <= start <= stop <= self._nbytes or min(values, decoded) < 0:
-                raise CorruptRecordError(
-                    self._url, 0, f"the footer places column {leaf.path!r} at bytes {start} to {stop}"
-                )
-            nbytes = max(decoded, (leaf.fixed_nbytes or _VALUE_NBYTES) * values)
-            nbytes += leaf.object_nbytes * values
-            item_nbytes = leaf.fixed_nbytes or _LENGTH_NBYTES
-            is_text = not leaf.fixed_nbytes
-            place = ByteRange(start, stop)
-            is_object = leaf.object_nbytes > 0
-            yield StoredColumn(leaf.path, place, values, nbytes, item_nbytes, is_text, is_object, position)
-
-    def table(self, group: RowGroup, parts: Sequence[memoryview]) -> Any:
-        """Return the columns for elements and filters as a ``pyarrow.Table`` with all rows of the group.
-
-        Raises:
-            CorruptRecordError: The bytes are damaged.
-        """
-        numbers = self._joined.numbers(group)
-        file = KnownRanges(self._nbytes, group.ranges, parts)
-        with explained(self._pyarrow, self._url, group.ranges[0].start if group.ranges else 0):
-            source = self._pyarrow.parquet.ParquetFile(file, metadata=self._metadata, pre_buffer=False)
-            table = source.read_row_groups(list(numbers), columns=self._read_names(), use_threads=False)
-        if len(table) != group.rows:
-            reason = f"row group {numbers[0]} has {len(table)} rows instead of {group.rows}"
-            raise CorruptRecordError(self._url, 0, reason)
-        return table if len(numbers) == 1 else table.combine_chunks()
-
-    def decode(self, group: RowGroup, parts: Sequence[memoryview], *, filtered: bool = True) -> list[TableRows]:
-        table = self.table(group, parts)
-        rows = group.first_row + np.arange(group.rows, dtype=np.int64)
-        if filtered and self._format.filters:
-            mask = row_mask(self._format.filters, table)
-            table, rows = table.filter(mask), rows[np.asarray(mask)]
-        if self._format.columns is not None:
-            table = table.select(self._top_names())
-        return list(self._rows_of(table, rows))
-
-    def _rows_of(self, table: Any, rows: NDArray[np.int64]) -> Iterator[TableRows]:
-        extra = partitions_of(self._url) if self._format.partitions else {}
-        for part in table_rows(table, rows):
-            names = (*part.structure.names, *extra)
-            structure = Structure("dict", names, (*part.structure.children, *[LEAF] * len(extra)))
-            leaves = (*part.leaves, *(constant_text(value, len(part.rows)) for value in extra.values()))
-            yield TableRows(structure, leaves, part.rows)
-
-    def _check_columns(self) -> None:
-        names = set(self._names)
-        wanted = [*(self._format.columns or ()), *(name for part in self._format.filters for name, _, _ in part)]
-        for name in wanted:
-            if top_of(name, names) not in names:
-                raise PlanError(
-                    f"{safe_url(self._url)} has no column {name!r}. Its columns are {', '.join(map(repr, names))}."
-                )
-            if not any(_is_in(leaf.path, name) for leaf in self._leaves):
-                raise PlanError(f"{safe_url(self._url)} has no field {name!r} in a column of structs.")
-
-    def _top_names(self) -> list[str]:
-        return list(dict.fromkeys(top_of(name, self._names) for name in self._format.columns or ()))
-
-    def _read_names(self) -> list[str] | None:
-        """Return the columns to read, for the elements and for the filters."""
-        if self._format.columns is None:
-            return None
-        return list(
-            dict.fromkeys([*self._format.columns, *(name for part in self._format.filters for name, _, _ in part)])
-        )
-
-    def _is_read(self, path: str) -> bool:
-        names = self._read_names()
-        return names is None or any(_is_in(path, name) for name in names)
-
-
-def _is_in(path: str, name: str) -> bool:
-    """Return True if the leaf column ``path`` is the column ``name``, or a field below it."""
-    return path == name or path.startswith(f"{name}.")
-
-
-class _Leaf(NamedTuple):
-    """Column of the schema of a file.
-
-    Attributes:
-        path: Name of the column, with the names of the structs around it.
-        kind: Type of the stored values.
-        fixed_nbytes: Bytes of a value; 0 if each value has its own length.
-        object_nbytes: Memory of a value as a Python object; 0 if the values become columns.
-    """
-
-    path: str
-    kind: str
-    fixed_nbytes: int
-    object_nbytes: int
-
-
-def _leaf(column: Any, object_nbytes: int) -> _Leaf:
-    fixed_nbytes = FIXED_NBYTES.get(column.physical_type, max(0, column.length))
-    return _Leaf(column.path, column.physical_type, fixed_nbytes, object_nbytes)
-
-
-def shown_type(pyarrow: Any, type: Any) -> str | None:
-    """Return the name of a type for comparisons, which is equal for all layouts of the same values. None for nulls."""
-    types = pyarrow.types
-    while isinstance(type, pyarrow.BaseExtensionType) or types.is_dictionary(type):
-        type = type.value_type if types.is_dictionary(type) else type.storage_type
-    if types.is_null(type):
-        return None
-    if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
-        return "string"
-    if types.is_binary(type) or types.is_large_binary(type) or types.is_binary_view(type):
-        return "binary"
-    if types.is_list(type) or types.is_large_list(type):
-        return f"list<{shown_type(pyarrow, type.value_type)}>"
-    if types.is_struct(type):
-        fields = [type.field(number) for number in range(type.num_fields)]
-        return f"struct<{', '.join(f'{each.name}: {shown_type(pyarrow, each.type)}' for each in fields)}>"
-    return str(type)
+    def _partitioned(self, stored: ParquetDirectory, values: Mapping[str, str | None]) -> Directory:
+        """Return the directory of a file with partitions, which replace columns of the same names."""
+        names = stored.schema.names
+        kept = [name for name in names if name not in values]
+        paths = kept if self.columns is None else [name for name in self.columns if name not in values]
+        is_whole = self.columns is None and len(kept) == len(names)
+        filters = open_filters(self.filters, values)
+        selected = stored.selecting(None if is_whole else tuple(paths), filters or (), tuple(values)).listed()
+        named = paths if self.columns is None else self.columns
+        wanted = [name for name in values if name in named] or list(values)
+        order = [name if name in values else top_of(name, names) for name in (*named, *wanted)]
+        found = {name: values[name] for name in wanted}
+        return PartitionedDirectory(selected, found, tuple(dict.fromkeys(order)), is_excluded=filters is None)

@@ -1,4 +1,4 @@
-"""Filters of Parquet rows: exclude row groups by their statistics, and rows by their values.
+"""Filters of Parquet rows.
 
 A filter has the form that PyArrow uses: a list of conditions that must all hold, or a list of such lists, of which one
 must hold. A condition is a tuple (column, operator, value).
@@ -6,28 +6,21 @@ must hold. A condition is a tuple (column, operator, value).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from aiostream_data.arguments import shown
 from aiostream_data.errors import PlanError
+from aiostream_data.formats.column_paths import column_at
+from aiostream_data.formats.filter_columns import ColumnFilter
+from aiostream_data.formats.filter_values import UNKNOWN
+from aiostream_data.safe_url import safe_url
 
 Condition: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = tuple[tuple[Condition, ...], ...]
 """Alternatives, of which one must hold. Each alternative is a tuple of conditions that must all hold."""
 
 OPERATORS: Final = ("=", "==", "!=", "<", "<=", ">", ">=", "in", "not in")
-
-_COULD: Final[Mapping[str, Callable[[Any, Any, Any], bool]]] = {
-    "=": lambda least, most, value: least <= value <= most,
-    "==": lambda least, most, value: least <= value <= most,
-    "<": lambda least, most, value: least < value,
-    "<=": lambda least, most, value: least <= value,
-    ">": lambda least, most, value: most > value,
-    ">=": lambda least, most, value: most >= value,
-    "in": lambda least, most, value: any(least <= each <= most for each in value),
-}
-"""Whether a value between ``least`` and ``most`` could satisfy a condition. Other operators exclude no row group."""
 
 
 def checked_filters(filters: Any) -> Filters:
@@ -58,59 +51,57 @@ def _condition(given: Any) -> Condition:
     return column, operator, value
 
 
-def may_match(filters: Filters, columns: Mapping[str, Any]) -> bool:
-    """Return False if the statistics of a row group prove that no row satisfies the filters.
-
-    Args:
-        columns: PyArrow's metadata of columns of the row group, by their paths.
-    """
-    return any(all(_could_hold(condition, columns) for condition in part) for part in filters)
-
-
-def _could_hold(condition: Condition, columns: Mapping[str, Any]) -> bool:
-    name, operator, value = condition
-    statistics = columns[name].statistics if name in columns and columns[name].is_stats_set else None
-    if operator not in _COULD or statistics is None or not statistics.has_min_max:
-        return True
-    try:
-        return _COULD[operator](statistics.min, statistics.max, value)
-    except TypeError:  # other types: PyArrow compares them, or refuses them, row by row
-        return True
-
-
-def row_mask(filters: Filters, table: Any) -> Any:
+def row_mask(filters: Filters, table: Any, url: str = "") -> Any:
     """Return a PyArrow array of booleans that is True for the rows that satisfy the filters.
 
     A missing value satisfies no condition.
 
+    Args:
+        url: URL of the file, for error messages; "" for no file.
+
     Raises:
         PlanError: A column cannot be compared with the value of its condition.
     """
-    import pyarrow as pa
-    from pyarrow import compute
+    from pyarrow import ChunkedArray, compute
 
     total = None
     for part in filters:
         both = None
-        for column, operator, value in part:
-            try:
-                holds = _holds(compute, table.column(column), operator, value)
-            except (pa.ArrowException, TypeError) as error:
-                raise PlanError(f"the filter on column {column!r} does not fit its type: {error}") from error
+        for condition in part:
+            holds = _rows_that_hold(condition, table, url)
             both = holds if both is None else compute.and_(both, holds)
         total = both if total is None else compute.or_(total, both)
-    if isinstance(total, pa.ChunkedArray):
-        total = total.combine_chunks()
-    return total
+    return total.combine_chunks() if isinstance(total, ChunkedArray) else total
 
 
-def _holds(compute: Any, column: Any, operator: str, value: Any) -> Any:
+def _rows_that_hold(condition: Condition, table: Any, url: str) -> Any:
     import pyarrow as pa
 
-    if operator in ("in", "not in"):
-        found = compute.is_in(column, value_set=pa.array(list(value), column.type))
-        found = compute.invert(found) if operator == "not in" else found
-        return compute.and_(found, compute.is_valid(column))
-    names = {"=": "equal", "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal"}
-    names |= {">": "greater", ">=": "greater_equal"}
-    return compute.fill_null(getattr(compute, names[operator])(column, pa.scalar(value)), False)
+    name, operator, value = condition
+    where = f" in {safe_url(url)}" if url else ""
+    column = column_at(pa, table, name)
+    if column is None:
+        raise PlanError(f"the filter on column {name!r} names no field of a struct{where}. Call Dataset.filter().")
+    try:
+        return ColumnFilter(pa, column).mask(operator, value)
+    except (pa.ArrowException, PlanError, *UNKNOWN) as error:
+        cure = "Compare with a value of this type"
+        if pa.types.is_nested(column.type):
+            cure = "Name a field of a struct, or call Dataset.filter()"
+        raise PlanError(
+            f"the filter on column {name!r} does not fit its type, {column.type}{where}: {error}. {cure}."
+        ) from error
+
+
+def open_alternatives(filters: Filters, row: Any) -> Filters:
+    """Return the alternatives of the filters that a file with constant columns may satisfy.
+
+    Args:
+        row: ``pyarrow.Table`` of one row with the constant columns.
+    """
+    known = set(row.column_names)
+
+    def may_hold(condition: Condition) -> bool:
+        return condition[0] not in known or bool(row_mask(((condition,),), row)[0].as_py())
+
+    return tuple(part for part in filters if all(map(may_hold, part)))

@@ -55,7 +55,7 @@ class TextColumn(NamedTuple):
             ArrowException: The column is damaged.
         """
         table = self._opened().read_row_group(self.group, columns=[self.path], use_threads=False)
-        leaves = self._leaves_of(table.column(0).chunks)
+        leaves = leaves_of(self.pyarrow, table.column(0).chunks)
         return sum(repeated_nbytes(leaf) if hasattr(leaf, "dictionary") else leaf.nbytes for leaf in leaves)
 
     def longest_nbytes(self, items: int) -> int | None:
@@ -70,7 +70,7 @@ class TextColumn(NamedTuple):
             ArrowException: The column is damaged.
         """
         batch = next(self._opened().iter_batches(1, [self.group], columns=[self.path], use_threads=False), None)
-        arrays = [] if batch is None else [*self._leaves_of([batch.column(0)])]
+        arrays = [] if batch is None else [*leaves_of(self.pyarrow, [batch.column(0)])]
         if len(arrays) != 1 or not hasattr(arrays[0], "dictionary") or len(arrays[0].dictionary) < items:
             return None
         return int(_lengths(arrays[0]).max(initial=0))
@@ -80,9 +80,11 @@ class TextColumn(NamedTuple):
         open_file = self.pyarrow.parquet.ParquetFile
         return open_file(self.file, metadata=self.metadata, pre_buffer=False, read_dictionary=[self.path])
 
-    def _leaves_of(self, chunks: Iterable[Any]) -> Iterator[Any]:
-        for chunk in chunks:
-            yield from _leaves(self.pyarrow, chunk)
+
+def leaves_of(pyarrow: Any, chunks: Iterable[Any]) -> Iterator[Any]:
+    """Yield the arrays of a column that contain no other arrays."""
+    for chunk in chunks:
+        yield from _leaves(pyarrow, chunk)
 
 
 def _leaves(pyarrow: Any, array: Any) -> Iterator[Any]:

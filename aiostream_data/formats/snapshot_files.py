@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.errors import CorruptRecordError, StateMismatchError
-from aiostream_data.formats.arrow_rows import load_pyarrow, table_rows
+from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
+from aiostream_data.formats.column_paths import selected_columns
 from aiostream_data.formats.deleted_keys import FileKeys, KeyLookup
-from aiostream_data.formats.parquet import ParquetDirectory, ParquetFormat, shown_type
-from aiostream_data.formats.parquet_filters import Condition, Filters, row_mask
+from aiostream_data.formats.parquet_directory import ParquetDirectory, read_footer, shown_type
+from aiostream_data.formats.parquet_filters import Filters, open_alternatives, row_mask
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
-from aiostream_data.formats.table_columns import FileColumns
+from aiostream_data.formats.table_columns import FileColumns, selected
 from aiostream_data.safe_url import safe_url
 
 
@@ -28,7 +29,7 @@ class SnapshotFormat:
         table: Kind of the table: ``delta`` or ``iceberg``.
         version: Clause for error messages, such as "version 5 of s3://bucket/table".
         schema: Serialized Arrow schema of the columns for elements and filters; see :mod:`.table_columns`.
-        columns: Names of the columns of an element, in order.
+        columns: Paths of the columns of an element, in order. ``a.b`` selects the field ``b`` of the struct ``a``.
         filters: Conditions on columns of the table.
         constants: Names and values of columns that are the same in all rows of the file.
         deleted: Numbers of the deleted rows in the file, as the bytes of an ascending int64 array.
@@ -49,7 +50,7 @@ class SnapshotFormat:
         return self.table
 
     def directory(self, url: str, nbytes: int) -> Steps[SnapshotDirectory]:
-        stored = yield from ParquetFormat().footer(url, nbytes)
+        stored = yield from read_footer(url, nbytes)
         return SnapshotDirectory(self, url, stored)
 
 
@@ -81,7 +82,8 @@ class SnapshotDirectory:
 
     @property
     def types(self) -> Mapping[str, str | None]:
-        return {name: shown_type(self._pyarrow, self._schema.field(name).type) for name in self._format.columns}
+        output = selected(self._pyarrow, self._schema, self._format.columns, self._format.version)
+        return {field.name: shown_type(self._pyarrow, field.type) for field in output}
 
     def groups_from(self, first_row: int) -> Iterable[RowGroup]:
         """Return the row groups from a row on that may contain rows of the element."""
@@ -103,10 +105,12 @@ class SnapshotDirectory:
         if filtered:
             kept = ~(self._deleted(group) | self._keys.matches(stored, group.rows))
             if self._format.filters:
-                kept &= np.asarray(row_mask(self._format.filters, table))
+                kept &= np.asarray(row_mask(self._format.filters, table, self._url))
             if not kept.all():
                 table, rows = table.filter(self._pyarrow.array(kept)), rows[kept]
-        return list(table_rows(table.select(list(self._format.columns)), rows))
+        offset = group.ranges[0].start if group.ranges else 0
+        with explained(self._pyarrow, self._url, offset, rows):
+            return table_rows(selected_columns(self._pyarrow, table, self._format.columns), rows)
 
     def check_not_deleted(self, rows: NDArray[np.int64]) -> None:
         """See :class:`.row_groups.DeletesRows`."""
@@ -162,17 +166,3 @@ class SnapshotDirectory:
                 0,
                 f"{self._format.version} deletes rows that the file, which has {self.rows} rows, does not have",
             )
-
-
-def open_alternatives(filters: Filters, row: Any) -> Filters:
-    """Return the alternatives of the filters that a file with constant columns may satisfy.
-
-    Args:
-        row: ``pyarrow.Table`` of one row with the constant columns.
-    """
-    known = set(row.column_names)
-
-    def may_hold(condition: Condition) -> bool:
-        return condition[0] not in known or bool(row_mask(((condition,),), row)[0].as_py())
-
-    return tuple(part for part in filters if all(map(may_hold, part)))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aiostream_data.errors import PlanError, TableSchemaError
 from aiostream_data.formats.column_paths import top_of
-from aiostream_data.formats.parquet import shown_type
+from aiostream_data.formats.parquet_directory import shown_type
 
 KEY: Final = b"aiostream:key"
 """Metadata of a field: ``name:`` and a name in the files, or ``id:`` and a field id."""

@@ -92,6 +92,7 @@ def test_columns_have_the_order_that_is_asked_for(table: str) -> None:
         ([("part", "in", ["nowhere"])], []),
         ([("new", "!=", "text")], []),
         ([("small", "<=", 2)], [1, 2]),
+        ([("small", "in", [2, 2**70])], [2]),
     ],
 )
 def test_filters_select_rows_by_partition_and_by_value(table: str, filters: Any, ids: list[int]) -> None:

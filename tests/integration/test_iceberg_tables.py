@@ -153,6 +153,13 @@ def test_filters_have_the_names_of_the_schema(table: Any, filters: Any, keys: li
     assert all(list(row) == ["key", "box"] and list(row["box"]) == ["wide"] for row in found)
 
 
+@pytest.mark.parametrize(("operator", "value", "ids"), [("=", 1.5, [1]), ("in", [2.5, 10**400], [3]), (">", 2, [3])])
+def test_a_filter_may_name_a_field_of_a_struct(table: Any, operator: str, value: Any, ids: list[int]) -> None:
+    rows = by("id", Dataset.from_iceberg(table, filters=[("box.x", operator, value)], columns=["id", "box.y"]))
+    assert [row["id"] for row in rows] == ids
+    assert all(list(row["box"]) == ["y"] for row in rows)
+
+
 def test_files_of_excluded_partitions_are_not_opened(table: Any) -> None:
     for task in table.scan().plan_files():
         if task.file.partition[0] != "a b":

@@ -72,11 +72,32 @@ def table_with_a_wrong_name(folder: Path) -> tuple[str, Dataset[Any]]:
 
 
 def partitions(folder: Path) -> tuple[str, Dataset[Any]]:
+    write_partitions(folder)
+    return str(folder), Dataset.from_parquet(str(folder / "*" / "*.parquet"), partitions=True)
+
+
+def pattern_of_partitions(folder: Path) -> tuple[str, Dataset[Any]]:
+    write_partitions(folder)
+    return str(folder / "**" / "*.parquet"), Dataset.from_parquet(str(folder / "*" / "*.parquet"), partitions=True)
+
+
+def partitions_among_other_folders(folder: Path) -> tuple[str, Dataset[Any]]:
+    write_partitions(folder)
+    (folder / "new").mkdir()
+    parquet.write_table(pa.table({"a": [0]}), folder / "new" / "part.parquet")
+    return str(folder), Dataset.from_parquet(str(folder / "*" / "*.parquet"))
+
+
+def one_partition(folder: Path) -> tuple[str, Dataset[Any]]:
+    write_partitions(folder)
+    return str(folder / "year=2024"), Dataset.from_parquet(str(folder / "year=2024" / "*.parquet"))
+
+
+def write_partitions(folder: Path) -> None:
     for year in (2024, 2025):
         (folder / f"year={year}").mkdir()
         parquet.write_table(pa.table({"a": [year]}), folder / f"year={year}" / "part.parquet")
     (folder / "_SUCCESS").touch()
-    return str(folder), Dataset.from_parquet(str(folder / "*" / "*.parquet"))
 
 
 def arrays(folder: Path) -> tuple[str, Dataset[Any]]:
@@ -126,6 +147,9 @@ MAKERS = (
         table_with_a_wrong_name,
         records_of_grain,
         partitions,
+        pattern_of_partitions,
+        partitions_among_other_folders,
+        one_partition,
         arrays,
         images,
         images_without_classes,

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from aiostream_data.cli import reading
 from aiostream_data.cli.elements import as_json, as_text, schema_of
@@ -141,3 +143,13 @@ def test_a_schema_names_the_type_of_each_value() -> None:
         "d": "int8",
     }
     assert schema_of(b"x") == {"": "bytes"}
+
+
+def test_partitions_of_folders_are_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place in ("year=2024/kind=a%2Fb", "year=2025/kind=__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / place).mkdir(parents=True)
+        parquet.write_table(pa.table({"n": [1]}), tmp_path / place / "x.parquet")
+    assert main(["head", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "{n: 1, year: '2024', kind: 'a/b'}\n{n: 1, year: '2025', kind: None}\n"
+    assert main(["inspect", str(tmp_path)]) == 0
+    assert "partitions=True" in capsys.readouterr().out

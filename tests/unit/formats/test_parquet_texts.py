@@ -65,7 +65,7 @@ def test_values_that_are_stored_themselves_are_not_measured(monkeypatch: pytest.
     def refused(*args: Any) -> int:
         raise AssertionError("measured")
 
-    monkeypatch.setattr("aiostream_data.formats.parquet.texts_nbytes", refused)
+    monkeypatch.setattr("aiostream_data.formats.parquet_directory.texts_nbytes", refused)
     values = [os.urandom(100_000) for _ in range(600)]
     data = written(values, write_batch_size=1, dictionary_pagesize_limit=100_000, data_page_size=100_000)
     assert needed_nbytes(data) < 2.5 * len(data)
