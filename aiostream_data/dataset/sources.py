@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from aiostream_data.plan.endless import Counter
 from aiostream_data.plan.written import callers_line
 from aiostream_data.rows.records import Items
 from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.structure import flatten
+from aiostream_data.rows.surrogates import SURROGATE, first_surrogate
 from aiostream_data.transforms.collate import collate
 
 
@@ -103,12 +105,25 @@ def from_list(elements: Any) -> src.TensorSlices:
         raise PlanError("from_list() needs at least one element, got an empty list. Use range(0) for an empty dataset.")
     chunk = collate(list(elements), RowIds.run(0, 0, len(elements)))
     if isinstance(chunk, Items):
+        _check_text(elements)
         raise PlanError(
             "from_list() needs elements with equal structures, and leaves with equal types and shapes. For other "
             "elements, use from_iterable()."
         )
     leaves = tuple(read_only(leaf) for leaf in chunk.leaves)
     return src.TensorSlices(structure=chunk.structure, leaves=leaves, rows=len(elements), name="from_list")
+
+
+def _check_text(elements: Sequence[Any]) -> None:
+    """Raise :class:`PlanError` if UTF-8 cannot store a text in an element."""
+    for number, element in enumerate(elements):
+        structure, leaves = flatten(element)
+        place = first_surrogate(leaves)
+        if place is not None:
+            raise PlanError(
+                f"from_list() cannot store leaf {structure.paths()[place]!r} of element {number}: the text {SURROGATE}"
+                ". Replace the surrogate, or use from_iterable()."
+            )
 
 
 def _numbers_dtype(dtype: Any) -> np.dtype[Any]:

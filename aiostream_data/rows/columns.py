@@ -237,6 +237,27 @@ def column_element(column: Column, row: int) -> Any:
     return value.item() if column.ndim == 1 and column.dtype in _PYTHON_SCALARS[:3] else value
 
 
+def need_objects(columns: Sequence[Column]) -> bool:
+    """Return True if some columns contain text, and the others objects that are text or None. The same for ``bytes``.
+
+    Such columns can be joined as objects; see :func:`string_objects`.
+    """
+    kinds = {column.kind if isinstance(column, VarColumn) else "" for column in columns}
+    if len(kinds) != 2 or "" not in kinds or "array" in kinds:
+        return False
+    wanted = (str if "str" in kinds else bytes, type(None))
+    objects = [column for column in columns if not isinstance(column, VarColumn)]
+    if not all(column.dtype.hasobject and column.ndim == 1 for column in objects):
+        return False
+    return all(issubclass(kind, wanted) for column in objects for kind in set(map(type, column.tolist())))
+
+
+def string_objects(column: Column, valid: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Return rows of text or ``bytes`` as an object array, with None for each row that is not valid."""
+    objects = column.objects() if isinstance(column, VarColumn) else column
+    return objects if valid is None or valid.all() else np.where(valid, objects, np.array(None))
+
+
 def gather_column(
     columns: Sequence[Column], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsMemory | None = None
 ) -> Column:

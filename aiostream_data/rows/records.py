@@ -18,7 +18,7 @@ Chunks are immutable by convention: only the creator of an array writes to the a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, TypeAlias
@@ -35,7 +35,9 @@ from aiostream_data.rows.columns import (
     column_nbytes,
     concat_column,
     gather_column,
+    need_objects,
     owned_column,
+    string_objects,
 )
 from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.lineage import Lineage, MadeOf
@@ -259,6 +261,58 @@ def _with_marks(chunk: Columns, nullable: Sequence[bool], structure: Structure) 
     return replace(chunk, structure=structure, leaves=tuple(leaves))
 
 
+def with_equal_texts(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+    """Convert a leaf of text to Python objects in all chunks if its rows are objects in one of them. So are ``bytes``.
+
+    Rows of text in which a value is missing are objects. The other leaves of such chunks keep their columns. Call
+    :func:`with_equal_marks` first. The chunks are returned unchanged if another leaf differs.
+    """
+    columns = [chunk for chunk in chunks if isinstance(chunk, Columns)]
+    if len(columns) < len(chunks) or len({chunk.structure for chunk in columns}) > 1:
+        return chunks
+    nullable = columns[0].structure.nullable_leaves()
+    pairs = [list(_with_marks_of(chunk, nullable)) for chunk in columns]
+    has_objects = [need_objects([column for column, _ in leaf]) for leaf in zip(*pairs, strict=True)]
+    if not any(has_objects):
+        return chunks
+    kinds = [NULLABLE if marked and not some else LEAF for marked, some in zip(nullable, has_objects, strict=True)]
+    structure = graft(columns[0].structure.plain, kinds)
+    return [
+        replace(chunk, structure=structure, leaves=_with_objects(own, has_objects))
+        for chunk, own in zip(columns, pairs, strict=True)
+    ]
+
+
+def _with_marks_of(chunk: Columns, nullable: Sequence[bool]) -> Iterator[tuple[Column, NDArray[np.bool_] | None]]:
+    """Yield the column of each leaf of the elements, and its marks if it is nullable."""
+    given = iter(chunk.leaves)
+    for is_marked in nullable:
+        column = next(given)
+        marks: Any = next(given) if is_marked else None
+        yield column, marks
+
+
+def _with_objects(
+    pairs: Sequence[tuple[Column, NDArray[np.bool_] | None]], has_objects: Sequence[bool]
+) -> tuple[Column, ...]:
+    leaves: list[Column] = []
+    for (column, marks), some in zip(pairs, has_objects, strict=True):
+        if not some:
+            leaves += [column] if marks is None else [column, marks]
+            continue
+        leaves.append(string_objects(column, marks))
+    return tuple(leaves)
+
+
+def with_equal_layouts(chunks: Sequence[Chunk]) -> tuple[Sequence[Chunk], bool]:
+    """Return the chunks with equal layouts if possible, and True if their layouts are equal."""
+    chunks = with_equal_marks(chunks)
+    if same_layout(chunks):
+        return chunks, True
+    chunks = with_equal_texts(chunks)
+    return chunks, same_layout(chunks)
+
+
 def gather(
     chunks: Sequence[Chunk], which: NDArray[np.int32], rows: NDArray[np.int64], pool: LendsMemory | None = None
 ) -> Chunk:
@@ -269,10 +323,10 @@ def gather(
     Args:
         pool: Pool of memory for large ``bytes`` rows; see :func:`.gather_column`.
     """
-    chunks = with_equal_marks(chunks)
+    chunks, are_alike = with_equal_layouts(chunks)
     ids = RowIds.gather([chunk.ids for chunk in chunks], which, rows)
     made_of = _gathered_made_of(chunks, which, rows)
-    if not same_layout(chunks):
+    if not are_alike:
         lists = [chunk.elements() for chunk in chunks]
         values = [lists[k][row] for k, row in zip(which.tolist(), rows.tolist(), strict=True)]
         sizes = _joined_sizes(chunks)
@@ -324,10 +378,10 @@ def concat(chunks: Sequence[Chunk], pool: LendsMemory | None = None) -> Chunk:
     """
     if len(chunks) == 1:
         return chunks[0]
-    chunks = with_equal_marks(chunks)
+    chunks, are_alike = with_equal_layouts(chunks)
     ids = RowIds.concat([chunk.ids for chunk in chunks])
     made_of = _joined_made_of(chunks) if any(chunk.made_of is not None for chunk in chunks) else None
-    if not same_layout(chunks):
+    if not are_alike:
         values = [element for chunk in chunks for element in chunk.elements()]
         return Items(values, ids, None, made_of, None, _joined_sizes(chunks))
     sources = [chunk for chunk in chunks if isinstance(chunk, Columns)]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
 from aiostream_data.rows.lineage import Lineage
-from aiostream_data.rows.records import Chunk, Columns, concat
+from aiostream_data.rows.records import Chunk, Columns, concat, same_layout, with_equal_layouts
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
 from aiostream_data.transforms.shuffle_slots import ColumnSlots, ListSlots
@@ -369,13 +369,21 @@ class ShuffleBuffer:
             size = self.order.buffer_size
             self._held = ColumnSlots(chunk, size) if isinstance(chunk, Columns) else ListSlots(size)
         rows = self._held.as_held(chunk)
+        if rows is None and self.spill is None and isinstance(self._held, ColumnSlots):
+            rows = self._held.as_objects(chunk)
         if rows is not None:
             return self._held, rows
         used = self.order.filled if slots_used is None else slots_used
-        everything = self._held.take(np.arange(used))
-        self._held = ListSlots(self.order.buffer_size)
+        everything, rows = self._with_one_layout(self._held.take(np.arange(used)), chunk)
+        size = self.order.buffer_size
+        is_of_columns = isinstance(everything, Columns) and same_layout([everything, rows])
+        self._held = ColumnSlots(everything, size) if is_of_columns else ListSlots(size)  # type: ignore[arg-type]
         self._held.fill(0, everything)
-        return self._held, chunk
+        return self._held, rows
+
+    def _with_one_layout(self, held: Chunk, chunk: Chunk) -> Sequence[Chunk]:
+        """Return the chunks with text as Python objects where one has objects. A spill file has no such columns."""
+        return [held, chunk] if self.spill else with_equal_layouts([held, chunk])[0]
 
     def _position_of(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         return slots if self._slots_held is None else np.searchsorted(self._slots_held, slots)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.rows.columns import Column, VarColumn, column_elements
 from aiostream_data.rows.lineage import Lineage, MadeOf
-from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout, with_equal_marks
+from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout, with_equal_layouts, with_equal_marks
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
@@ -269,6 +269,11 @@ class ColumnSlots:
         if layout.structure != self._layout.structure:
             self._add_marks(layout)
         return rows
+
+    def as_objects(self, rows: Chunk) -> Chunk | None:
+        """Return rows with text as Python objects if they then have the layout of this store, and otherwise None."""
+        (_, rows), are_alike = with_equal_layouts([self._layout, rows])
+        return rows if are_alike and same_layout([self._layout, rows]) else None
 
     def _add_marks(self, layout: Columns) -> None:
         """Mark all values of the leaves as present that are nullable in ``layout`` only."""

@@ -56,8 +56,11 @@ class ArrowForm:
     is_text: bool = False
 
 
+NULL_FORMAT: Final = "n"
+"""Format of arrays whose rows are all missing. They have no buffers."""
+
 _FORMS: Final = {
-    "n": ArrowForm("null", np.dtype(object), buffers=0),
+    NULL_FORMAT: ArrowForm("null", np.dtype(object), buffers=0),
     "b": ArrowForm("bool", np.dtype(np.bool_)),
     **{text: ArrowForm("dense", dtype) for dtype, text in FORMATS.items()},
     "tdD": ArrowForm("int32", np.dtype("datetime64[D]")),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from aiostream_data._native.arrow_nodes import ArrowField
 from aiostream_data.errors import ArrowDataError
 from aiostream_data.rows.arrow.bitmaps import packed_bits
+from aiostream_data.rows.surrogates import SURROGATE, first_surrogate
 
 
 def text_field(path: str, name: str, array: NDArray[Any], valid: NDArray[np.bool_] | None) -> ArrowField:
@@ -51,14 +52,5 @@ def _encoded(path: str, rows: Sequence[str | None]) -> list[bytes | None]:
     try:
         return [None if row is None else row.encode() for row in rows]
     except UnicodeEncodeError:
-        row = next(i for i, text in enumerate(rows) if text is not None and not _can_encode(text))
-        reason = f"the text of row {row} contains a surrogate, which UTF-8 cannot store. Return bytes instead of text"
-        raise ArrowDataError(path, reason, row) from None
-
-
-def _can_encode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        row = first_surrogate(rows)
+        raise ArrowDataError(path, f"the text of row {row} {SURROGATE}. Return bytes instead of text", row) from None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._native.arrow_nodes import ArrayNode, SchemaNode
 from aiostream_data.errors import ArrowDataError
-from aiostream_data.rows.arrow.arrow_forms import ArrowForm, form_of
+from aiostream_data.rows.arrow.arrow_forms import NULL_FORMAT, ArrowForm, form_of
 from aiostream_data.rows.arrow.bitmaps import unpacked
 
 MAX_NBYTES: Final = 2**63 - 1
@@ -137,6 +137,8 @@ class ArrowRows:
 
     def valid(self) -> NDArray[np.bool_] | None:
         """Return an array that is False for missing rows, or None if no row is missing."""
+        if self.schema.format == NULL_FORMAT:
+            return np.zeros(self.length, np.bool_) if self.length else None  # this type has no validity buffer
         if self.node.null_count == 0:
             return None
         if self.node.buffers[0] == 0:

@@ -1,0 +1,22 @@
+"""Find text that UTF-8 cannot store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+SURROGATE: Final = "contains a surrogate, which UTF-8 cannot store"
+"""Cause in the errors for text that cannot be encoded."""
+
+
+def first_surrogate(rows: Sequence[Any]) -> int | None:
+    """Return the index of the first text that UTF-8 cannot store, because it contains a surrogate; None without one."""
+    return next((number for number, row in enumerate(rows) if isinstance(row, str) and not _can_encode(row)), None)
+
+
+def _can_encode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
