@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -36,18 +37,27 @@ class RaggedArray(SplitRows):
     def __getitem__(self, row: int) -> NDArray[Any]: ...
 
     @overload
-    def __getitem__(self, row: slice) -> RaggedArray: ...
+    def __getitem__(self, row: slice | Sequence[int] | NDArray[Any]) -> RaggedArray: ...
 
-    def __getitem__(self, row: int | slice) -> NDArray[Any] | RaggedArray:
-        """Return a row as a view, or a slice of rows (step 1) that shares the memory of the values.
+    def __getitem__(self, row: int | slice | Sequence[int] | NDArray[Any]) -> NDArray[Any] | RaggedArray:
+        """Return a row as a view, or several rows as a RaggedArray.
+
+        Args:
+            row: Row number, slice, list or array of row numbers, or mask with one bool per row. A slice with step 1
+                shares the memory of the values; the other selections are copies.
 
         Raises:
-            IndexError: The row does not exist.
-            ValueError: The step of the slice is not 1.
+            ArgumentTypeError: ``row`` is not a valid index.
+            PlanError: The step of the slice is 0.
+            RowIndexError: A row does not exist, or the mask has another length.
         """
-        if isinstance(row, slice):
+        if isinstance(row, slice) and row.step in (None, 1):
             return trusted_ragged(*self._part(*self._range(row)))
-        position = self._place(row)
+        if type(row) is not int:
+            numbers = self._numbers(row)
+            if numbers is not None:
+                return trusted_ragged(*self._copies(numbers))
+        position = self._place(operator.index(row))  # type: ignore[arg-type]
         view: NDArray[Any] = self.values[int(self.row_splits[position]) : int(self.row_splits[position + 1])]
         return view
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data import _native
 from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
+from aiostream_data.rows.row_selection import row_numbers, slice_bounds
+
+LONG_ROW: Final = 1024
+"""Length of the longest row in values above which rows are padded one by one, instead of with a mask."""
+
+MASKED_VALUES: Final = 1 << 20
+"""Maximum number of values of a mask for padding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +48,18 @@ class SplitRows:
 
     def to_padded(self, fill: Any = 0) -> NDArray[Any]:
         """Return a dense array of shape (rows, longest row, ...), with shorter rows padded with ``fill``."""
-        lengths = self.row_lengths
-        longest = int(lengths.max(initial=0))
+        longest = int(self.row_lengths.max(initial=0))
         padded = np.full((len(self), longest, *self.values.shape[1:]), fill, self.values.dtype)
-        padded[np.arange(longest) < lengths[:, None]] = self._values_of_rows()
+        if padded.dtype.hasobject:
+            padded[...] = fill  # np.full drops NULs at the end of bytes and text
+        if longest > LONG_ROW:
+            for target, (start, stop) in zip(padded, pairwise(self.row_splits.tolist()), strict=True):
+                target[: stop - start] = self.values[start:stop]
+            return padded
+        rows = max(1, MASKED_VALUES // max(1, longest))
+        for start in range(0, len(self), rows):  # so that the mask is small
+            values, splits = self._part(start, min(start + rows, len(self)))
+            padded[start : start + rows][np.arange(longest) < np.diff(splits)[:, None]] = values
         return padded
 
     def _values_of_rows(self) -> NDArray[Any]:
@@ -57,11 +74,26 @@ class SplitRows:
         return position
 
     def _range(self, rows: slice) -> tuple[int, int]:
-        """Return the first row of a slice and the end of the slice."""
-        start, stop, step = rows.indices(len(self))
-        if step != 1:
-            raise PlanError(f"the slice of a {type(self).__name__} must have step 1, got {step}")
+        """Return the first row of a slice with step 1, and the end of the slice."""
+        start, stop, _ = slice_bounds(type(self).__name__, rows, len(self))
         return start, max(start, stop)
+
+    def _numbers(self, rows: Any) -> NDArray[np.int64] | None:
+        """Return the numbers of several rows, or None if ``rows`` is an integer; see :func:`row_numbers`."""
+        return row_numbers(type(self).__name__, rows, len(self))
+
+    def _copies(self, numbers: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the values and boundaries of rows in any order; the values are a copy."""
+        if not isinstance(self.values, np.ndarray):
+            raise ArgumentTypeError(
+                f"cannot select rows of a {type(self).__name__} of {type(self.values).__name__}: only slices with "
+                "step 1 are possible on a device. Select the rows before the transfer."
+            )
+        splits = np.asarray(self.row_splits, np.int64)
+        starts = splits[numbers]
+        lengths = splits[numbers + 1] - starts
+        values, begins = _native.compact(np.ascontiguousarray(self.values), starts, lengths)
+        return values, np.append(begins, len(values))
 
     def _part(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return the values and boundaries of a range of rows; the values are a view."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -15,6 +16,7 @@ from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 from aiostream_data.rows.split_rows import SplitRows, check_arrays
+from aiostream_data.rows.surrogates import SURROGATE, first_surrogate
 
 if TYPE_CHECKING:
     from aiostream_data._native.arrow_nodes import ArrowField
@@ -71,6 +73,7 @@ class _Strings(SplitRows, Generic[S]):
 
         Raises:
             ArgumentTypeError: A row has another type.
+            PlanError: A text contains a surrogate, which UTF-8 cannot store.
         """
         given = list(rows)
         wanted = bytes if cls.kind == "bytes" else str
@@ -80,7 +83,7 @@ class _Strings(SplitRows, Generic[S]):
                     f"row {number} of a {cls.__name__} must be {wanted.__name__} or None, got {type(row).__name__}"
                 )
         valid = np.fromiter((row is not None for row in given), np.bool_, len(given))
-        data = [b"" if row is None else row if isinstance(row, bytes) else row.encode() for row in given]
+        data = _encoded(cls.__name__, given)
         splits = np.zeros(len(data) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, data), np.int64, len(data)), out=splits[1:])
         return cls.trusted(np.frombuffer(b"".join(data), np.uint8), splits, None if valid.all() else valid)
@@ -99,19 +102,28 @@ class _Strings(SplitRows, Generic[S]):
     def __getitem__(self, row: int) -> S | None: ...
 
     @overload
-    def __getitem__(self, row: slice) -> Self: ...
+    def __getitem__(self, row: slice | Sequence[int] | NDArray[Any]) -> Self: ...
 
-    def __getitem__(self, row: int | slice) -> S | Self | None:
-        """Return a row, or a slice of rows (step 1) that shares the memory of the values.
+    def __getitem__(self, row: int | slice | Sequence[int] | NDArray[Any]) -> S | Self | None:
+        """Return a row as ``bytes`` or ``str``, or several rows as an array of this class.
+
+        Args:
+            row: Row number, slice, list or array of row numbers, or mask with one bool per row. A slice with step 1
+                shares the memory of the values; the other selections are copies.
 
         Raises:
-            IndexError: The row does not exist.
-            ValueError: The step of the slice is not 1.
+            ArgumentTypeError: ``row`` is not a valid index.
+            PlanError: The step of the slice is 0.
+            RowIndexError: A row does not exist, or the mask has another length.
         """
-        if isinstance(row, slice):
+        if isinstance(row, slice) and row.step in (None, 1):
             start, stop = self._range(row)
             return self.trusted(*self._part(start, stop), None if self.valid is None else self.valid[start:stop])
-        position = self._place(row)
+        if type(row) is not int:
+            numbers = self._numbers(row)
+            if numbers is not None:
+                return self.trusted(*self._copies(numbers), None if self.valid is None else self.valid[numbers])
+        position = self._place(operator.index(row))  # type: ignore[arg-type]
         if self.valid is not None and not self.valid[position]:
             return None
         found: S = self.column().element(position)
@@ -240,6 +252,16 @@ def cut(rows: A, bounds: Sequence[tuple[int, int]]) -> list[A]:
 def with_missing(rows: Sequence[Any], valid: NDArray[np.bool_]) -> list[Any]:
     """Return the rows with None in place of each row that has no value."""
     return [row if has else None for row, has in zip(rows, valid.tolist(), strict=True)]
+
+
+def _encoded(name: str, rows: Sequence[Any]) -> list[bytes]:
+    try:
+        return [b"" if row is None else row if isinstance(row, bytes) else row.encode() for row in rows]
+    except UnicodeEncodeError:
+        raise PlanError(
+            f"cannot create a {name}: the text of row {first_surrogate(rows)} {SURROGATE}. Replace the surrogate, or "
+            "use a BytesArray."
+        ) from None
 
 
 def _check_valid(name: str, valid: Any, rows: int) -> None:
