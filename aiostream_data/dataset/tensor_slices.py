@@ -15,6 +15,7 @@ from aiostream_data.rows.columns import Column, VarColumn, VarKind, concat_colum
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, flatten, graft
 from aiostream_data.rows.text_arrays import BytesArray, TextArray
+from aiostream_data.rows.text_lists import nested_text
 
 
 def tensor_slices(tensors: Any) -> TensorSlices:
@@ -129,7 +130,8 @@ def _array(leaf: Any, path: str) -> NDArray[Any]:
         array[:] = leaf
         return array
     try:
-        found = array_of(leaf, explicit=True)
+        found = nested_text(leaf)
+        found = array_of(leaf, explicit=True) if found is None else found
         array = np.asarray(leaf) if found is None else found
     except (NoNumpyFormError, ValueError) as error:
         name = type_name(type(leaf))

@@ -8,6 +8,7 @@ would return with another type stay in a list. :func:`stack` makes one batch ele
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import StructureError, flatten, structure_of
 from aiostream_data.rows.text_arrays import Strings
+from aiostream_data.rows.text_lists import is_fixed_width, python_text, variable_rows
 from aiostream_data.transforms.string_leaves import are_strings, leaf_of_strings
 
 DescribeRow = Callable[[int], str]
@@ -257,6 +259,8 @@ def stack_leaf(
     Raises:
         BatchShapeError: The values cannot be stacked. The error message names the leaf path and both rows.
     """
+    if isinstance(values[0], np.ndarray) and not values[0].ndim:
+        values = python_text(values)
     kinds = set(map(type, values))
     if are_strings(kinds):
         return object_array(values)
@@ -269,7 +273,8 @@ def stack_leaf(
     found = [_facts(value, array) for value, array in zip(values, arrays, strict=True)]
     row = _first_other(found[0], found)
     if row or arrays[0] is None:
-        raise _refusal(f"leaf {path!r}", describe, row, found[0], found)
+        first, row = _pair_to_name(values, arrays, found, row)
+        raise _refusal(f"leaf {path!r}", describe, row, found[first], found, first)
     return _stacked(arrays, pool)
 
 
@@ -302,12 +307,22 @@ def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[N
 
 
 def as_stackable(chunk: Chunk) -> Chunk:
-    """Convert Columns to Items if an object column contains arrays. Stacking then checks each array."""
-    if isinstance(chunk, Columns) and any(
-        not isinstance(leaf, VarColumn) and holds_arrays(leaf) for leaf in chunk.leaves
-    ):
+    """Prepare a chunk for stacking, so that the leaves of a batch do not depend on the borders of chunks.
+
+    Columns become Items if an object column contains arrays. Stacking then checks each array. Fixed-width columns of
+    bytes or text become variable-length columns.
+    """
+    if not isinstance(chunk, Columns):
+        return chunk
+    if any(not isinstance(leaf, VarColumn) and holds_arrays(leaf) for leaf in chunk.leaves):
         return as_items(chunk)
-    return chunk
+    if not any(map(is_fixed_width, chunk.leaves)):
+        return chunk
+    return replace(chunk, leaves=tuple(_with_variable_rows(leaf) for leaf in chunk.leaves))
+
+
+def _with_variable_rows(column: Column) -> Column:
+    return variable_rows(column) if is_fixed_width(column) else column
 
 
 def without_marks(chunk: Chunk) -> Chunk:
@@ -334,7 +349,7 @@ def _facts(value: Any, array: NDArray[Any] | None) -> tuple[Any, ...]:
     """Return the properties (shape and dtype, or type) that must be equal in all values of a stack."""
     if array is not None:
         return (array.shape, array.dtype)
-    return (type(value),)
+    return (next((text for text in _TEXT if isinstance(value, text)), type(value)),)
 
 
 def _library(value: Any, name: str) -> str:
@@ -346,9 +361,20 @@ def _first_other(first: Any, found: Sequence[Any]) -> int:
     return next((row for row, facts in enumerate(found) if facts != first), 0)
 
 
-def _refusal(what: str, describe: DescribeRow, row: int, first: Any, found: Sequence[Any]) -> BatchShapeError:
-    where = f"{_words(first)} in {describe(0)}"
-    if row:
+def _pair_to_name(values: Sequence[Any], arrays: Sequence[Any], found: Sequence[Any], row: int) -> tuple[int, int]:
+    """Return the numbers of two values that cannot be in one leaf. None can be in a leaf of text or of objects."""
+    some = [number for number, value in enumerate(values) if value is not None]
+    if not some or arrays[some[0]] is not None:
+        return 0, row
+    first = some[0]
+    return first, next((number for number in some if found[number] != found[first]), first)
+
+
+def _refusal(
+    what: str, describe: DescribeRow, row: int, first: Any, found: Sequence[Any], first_row: int = 0
+) -> BatchShapeError:
+    where = f"{_words(first)} in {describe(first_row)}"
+    if row != first_row:
         where += f" but {_words(found[row])} in {describe(row)}"
     return BatchShapeError(f"cannot batch {what}: {where}. {_cure(first, found[row])}")
 

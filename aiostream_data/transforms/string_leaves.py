@@ -9,10 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.errors import BatchShapeError
+from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.rows.columns import VarColumn, object_array
 from aiostream_data.rows.lent_memory import LendsMemory
+from aiostream_data.rows.surrogates import SURROGATE, first_surrogate
 from aiostream_data.rows.text_arrays import WITH_MISSING, BytesArray, Strings, TextArray, cut, with_missing
+from aiostream_data.rows.text_lists import python_text
 
 _TEXT: Final = (bytes, str)
 
@@ -29,11 +31,21 @@ def leaf_of_strings(path: str, values: Sequence[Any], describe: Callable[[int], 
     Raises:
         BatchShapeError: A value is missing, and the form has no missing values.
     """
+    values = python_text(values)
     if not are_strings(set(map(type, values))):
         return None
     if form not in WITH_MISSING and None in values:
         raise missing_value(path, describe(values.index(None)))
-    return strings_of(values, form)
+    try:
+        return strings_of(values, form)
+    except PlanError:
+        row = first_surrogate(values)
+        if row is None:
+            raise
+        raise BatchShapeError(
+            f"cannot batch leaf {path!r}: the text of {describe(row)} {SURROGATE}. Replace the surrogate in map(), or "
+            "use strings='objects'."
+        ) from None
 
 
 def string_leaf(

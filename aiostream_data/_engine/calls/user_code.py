@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._engine.calls.argument_errors import as_arguments, misfit
+from aiostream_data._engine.calls.batched_results import result_columns
 from aiostream_data._engine.calls.rng_calls import calls_with_rng
 from aiostream_data._engine.calls.running_calls import noted_as_running
 from aiostream_data._engine.calls.view_arguments import Views, elements_with_views, views_of
@@ -25,15 +26,13 @@ from aiostream_data._engine.failures.element_summary import note_row, summary
 from aiostream_data._engine.failures.failed_row import Failed
 from aiostream_data._engine.resume.origins import Origins
 from aiostream_data._engine.resume.row_keys import Stable
-from aiostream_data.errors import PlanError
 from aiostream_data.executors.failure import workable
 from aiostream_data.failing.policies import Handling
 from aiostream_data.plan.written import function_name
-from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.rows.structure import LEAF, flatten
+from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.batch_leaves import batch_element
 from aiostream_data.transforms.collate import as_stackable, collate_results, stack
 
@@ -278,26 +277,7 @@ def map_batched(user: UserFunction, chunk: Chunk) -> Columns:
         error.add_note(f"function: {function_name(user.function)}")
         error.add_note(f"records: {user.describe(chunk.ids, 0)} to {user.describe(chunk.ids, len(chunk) - 1)}")
         raise error  # noqa: B904 - it is the same, or stands for it
-    structure, leaves = flatten(result)
-    arrays = tuple(_rows_of(leaf, path, user) for leaf, path in zip(leaves, structure.paths(), strict=True))
-    for path, array in zip(structure.paths(), arrays, strict=True):
-        if array.ndim == 0 or len(array) != len(chunk):
-            raise PlanError(
-                f"a batched map function must return as many rows as it received ({len(chunk)}), "
-                f"but {path} has shape {array.shape}"
-            )
-    return Columns(structure, arrays, chunk.ids)
-
-
-def _rows_of(leaf: Any, path: str, user: UserFunction) -> NDArray[Any]:
-    try:
-        array = array_of(leaf, explicit=True)
-        return np.asarray(leaf) if array is None else array
-    except (NoNumpyFormError, ValueError) as error:
-        raise PlanError(
-            f"{function_name(user.function)} must return arrays, since map() has batched=True, but {path} is a "
-            f"{type_name(type(leaf))}, which cannot become a dense numpy.ndarray: {error}"
-        ) from error
+    return result_columns(result, chunk.ids, user.function)
 
 
 def _as_arrays(chunk: Chunk) -> Any:
