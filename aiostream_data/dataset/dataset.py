@@ -546,8 +546,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
 
         Args:
             schema: Type of each column of the files, by name: ``str``, ``bytes`` or a NumPy dtype of bool, integers,
-                float32 or float64. None infers the types from the first rows of the first file when the dataset is
-                opened: the first of int64, float64, bool and str that fits. With ``encoding=None``, text is bytes.
+                float32 or float64. None infers the types from the first rows of the first file with rows when the
+                dataset is opened: the first of int64, uint64, float64, bool and str that fits. Integers are never
+                rounded: larger ones are str. With ``encoding=None``, text is bytes.
             header: If True, the first row of each file contains the names of the columns, in any order. If False, the
                 columns are in the order of ``schema``, or have the names ``column_0``, ``column_1`` and so on.
             delimiter: Character between fields; ``"\t"`` for TSV.
@@ -599,8 +600,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             schema: Type of the values by key: ``str``, a NumPy dtype of bool, integers, float32 or float64,
                 ``VarLen(dtype)`` for a list of these, or a dict of such types. Elements are then dicts with these keys,
                 and are parsed to columns. A missing key or null is None. Other keys are ignored. ``"infer"`` infers the
-                schema from the first records of the first file when the dataset is opened. With ``schema=None``,
-                elements are what ``json.loads`` returns.
+                schema from the first records of the first file with objects when the dataset is opened. With
+                ``schema=None``, elements are what ``json.loads`` returns.
             max_line_nbytes: Maximum length of a line in bytes. A longer line is damaged.
 
         Raises (when iterated):
@@ -945,7 +946,8 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             filters: Conditions ``(column, operator, value)`` that must all hold, or a list of such lists, of which one
                 must hold. Operators: ``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``not in``. Row groups whose
                 statistics exclude all rows are not read. A missing value satisfies no condition.
-            partitions: If True, add the ``name=value`` folders of the URL as text columns, as Hive writes them.
+            partitions: If True, add the ``name=value`` folders of the URL as text columns, as Hive writes them: those
+                that ``columns`` names, or all of them if it names none. Filters may name them.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
             on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
                 :meth:`from_tfrecord`.

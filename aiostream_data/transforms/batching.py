@@ -32,6 +32,7 @@ from aiostream_data.transforms.collate import (
     stack_leaf_in_parts,
 )
 from aiostream_data.transforms.open_batch import OpenBatch, is_large_batch
+from aiostream_data.transforms.padded_room import check_padded_strings, may_exceed
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
 
 Describe = Callable[[RowIds, int], str]
@@ -118,6 +119,7 @@ class Batcher:
             also not copied.
         strings: Form of leaves whose rows are bytes or text.
         pool: Pool of memory for large ``bytes`` rows, which are copied once, and for large arrays.
+        limit: Memory limit in bytes for the padded leaves of a batch with ``strings="padded"``; None for no limit.
     """
 
     def __init__(
@@ -127,8 +129,10 @@ class Batcher:
         parts_from: int | None = None,
         strings: Strings = "objects",
         pool: LendsMemory | None = None,
+        limit: int | None = None,
     ) -> None:
         self.order = order
+        self._limit = limit if strings == "padded" else None
         self._parts_from = parts_from
         self._strings = strings
         self._pool = pool
@@ -189,6 +193,8 @@ class Batcher:
     def _whole_batches(self, chunk: Chunk, cuts: Sequence[BatchCut], own: bool) -> Iterable[FullBatch]:
         is_dense = isinstance(chunk, Columns) and not chunk.structure.has_nullable
         if not isinstance(chunk, Columns) or not is_dense or not cuts or self._is_left(chunk) or self._asks_rows(chunk):
+            return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
+        if self._limit is not None and may_exceed(chunk, self.order.batch_size, self._limit):
             return (self._batch([chunk.slice(cut.start, cut.stop)]) for cut in cuts)
         leaves = cut_columns(chunk.leaves, cuts, own, self._strings, self._pool)
         first = cuts[0].start
@@ -259,10 +265,12 @@ class Batcher:
         in_parts = any(map(self._is_left, parts))
         has_nullable = any(isinstance(part, Columns) and part.structure.has_nullable for part in parts)
         if in_parts and not has_nullable and same_layout(parts) and not any(map(self._asks_rows, parts)):
+            self._check_padded(parts)
             return _batch_in_parts(
                 [part for part in parts if isinstance(part, Columns)], self._parts_from == 0, self._strings
             )
         rows = concat(parts, self._pool)
+        self._check_padded([rows])
 
         def describe(row: int) -> str:
             return self._describe(rows.ids, row)
@@ -272,6 +280,17 @@ class Batcher:
             return FullBatch(stack(rows.values, describe, leaf, self._strings), _rows_of(rows))
         shared = len(parts) == 1 and not own  # concat() copies two or more parts
         return FullBatch(batch_element(rows, describe, shared, self._strings, self._pool), _rows_of(rows))
+
+    def _check_padded(self, parts: Sequence[Chunk]) -> None:
+        """Check that padded leaves of bytes and text fit into the memory limit.
+
+        Raises:
+            MemoryBudgetError: They do not fit.
+        """
+        if self._limit is not None:
+            check_padded_strings(
+                parts, self._limit, lambda row: self._describe(RowIds.concat([part.ids for part in parts]), row)
+            )
 
 
 def as_items(batches: Sequence[FullBatch], runs: list[RowIds] | None = None) -> Items | None:

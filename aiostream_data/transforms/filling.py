@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,9 @@ Counts = NDArray[np.int64]
 
 LONG_ARRAY_NBYTES: Final = 2 << 10
 """Minimum mean size of arrays in bytes for which copying each array takes longer than looking it up."""
+
+LONG_PADDING_NBYTES: Final = 1 << 20
+"""Minimum padding of a row in bytes for which rows are padded one by one, without an array of padding values."""
 
 
 def fill_rows(pieces: VarColumn, counts: Counts, width: int, fill: Any) -> NDArray[Any]:
@@ -61,18 +65,42 @@ def _padded(
 ) -> NDArray[Any]:
     """Return rows with one piece of an array each, and one piece of padding behind it."""
     count = len(lengths)
+    free = width - int(lengths.min(initial=width))
+    if free * sources[0].itemsize * math.prod(sources[0].shape[1:]) >= LONG_PADDING_NBYTES:
+        return _padded_one_by_one(sources, which, starts, lengths, width, fill)
     sources_of, starts_of, lengths_of = (np.empty((count, 2), dtype) for dtype in (np.int32, np.int64, np.int64))
     sources_of[:, 0], sources_of[:, 1] = which, len(sources)
     starts_of[:, 0], starts_of[:, 1] = starts, 0
     lengths_of[:, 0], lengths_of[:, 1] = lengths, width - lengths
-    filler = _filler(sources[0], width - int(lengths.min(initial=width)), fill)
+    filler = _filler(sources[0], free, fill)
     columns = sources_of.reshape(-1), starts_of.reshape(-1), lengths_of.reshape(-1)
     values, _ = _native.compact_many([*sources, filler], *columns)
     return values.reshape(count, width, *values.shape[1:])
 
 
+def _padded_one_by_one(
+    sources: list[NDArray[Any]], which: NDArray[np.int32], starts: Counts, lengths: Counts, width: int, fill: Any
+) -> NDArray[Any]:
+    """Return the same rows as :func:`_padded`. The function needs no memory for the padding of the longest row."""
+    padded = np.empty((len(lengths), width, *sources[0].shape[1:]), sources[0].dtype)
+    pieces = np.broadcast_arrays(which, starts, lengths)
+    for row, (source, start, length) in zip(padded, zip(*(each.tolist() for each in pieces), strict=True), strict=True):
+        row[:length] = sources[source][start : start + length]
+        row[length:] = fill
+    return padded
+
+
 def _filler(like: NDArray[Any], length: int, fill: Any) -> NDArray[Any]:
-    return np.full((length, *like.shape[1:]), fill, like.dtype)
+    return filled((length, *like.shape[1:]), fill, like.dtype)
+
+
+def filled(shape: tuple[int, ...], fill: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a new array that contains the value ``fill``. Unlike np.full, keep NULs at the end of bytes and text."""
+    if not dtype.hasobject:
+        return np.full(shape, fill, dtype)
+    array = np.empty(shape, dtype)
+    array[...] = fill
+    return array
 
 
 def as_pieces(column: Column) -> VarColumn:

@@ -28,7 +28,8 @@ def leaf_numbers(structure: Structure, names: Sequence[str]) -> list[int]:
     paths = structure.paths()
     for name in names:
         if name not in paths:
-            raise PlanError(f"unknown leaf {name!r}. Use one of the leaves {', '.join(map(repr, paths))}.")
+            known = f"Use one of the leaves {', '.join(map(repr, paths))}" if paths else "The elements have no leaves"
+            raise PlanError(f"unknown leaf {name!r}. {known}.")
     return [paths.index(name) for name in names]
 
 
@@ -40,11 +41,15 @@ def leaves_of(chunk: Chunk, names: Sequence[str] | None) -> dict[str, Column | l
 
     Raises:
         PlanError: A leaf name does not exist.
-        BatchShapeError: The rows differ in structure.
+        BatchShapeError: The rows differ in structure, or have no leaves.
     """
     chunk = without_marks(chunk)
     structure = structure_of_rows(chunk)
     names = structure.paths() if names is None else names
+    if not names:
+        raise BatchShapeError(
+            "cannot combine the rows: the elements have no leaves. Return elements with arrays from map()."
+        )
     numbers = leaf_numbers(structure, names)
     try:
         leaves: Sequence[Any] = chunk.leaves if isinstance(chunk, Columns) else structure.columns(chunk.values)

@@ -15,6 +15,7 @@ from aiostream_data.transforms.collate import DescribeRow, as_arrays, as_stackab
 from aiostream_data.transforms.filling import as_pieces, fill_rows, joined
 from aiostream_data.transforms.lengths import leaves_of
 from aiostream_data.transforms.packing import Bin
+from aiostream_data.transforms.padded_room import PaddedRoom
 from aiostream_data.transforms.padding import LeafPadding, fill_value
 
 
@@ -25,6 +26,7 @@ def pack_rows(
     fields: Sequence[str] | None,
     padding: Any,
     describe: DescribeRow,
+    room: PaddedRoom | None = None,
 ) -> list[NDArray[Any]]:
     """Return new arrays of shape (bins, width, ...): one array per packed leaf, then the segments and the positions.
 
@@ -37,10 +39,12 @@ def pack_rows(
         fields: Names of the leaves to pack; None for all leaves.
         padding: Padding value: None for 0, one value for all leaves, or a dict from leaf name to value.
         describe: Function that returns the name of a row for error messages.
+        room: Memory for one packed row.
 
     Raises:
         BatchShapeError: A leaf is not an array, or its rows differ in dtype or in an axis other than the first.
         PlanError: A leaf named in ``fields`` does not exist, or its dtype cannot represent the padding value.
+        MemoryBudgetError: A packed row would exceed the memory limit.
     """
     leaves = leaves_of(as_stackable(without_marks(rows)), fields)
     pieces = [piece for packed in bins for piece in packed.pieces]
@@ -50,6 +54,8 @@ def pack_rows(
     arrays: list[NDArray[Any]] = []
     for name, leaf in leaves.items():
         column = _as_column(name, leaf, describe)
+        if room is not None:
+            room.take(name, (width, *column.item_shape), column.dtype.itemsize, 0)
         cut = VarColumn(column.values, column.starts + starts, sizes, "array")
         fill = padding.get(name) if isinstance(padding, Mapping) else padding
         arrays.append(fill_rows(cut, counts, width, fill_value(LeafPadding(name, None, fill), column.values)))

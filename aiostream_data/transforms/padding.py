@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import gt
@@ -24,7 +25,8 @@ from aiostream_data.transforms.collate import (
     stack_leaf,
     without_marks,
 )
-from aiostream_data.transforms.filling import pad_arrays, pad_pieces
+from aiostream_data.transforms.filling import filled, pad_arrays, pad_pieces
+from aiostream_data.transforms.padded_room import PaddedRoom
 
 Shape: TypeAlias = tuple[int | None, ...]
 """Padded shape with one entry per axis; an entry of None means the maximum over the batch."""
@@ -45,12 +47,14 @@ class LeafPadding(NamedTuple):
         shape: Padded shape of each row; None means the maximum over the batch in every axis.
         fill: Padding value; None for 0 or the empty string.
         in_parts: If True, the batch references long rows instead of copying them.
+        room: Memory for the padded leaves of the batch.
     """
 
     path: str
     shape: Shape | None
     fill: Any
     in_parts: bool = False
+    room: PaddedRoom | None = None
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,16 @@ class PaddingRule:
         values: None, one value for all leaves, or the structure of the elements with a value per leaf.
         in_parts: If True, return long rows as :class:`PaddedParts` without copying them. The consumer then copies the
             rows to their destination.
+        limit: Memory limit in bytes for a padded batch; None for no limit.
     """
 
     shapes: Any = None
     values: Any = None
     in_parts: bool = False
+    limit: int | None = None
 
     def leaves(self, structure: Structure) -> list[LeafPadding]:
-        """Return the padding of each leaf, for elements of the given structure.
+        """Return the padding of each leaf, for the rows of one batch, which have the given structure.
 
         Raises:
             PlanError: The structure of the rule differs from the structure of the elements, or a shape is invalid.
@@ -79,9 +85,9 @@ class PaddingRule:
         shapes = [None] * count if self.shapes is None else _leaves_of("padded_shapes", self.shapes, structure)
         one = self.values is None or structure_of(self.values).is_leaf
         values = [self.values] * count if one else _leaves_of("padding_values", self.values, structure)
-        paths = structure.paths()
+        paths, room = structure.paths(), PaddedRoom(self.limit)
         return [
-            LeafPadding(path, _shape(path, shape), value, self.in_parts)
+            LeafPadding(path, _shape(path, shape), value, self.in_parts, room)
             for path, shape, value in zip(paths, shapes, values, strict=True)
         ]
 
@@ -159,6 +165,7 @@ def pad_rows(rows: Chunk, rule: PaddingRule, describe: DescribeRow, longest: int
     Raises:
         BatchShapeError: A row exceeds its padded shape, or rows differ in number of axes, dtype or structure.
         PlanError: The padding rule does not match the rows.
+        MemoryBudgetError: The padded batch would exceed the memory limit of the rule.
     """
     rows = as_stackable(without_marks(rows))
     if isinstance(rows, Columns):
@@ -180,6 +187,7 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
         if column.dtype.hasobject and column.ndim == 1 and (words := lists_of_text(column.tolist())):
             return _pad_values(words, leaf, describe, longest)
         target = _target(leaf, column.shape[1:], lambda: [column.shape[1:]], describe, longest)
+        _reserve(leaf, (len(column), *target), column.dtype, column.nbytes)
         return column if target == column.shape[1:] else _filled(list(column), target, leaf)
     if column.kind != "array":
         _target(leaf, (), lambda: [()], describe, longest)
@@ -187,6 +195,14 @@ def _pad_column(column: Column, leaf: LeafPadding, describe: DescribeRow, longes
     rest = column.item_shape
     most = (int(column.lengths.max(initial=0)), *rest)
     target = _target(leaf, most, lambda: [(length, *rest) for length in column.lengths.tolist()], describe, longest)
+    shape, row_nbytes = (len(column), *target), column.dtype.itemsize * math.prod(rest)
+    _reserve(
+        leaf,
+        shape,
+        column.dtype,
+        int(column.lengths.sum()) * row_nbytes,
+        lambda: describe(int(column.lengths.argmax())),
+    )
     return _laid_out(column, target, leaf) if target[1:] == rest else _filled(column.elements(), target, leaf)
 
 
@@ -204,6 +220,8 @@ def _pad_values(values: list[Any], leaf: LeafPadding, describe: DescribeRow, lon
     shapes = [array.shape for array in arrays]
     most = tuple(map(max, zip(*shapes, strict=True)))
     target = _target(leaf, most, lambda: shapes, describe, longest)
+    content = sum(array.nbytes for array in arrays)
+    _reserve(leaf, (len(arrays), *target), arrays[0].dtype, content, lambda: describe(_largest(arrays)))
     alike = {array.shape[1:] for array in arrays} == {target[1:]}
     if alike and not (leaf.in_parts and _are_long(arrays)):
         return pad_arrays(arrays, target[0], fill_value(leaf, _example(arrays)))
@@ -245,11 +263,28 @@ def _filled(arrays: Sequence[NDArray[Any]], target: tuple[int, ...], leaf: LeafP
     first = _example(arrays)
     if leaf.in_parts and _are_long(arrays):
         return PaddedParts(tuple(arrays), target, fill_value(leaf, first))
-    padded = np.full((len(arrays), *target), fill_value(leaf, first), first.dtype)
+    padded = filled((len(arrays), *target), fill_value(leaf, first), first.dtype)
     for row, array in enumerate(arrays):
         inside: tuple[slice, ...] = tuple(map(slice, array.shape))
         padded[row][inside] = array
     return padded
+
+
+def _reserve(
+    leaf: LeafPadding,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    content: int,
+    longest: Callable[[], str] | None = None,
+) -> None:
+    """Check that the padded leaf fits into the memory limit; see :meth:`PaddedRoom.take`."""
+    if leaf.room is not None:
+        leaf.room.take(leaf.path, shape, dtype.itemsize, content, longest)
+
+
+def _largest(arrays: Sequence[NDArray[Any]]) -> int:
+    """Return the number of the array with the most bytes."""
+    return max(range(len(arrays)), key=lambda row: arrays[row].nbytes)
 
 
 def _example(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -96,7 +96,12 @@ class BatchStep(Step):
         node: Batch = self.node
         services = self.context.services
         return batching.Batcher(
-            order, services.origins.describe, node.parts_from, node.strings or "objects", services.blocks
+            order,
+            services.origins.describe,
+            node.parts_from,
+            node.strings or "objects",
+            services.blocks,
+            services.budget.limit,
         )
 
     def rows_accounted(self) -> int | None:

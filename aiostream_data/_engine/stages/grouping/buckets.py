@@ -37,7 +37,7 @@ class BucketStep(SortingStep[BucketOrder]):
 
     def order(self) -> BucketOrder:
         node: Bucket = self.node
-        self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
+        self._rule = self.padding_rule()
         least = node.share[1] if node.share is not None and node.tail == "drop" else 1
         return BucketOrder(node.boundaries, node.batch_sizes, node.drop_remainder, least)
 

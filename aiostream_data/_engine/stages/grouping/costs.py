@@ -53,7 +53,8 @@ class CostBatchStep(GroupStep):
         super().__post_init__()
         node: CostBatch = self.node
         self._order = CostOrder(node.max_cost, node.padded, node.batch_size, node.drop_remainder)
-        self._rule = PaddingRule(node.padded_shapes, node.padding_values)
+        limit = self.context.services.budget.limit
+        self._rule = PaddingRule(node.padded_shapes, node.padding_values, limit=limit)
         self._ends: Log[_Ends] = Log()
         self._given = 0
         self._last_end = 0

@@ -26,6 +26,7 @@ from aiostream_data.rows.records import Chunk, concat, lineage_of
 from aiostream_data.rows.row_ids import OTHER_PIPELINE
 from aiostream_data.state_fields import Part
 from aiostream_data.transforms.held_rows import HeldRows
+from aiostream_data.transforms.padding import PaddingRule
 
 Numbers = NDArray[np.int64]
 
@@ -73,6 +74,11 @@ class GroupStep(Step):
                 f"bytes, more than the memory limit of {limit} bytes. Reduce the number of held rows, shrink the rows "
                 "before this operator, or open the dataset with a larger memory_limit."
             )
+
+    def padding_rule(self) -> PaddingRule:
+        """Return the padding of a node with ``padded_shapes`` and ``padding_values``, within the memory limit."""
+        node, limit = self.node, self.context.services.budget.limit
+        return PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None, limit)
 
     def one_by_one(self, make: Callable[[Any], Chunk | None], groups: Sequence[Any]) -> Chunk | None:
         """Build elements one at a time, after building all elements together has failed.

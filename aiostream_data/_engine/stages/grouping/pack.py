@@ -20,6 +20,7 @@ from aiostream_data.transforms.held_rows import HeldRows
 from aiostream_data.transforms.lengths import leaves_of, row_lengths, structure_of_rows
 from aiostream_data.transforms.packed_rows import pack_rows
 from aiostream_data.transforms.packing import Bin, PackedPiece, PackOrder
+from aiostream_data.transforms.padded_room import OF_PACKED, PaddedRoom
 from aiostream_data.transforms.pieces import with_pieces, without_pieces
 
 Numbers = NDArray[np.int64]
@@ -96,8 +97,9 @@ class PackStep(SortingStep[PackOrder]):
         """Build one packed row per bin. ``rows`` contains one row for each piece of an input row."""
         node: Pack = self.node
         describe = self.context.services.origins.describe
+        room = PaddedRoom(self.context.services.budget.limit, OF_PACKED)
         arrays = pack_rows(
-            rows, bins, node.max_length, node.fields, node.padding_values, lambda row: describe(rows.ids, row)
+            rows, bins, node.max_length, node.fields, node.padding_values, lambda row: describe(rows.ids, row), room
         )
         structure = packed_structure(structure_of_rows(rows), node.fields)
         pieces = with_pieces(lineage_of(rows), [piece for packed in bins for piece in packed.pieces], node.max_length)

@@ -15,7 +15,7 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.stages.grouping.group_step import GroupStep
 from aiostream_data.plan.sources import PythonIterable
-from aiostream_data.plan.windows import PaddedBatch, Window
+from aiostream_data.plan.windows import Window
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Chunk, Items
@@ -23,7 +23,7 @@ from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.collate import DescribeRow
 from aiostream_data.transforms.grouping import as_elements, rows_of_groups, stack_rows
 from aiostream_data.transforms.held_rows import HeldRows
-from aiostream_data.transforms.padding import PaddingRule, pad_rows
+from aiostream_data.transforms.padding import pad_rows
 from aiostream_data.transforms.uneven_rows import leaves_apart
 from aiostream_data.transforms.windows import CycleOrder, WindowOrder
 
@@ -190,8 +190,7 @@ class PaddedBatchStep(BatchStepBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        node: PaddedBatch = self.node
-        self._rule = PaddingRule(node.padded_shapes, node.padding_values, node.parts_from is not None)
+        self._rule = self.padding_rule()
 
     def make(self, rows: Chunk, describe: DescribeRow) -> Any:
         return pad_rows(rows, self._rule, describe)
