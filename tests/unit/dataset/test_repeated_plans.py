@@ -1,4 +1,4 @@
-"""A source in memory repeats its rows itself, if each repetition gives the same elements in a definite order."""
+"""A source in memory repeats its rows itself, if each repetition gives the same elements."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ def test_maps_behind_a_source_are_not_started_again(count: int | None) -> None:
     assert source.times == count
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_maps_keep_the_epochs_of_the_source_apart_in_any_order(ordered: bool) -> None:
+    plan = rewrite(SLICES.map(tripled, ordered=ordered).repeat(3).map(tripled, ordered=ordered).plan)
+    source, below, above = walk(plan)
+    assert isinstance(source, TensorSlices)
+    assert isinstance(below, Map)
+    assert isinstance(above, Map)
+    assert (source.times, below.keeps_epochs, above.keeps_epochs) == (3, True, False)
+
+
 FORMS: dict[str, Callable[[asd.Dataset[Any]], asd.Dataset[Any]]] = {
     "repeat": lambda window: window.repeat(3),
     "map": lambda window: window.map(tripled).repeat(2),
@@ -70,7 +80,6 @@ def test_rows_of_a_window_are_repeated_alike_as_arrays_and_as_a_list(form: Any) 
     "dataset",
     [
         SLICES.map(drawn),
-        SLICES.map(tripled, ordered=False),
         SLICES.map(tripled, batched=True),
         SLICES.map(tripled, on_error="skip"),
         SLICES.map(tripled, on_error=asd.Skip(max_count=3)),
