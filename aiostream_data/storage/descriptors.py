@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import OrderedDict
@@ -42,7 +43,7 @@ class DescriptorCache:
         Raises:
             OSError: The file cannot be opened.
         """
-        file = self._take(path) or self._add(path, self._open_file(path))
+        file = self._take(path) or self._add(path, self._opened(path))
         try:
             yield file.descriptor
         finally:
@@ -80,6 +81,24 @@ class DescriptorCache:
             idle = self._evict_down_to(0)
         for descriptor in idle:
             os.close(descriptor)
+
+    def _opened(self, path: str) -> int:
+        """Open a file. If the process or the system has too many open files, close idle files and try again."""
+        try:
+            return self._open_file(path)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._close_idle():
+                raise
+        return self._open_file(path)
+
+    def _close_idle(self) -> bool:
+        """Close all files that nobody uses. Return False if there are none."""
+        with self._lock:
+            idle = [path for path, file in self._files.items() if file.borrowers == 0]
+            descriptors = [self._files.pop(path).descriptor for path in idle]
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return bool(descriptors)
 
     def _take(self, path: str) -> _OpenFile | None:
         with self._lock:

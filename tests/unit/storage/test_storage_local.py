@@ -203,6 +203,29 @@ def test_a_file_evicted_while_borrowed_is_closed_by_its_borrower(tmp_path: Path)
     assert not _is_open(first)
 
 
+def test_idle_files_are_closed_if_the_process_has_too_many(tmp_path: Path) -> None:
+    opened: list[int] = []
+
+    def open_file(path: str) -> int:
+        if sum(map(_is_open, set(opened))) == 2:  # numbers are used again
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        opened.append(os.open(path, os.O_RDONLY))
+        return opened[-1]
+
+    for name in "abcd":
+        (tmp_path / name).write_bytes(name.encode())
+    cache = DescriptorCache(max_open=10, open_file=open_file)
+    with cache.borrow(str(tmp_path / "a")) as first:
+        for name in "bcd":
+            with cache.borrow(str(tmp_path / name)) as descriptor:
+                assert os.pread(descriptor, 1, 0) == name.encode()
+        assert os.pread(first, 1, 0) == b"a"
+        with cache.borrow(str(tmp_path / "b")), pytest.raises(OSError, match="Too many"):
+            cache.borrow(str(tmp_path / "c")).__enter__()
+    cache.close()
+    assert not any(map(_is_open, opened))
+
+
 def test_borrowing_after_closing_leaves_nothing_open(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a")
     cache = DescriptorCache(max_open=1)
