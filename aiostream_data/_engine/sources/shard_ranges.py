@@ -23,8 +23,9 @@ from aiostream_data._engine.memory.budget import RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.sources.ranges_ahead import RangesAhead
 from aiostream_data._native import Alone, Charge
-from aiostream_data.errors import ChecksumError
+from aiostream_data.errors import ChecksumError, CorruptRecordError
 from aiostream_data.executors.base import Outcome
+from aiostream_data.formats.base import KnowsLargest
 from aiostream_data.formats.long_record import ObjectBuffer
 from aiostream_data.formats.record_runs import RecordRun, places_of
 from aiostream_data.formats.stream import HEADROOM_NBYTES
@@ -53,6 +54,10 @@ WHOLE_SHARE: Final = 0.25
 
 WRONG_ATTEMPTS: Final = 3
 """Maximum number of attempts to read an object whose bytes do not match its checksum."""
+
+
+GROWTH_NBYTES: Final = 1 << 20
+"""Number of bytes by which compression may make a whole object longer than its content, at least."""
 
 
 class Content(NamedTuple):
@@ -292,6 +297,7 @@ class ShardRanges:
     async def _fetch_whole(self, part: ByteRange) -> RangeBlock:
         if self._content is not None:
             return RangeBlock(part.start, self._content.values, 0, self._content)
+        self._check_size(part.nbytes)
         urgent = self._urgent()
         is_large = part.nbytes > WHOLE_SHARE * self.budget.limit
         alone = await self.budget.alone(urgent) if is_large else None
@@ -303,6 +309,18 @@ class ShardRanges:
         if alone is not None:
             alone.gathered()
         return RangeBlock(part.start, buffer.data(), 0, RecordLease(charge, alone))
+
+    def _check_size(self, nbytes: int) -> None:
+        """Refuse an object that is much longer than its format allows before memory is allocated for it.
+
+        A compressed object can be slightly longer than its content. The format checks the content exactly.
+        """
+        format = self.node.format
+        if nbytes < GROWTH_NBYTES or not isinstance(format, KnowsLargest):
+            return
+        if nbytes > format.largest_nbytes + max(GROWTH_NBYTES, format.largest_nbytes // 64):
+            reason = f"the object has {nbytes} bytes, more than the limit of {format.largest_nbytes}"
+            raise CorruptRecordError(self.shard.url, 0, reason)
 
     async def _fetch_run(self, run: RecordRun) -> RunBlock:
         charge = await self.budget.admit(run.nbytes + ROW_NBYTES * run.rows, self._urgent(), RANGES)
