@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from aiostream_data._engine.flow.root_cause import raise_as_it_is, root_error
 from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.sources.cached_file import CachedFile, advance_cached, memory_for
 from aiostream_data._native import Charge
@@ -98,13 +99,20 @@ class TableGroups:
         return Decoded(found, charge)
 
     async def bytes_of(self, ranges: Ranges) -> list[memoryview]:
-        """Read ranges of the file."""
+        """Read ranges of the file.
+
+        Raises:
+            StorageError: A range cannot be read.
+        """
         file = self.file
         parts = memory_for(ranges, file.blocks)
-        async with asyncio.TaskGroup() as tasks:
-            for part, buffer in zip(ranges, parts, strict=True):
-                if part.nbytes:
-                    tasks.create_task(file.stores.read_into(file.shard, part.start, buffer))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for part, buffer in zip(ranges, parts, strict=True):
+                    if part.nbytes:
+                        tasks.create_task(file.stores.read_into(file.shard, part.start, buffer))
+        except BaseExceptionGroup as failures:
+            raise_as_it_is(root_error(failures) or failures)
         return parts
 
     def needed_nbytes(self, directory: Directory, group: RowGroup, parts: Sequence[memoryview]) -> int:
