@@ -21,7 +21,7 @@ from aiostream_data import Dataset, PlanError
         ([], "got an empty list"),
         ("", "got an empty string"),
     ],
-    ids=str,
+    ids=["set", "frozenset", "dict", "bytes", "list of bytes", "int", "empty list", "empty text"],
 )
 def test_files_without_an_order_or_of_another_type_are_refused(files: Any, message: str) -> None:
     for source in (Dataset.from_text, Dataset.from_parquet, Dataset.list_files):
