@@ -38,7 +38,7 @@ CHANNELS: Final[dict[str, int]] = {"RGB": 3, "L": 1, "RGBA": 4}
 _FORMATS: Final = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM")
 _JPEG: Final = b"\xff\xd8\xff"
 _OBJECT: Final = re.compile(r" ?<_io\.BytesIO object at 0x[0-9a-fA-F]+>")
-"""Regular expression for the name of the file in messages of Pillow: an address in memory."""
+"""Regular expression for the file object in messages of Pillow. Its address in memory tells the user nothing."""
 
 _OF_SIMPLEJPEG: Final = {"RGB": "RGB", "L": "GRAY", "RGBA": "RGBA"}
 _SIXTEEN_BIT: Final = ("I;16", "I;16L", "I;16B", "I;16N")

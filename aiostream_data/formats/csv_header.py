@@ -37,7 +37,7 @@ def names_of(record: bytes, syntax: CsvSyntax, encoding: str | None, url: str) -
 
 
 def _in_utf8(record: bytes, encoding: str | None, url: str) -> bytes:
-    """Convert a header to UTF-8, so that no byte of a longer character looks like a delimiter."""
+    """Convert a header to UTF-8. In other encodings, a byte inside a character can look like a delimiter."""
     if encoding is None or codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
         return record
     return _decoded(record, encoding, url).encode()

@@ -31,13 +31,6 @@ _DECIMALS: Final = Context(prec=100)
 """Context of decimals with up to 256 bits, which have at most 78 digits."""
 
 
-def plain_type(pyarrow: Any, kind: Any) -> Any:
-    """Return the storage type of an extension type, or the type of the values of a dictionary."""
-    while isinstance(kind, pyarrow.BaseExtensionType) or pyarrow.types.is_dictionary(kind):
-        kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind.storage_type
-    return kind
-
-
 def is_exact(pyarrow: Any, kind: Any) -> bool:
     """Return True for types whose values are integers in some unit."""
     types = pyarrow.types

@@ -7,8 +7,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from aiostream_data.formats.filter_values import UNKNOWN, float_of, is_exact, is_missing, number_of, plain_type
+from aiostream_data.formats.filter_values import UNKNOWN, float_of, is_exact, is_missing, number_of
 from aiostream_data.formats.parquet_filters import Condition, Filters
+from aiostream_data.formats.plain_types import plain_type
 
 _COULD: Final[Mapping[str, Callable[[Any, Any, Any], bool]]] = {
     "=": lambda least, most, value: least <= value <= most,
@@ -18,7 +19,9 @@ _COULD: Final[Mapping[str, Callable[[Any, Any, Any], bool]]] = {
     ">": lambda least, most, value: most > value,
     ">=": lambda least, most, value: most >= value,
 }
-"""Whether a value between ``least`` and ``most`` could satisfy a condition. Other operators exclude no row group."""
+"""Functions that return True if a value from ``least`` to ``most`` can satisfy a condition, by operator.
+
+Conditions with other operators exclude no row group."""
 
 
 class _Bound(NamedTuple):

@@ -14,6 +14,7 @@ from aiostream_data.arguments import numpy_dtype, shown
 from aiostream_data.errors import ArgumentTypeError, PlanError
 from aiostream_data.formats.features import FixedLen, FixedLenSequence, VarLen
 from aiostream_data.rows.structure import LEAF, Structure
+from aiostream_data.rows.surrogates import can_encode
 
 MOST_LEVELS: Final = 32
 """Maximum number of nested dicts in a schema."""
@@ -67,20 +68,12 @@ def _checked_fields(name: str, schema: Any, level: int) -> JsonFields:
         raise PlanError(f"schema must have at most {MOST_LEVELS} levels of dicts")
     fields = []
     for key, given in schema.items():
-        if not isinstance(key, str) or not _is_text(key):
+        if not isinstance(key, str) or not can_encode(key):
             raise ArgumentTypeError(f"the keys of {name} must be str, got {shown(key)}")
         inner = f"{name}[{key!r}]"
         found = _checked_fields(inner, given, level + 1) if isinstance(given, Mapping) else _checked_type(inner, given)
         fields.append(JsonField(key, found))
     return tuple(fields)
-
-
-def _is_text(key: str) -> bool:
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _checked_type(name: str, given: Any) -> JsonType:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from aiostream_data.formats.plain_types import plain_type
+
 _FIELD_NBYTES: Final = 46
 """Memory of a field of a dict. A dict has room for at least ``_LEAST_FIELDS`` fields."""
 
@@ -24,24 +26,17 @@ _TEXT_NBYTES: Final = 112
 def makes_objects(pyarrow: Any, type: Any) -> bool:
     """Return True if the values of a type become Python objects, or contain such values."""
     types = pyarrow.types
-    type = _plain(pyarrow, type)
+    type = plain_type(pyarrow, type)
     if types.is_struct(type):
         return any(makes_objects(pyarrow, type.field(number).type) for number in range(type.num_fields))
     if types.is_decimal(type) or types.is_map(type):
         return True
     if not types.is_nested(type) or types.is_union(type):
         return False
-    items = _plain(pyarrow, type.value_type)
+    items = plain_type(pyarrow, type.value_type)
     while types.is_fixed_size_list(items):
-        items = _plain(pyarrow, items.value_type)
+        items = plain_type(pyarrow, items.value_type)
     return not types.is_primitive(items) and not types.is_null(items)
-
-
-def _plain(pyarrow: Any, type: Any) -> Any:
-    """Return the storage type of an extension type, or the type of the values of a dictionary."""
-    while isinstance(type, pyarrow.BaseExtensionType) or pyarrow.types.is_dictionary(type):
-        type = type.value_type if pyarrow.types.is_dictionary(type) else type.storage_type
-    return type
 
 
 def node_nbytes(pyarrow: Any, type: Any) -> int:
@@ -70,7 +65,7 @@ def leaf_nbytes(pyarrow: Any, type: Any) -> int:
 
 def _nodes(pyarrow: Any, type: Any) -> Iterator[Any]:
     """Yield a type and all types that are nested in it."""
-    types, type = pyarrow.types, _plain(pyarrow, type)
+    types, type = pyarrow.types, plain_type(pyarrow, type)
     yield type
     if types.is_map(type):
         inside = [type.key_type, type.item_type]

@@ -39,11 +39,10 @@ _ROW_NBYTES: Final = 8
 """Bytes of the number of a row in memory."""
 
 _VALUE_NBYTES: Final = 8
-"""Bytes of a value in memory, if each value has its own length. Encoded values can be far smaller."""
+"""Minimum memory of a value of variable length in bytes. Encoded values can be far smaller."""
 
 _LENGTH_NBYTES: Final = 4
-"""Bytes of the length in front of a value that is not encoded, if its length is its own."""
-
+"""Size in bytes of the length in front of each value of variable length, if the values are not encoded."""
 
 _INT96: Final = "INT96"
 _CHECK_NBYTES: Final = 24

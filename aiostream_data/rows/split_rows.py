@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from aiostream_data import _native
 from aiostream_data.arguments import shown
 from aiostream_data.errors import ArgumentTypeError, PlanError, RowIndexError
+from aiostream_data.rows.filled_arrays import filled
 from aiostream_data.rows.row_selection import row_numbers, slice_bounds
 
 LONG_ROW: Final = 1024
@@ -49,9 +50,7 @@ class SplitRows:
     def to_padded(self, fill: Any = 0) -> NDArray[Any]:
         """Return a dense array of shape (rows, longest row, ...), with shorter rows padded with ``fill``."""
         longest = int(self.row_lengths.max(initial=0))
-        padded = np.full((len(self), longest, *self.values.shape[1:]), fill, self.values.dtype)
-        if padded.dtype.hasobject:
-            padded[...] = fill  # np.full drops NULs at the end of bytes and text
+        padded = filled((len(self), longest, *self.values.shape[1:]), fill, self.values.dtype)
         if longest > LONG_ROW:
             for target, (start, stop) in zip(padded, pairwise(self.row_splits.tolist()), strict=True):
                 target[: stop - start] = self.values[start:stop]

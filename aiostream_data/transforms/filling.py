@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.rows.columns import Column, VarColumn
+from aiostream_data.rows.filled_arrays import filled
 
 Counts = NDArray[np.int64]
 
@@ -92,15 +93,6 @@ def _padded_one_by_one(
 
 def _filler(like: NDArray[Any], length: int, fill: Any) -> NDArray[Any]:
     return filled((length, *like.shape[1:]), fill, like.dtype)
-
-
-def filled(shape: tuple[int, ...], fill: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a new array that contains the value ``fill``. Unlike np.full, keep NULs at the end of bytes and text."""
-    if not dtype.hasobject:
-        return np.full(shape, fill, dtype)
-    array = np.empty(shape, dtype)
-    array[...] = fill
-    return array
 
 
 def as_pieces(column: Column) -> VarColumn:

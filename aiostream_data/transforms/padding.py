@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, VarColumn, object_array
+from aiostream_data.rows.filled_arrays import filled
 from aiostream_data.rows.parts import PaddedParts, Parts
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
@@ -25,7 +26,7 @@ from aiostream_data.transforms.collate import (
     stack_leaf,
     without_marks,
 )
-from aiostream_data.transforms.filling import filled, pad_arrays, pad_pieces
+from aiostream_data.transforms.filling import pad_arrays, pad_pieces
 from aiostream_data.transforms.padded_room import PaddedRoom
 
 Shape: TypeAlias = tuple[int | None, ...]

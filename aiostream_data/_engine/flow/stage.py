@@ -183,18 +183,16 @@ class CallStage(Stage):
         """Plan node whose rows this stage receives."""
         return self.nodes[0].input
 
-    async def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
-        """Yield the unfinished rows that the saved state names, and then the rows of the inlet.
+    def held_then(self, inlet: Inlet) -> AsyncIterator[Chunk]:
+        """Return an iterator over the unfinished rows that the saved state names, and then the rows of the inlet.
 
-        If results of several epochs must not be mixed, yield rows of an epoch after all results of earlier ones.
+        If results of several epochs must not be mixed, rows of an epoch follow all results of earlier ones.
         """
         rows = self._held_and_received(inlet)
-        if not self.node.ordered and self.log is not None and any(map(_keeps_epochs, self.nodes)):
-            self._apart = EpochsApart(self.log)
-            rows = self._apart.chunks(rows)
-        async for chunk in rows:
-            yield chunk
-            del chunk
+        if self.node.ordered or self.log is None or not any(map(_keeps_epochs, self.nodes)):
+            return rows
+        self._apart = EpochsApart(self.log)
+        return self._apart.chunks(rows)
 
     async def _held_and_received(self, inlet: Inlet) -> AsyncIterator[Chunk]:
         if self._held is not None and len(self._held):
