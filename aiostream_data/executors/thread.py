@@ -56,9 +56,6 @@ class _JobLine:
         self._first: deque[Job] = deque()
         self._others: deque[Job] = deque()
 
-    def __len__(self) -> int:
-        return len(self._first) + len(self._others)
-
     def add(self, job: Job) -> None:
         (self._first if job.is_first else self._others).append(job)
 
@@ -78,7 +75,8 @@ class ThreadExecutor:
     ends when the call returns.
 
     With a limit for concurrent calls, further calls wait. A thread that finishes a call starts the next waiting call
-    itself, so the thread does not wait for the event loop.
+    itself, so the thread does not wait for the event loop. The thread decides this before it delivers the outcome, and
+    under a lock: otherwise the event loop could start another call in place of the delivered one at the same time.
 
     Attributes:
         at_work: Identifiers of the threads that are running a call. Any thread may read ``at_work``.
@@ -91,6 +89,8 @@ class ThreadExecutor:
         self.max_threads = max_threads
         self._at_once = max_threads
         self._waiting = _JobLine()  # the loop adds; any thread may take the first job
+        self._running = 0  # calls that threads run, or that were passed to them
+        self._lock = threading.Lock()  # for jobs that leave _waiting, and for _running
         self._name = name
         self._passed = _JobLine()  # jobs for the threads, with one item of the queue each
         self._wakes: SimpleQueue[bool] = SimpleQueue()  # False ends a thread
@@ -129,26 +129,36 @@ class ThreadExecutor:
 
     @at_once.setter
     def at_once(self, calls: int) -> None:
-        self._at_once = min(calls, self.max_threads)
+        with self._lock:
+            self._at_once = min(calls, self.max_threads)
         self._start_waiting()
 
     def _start_waiting(self) -> None:
         """Pass waiting jobs to the threads, up to the limit of concurrent calls."""
-        # Without a limit, threads take all jobs from the queue.
-        while self._waiting and (self._at_once == self.max_threads or self._started_jobs < self._at_once):
-            job = self._waiting.take()
-            if job is not None:
-                self._start_thread_if_needed()
-                self._passed.add(job)
-                self._wakes.put(True)
+        while (job := self._take_to_pass()) is not None:
+            self._start_thread_if_needed()
+            self._passed.add(job)
+            self._wakes.put(True)
 
-    @property
-    def _started_jobs(self) -> int:
-        """Number of jobs that were passed to threads and have no outcome yet."""
-        return self._unfinished - len(self._waiting)
+    def _take_to_pass(self) -> Job | None:
+        """Remove the first waiting job and count it as running. Return None if none waits or the limit is reached."""
+        with self._lock:
+            # Without a limit, threads take all jobs from the queue.
+            if self._running >= self._at_once < self.max_threads:
+                return None
+            job = self._waiting.take()
+            self._running += job is not None
+            return job
+
+    def _take_after_a_call(self) -> Job | None:
+        """Remove the waiting job that the current thread runs next; if there is none, count its last call as ended."""
+        with self._lock:
+            job = self._waiting.take() if self._running <= self._at_once else None
+            self._running -= job is None
+            return job
 
     def _start_thread_if_needed(self) -> None:
-        if self._started_jobs > len(self._threads) and len(self._threads) < self.max_threads:
+        if self._running > len(self._threads) and len(self._threads) < self.max_threads:
             thread = threading.Thread(target=self._run_thread, name=f"{self._name}-{self._started}", daemon=True)
             self._started += 1
             self._threads.append(thread)
@@ -165,18 +175,20 @@ class ThreadExecutor:
 
     def _work(self) -> None:
         me = threading.get_ident()
+        next_job: Job | None = None
         while True:
-            job = self._waiting.take()
-            if job is None:
+            if next_job is None:
                 if not self._wakes.get():
                     return
-                job = self._passed.take()
-                assert job is not None, "each item of the queue has a job"
+                next_job = self._passed.take()
+                assert next_job is not None, "each item of the queue has a job"
+            job = next_job
             self.at_work.add(me)
             outcome = Outcome() if job.future.cancelled() else self._call(job)
             self.at_work.discard(me)
             if not job.decide():
                 return  # the call timed out, and another thread has replaced this one
+            next_job = self._take_after_a_call()
             try:
                 job.loop.call_soon_threadsafe(self._deliver, job, outcome)
             except RuntimeError:
@@ -205,6 +217,8 @@ class ThreadExecutor:
     def _give_up(self, job: Job, thread: threading.Thread) -> None:
         if not job.decide():
             return
+        with self._lock:
+            self._running -= 1
         self._threads.remove(thread)
         self._left_behind = [left for left in self._left_behind if left.is_alive()] + [thread]
         error = RecordTimeoutError(
@@ -214,6 +228,7 @@ class ThreadExecutor:
         self._deliver(job, Outcome(None, error, job.limit_s or 0.0))
         if not self._closed:
             self._start_thread_if_needed()
+            self._start_waiting()
 
     def _deliver(self, job: Job, outcome: Outcome) -> None:
         self._unfinished -= 1
@@ -221,7 +236,6 @@ class ThreadExecutor:
             job.timer.cancel()
         if not job.future.done():
             job.future.set_result(outcome)
-        self._start_waiting()
 
     def close(self, timeout_s: float) -> bool:
         self._closed = True

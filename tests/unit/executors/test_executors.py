@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from awkward_functions import RETURNED, awkward_on_seven
@@ -109,6 +110,40 @@ def test_a_call_submitted_as_the_first_starts_before_all_that_wait(threads: int)
         assert begun == ["x", "y", "a", "b", "c"]
 
     run_with(ThreadExecutor(threads, "test"), case)
+
+
+@pytest.mark.parametrize("started", [1, 2])
+def test_calls_start_in_order_and_one_at_a_time_if_a_thread_pauses_after_it_delivers_an_outcome(started: int) -> None:
+    may_end, has_arrived = threading.Event(), threading.Event()
+    both_run, all_run = threading.Barrier(2), threading.Barrier(started)
+    begun: list[str] = []
+
+    def call(name: str) -> None:
+        begun.append(name)
+        with pytest.raises(threading.BrokenBarrierError):
+            both_run.wait(0.1)
+
+    async def case(executor: ThreadExecutor) -> None:
+        loop = asyncio.get_running_loop()
+        deliver = loop.call_soon_threadsafe
+
+        def deliver_and_pause(*args: Any) -> asyncio.Handle:
+            handle = deliver(*args)
+            has_arrived.wait(20.0)
+            return handle
+
+        await asyncio.gather(*(executor.submit(all_run.wait, 20.0) for _ in range(started)))
+        executor.at_once = 1
+        busy, *calls = executor.submit(may_end.wait, 20.0), executor.submit(call, "a"), executor.submit(call, "b")
+        loop.call_soon_threadsafe = deliver_and_pause  # type: ignore[assignment, method-assign]
+        may_end.set()
+        await busy
+        loop.call_soon_threadsafe = deliver  # type: ignore[method-assign]
+        has_arrived.set()
+        assert [outcome.error for outcome in await asyncio.gather(*calls)] == [None, None]
+        assert begun == ["a", "b"]
+
+    run_with(ThreadExecutor(2, "test"), case)
 
 
 def test_calls_that_were_cancelled_in_the_queue_do_not_run() -> None:
