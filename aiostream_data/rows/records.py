@@ -44,6 +44,7 @@ from aiostream_data.rows.lineage import Lineage, MadeOf
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, graft
+from aiostream_data.rows.text_lists import of_equal_widths
 from aiostream_data.safe_url import safe_url
 
 
@@ -309,8 +310,16 @@ def with_equal_layouts(chunks: Sequence[Chunk]) -> tuple[Sequence[Chunk], bool]:
     chunks = with_equal_marks(chunks)
     if same_layout(chunks):
         return chunks, True
-    chunks = with_equal_texts(chunks)
+    chunks = _with_equal_widths(with_equal_texts(chunks))
     return chunks, same_layout(chunks)
+
+
+def _with_equal_widths(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+    columns = [chunk for chunk in chunks if isinstance(chunk, Columns)]
+    if len(columns) < len(chunks) or len({chunk.structure for chunk in columns}) > 1 or not columns[0].leaves:
+        return chunks
+    leaves = map(of_equal_widths, zip(*(chunk.leaves for chunk in columns), strict=True))
+    return [replace(chunk, leaves=own) for chunk, own in zip(columns, zip(*leaves, strict=True), strict=True)]
 
 
 def gather(

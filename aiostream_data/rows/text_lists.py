@@ -20,6 +20,8 @@ _TEXT: Final = (bytes, str)
 _TEXTS: Final = (bytes, str, type(None))
 _MOST_AXES: Final = 32
 _ASCII_STOP: Final = 0x80
+_WIDENING: Final = 8
+"""Maximum size of widened columns, as a multiple of their size before."""
 
 
 def is_text_list(value: Any) -> bool:
@@ -60,6 +62,34 @@ def _may_be_text(value: Sequence[Any]) -> bool:
 def is_fixed_width(column: Column) -> TypeGuard[NDArray[Any]]:
     """Return True if the rows of a column are values of a fixed-width dtype of bytes or text (kinds S and U)."""
     return not isinstance(column, VarColumn) and column.ndim == 1 and column.dtype.kind in "SU"
+
+
+def with_equal_widths(arrays: list[NDArray[Any] | None]) -> list[NDArray[Any] | None]:
+    """Convert fixed-width arrays of bytes, or of text, to the widest of their dtypes. Return other arrays unchanged."""
+    first = arrays[0]
+    if first is None or first.dtype.kind not in "SU":
+        return arrays
+    dtypes = {None if array is None else array.dtype for array in arrays}
+    if len(dtypes) == 1 or any(dtype is None or dtype.kind != first.dtype.kind for dtype in dtypes):
+        return arrays
+    widest = np.result_type(*(dtype for dtype in dtypes if dtype is not None))
+    return [None if array is None else array.astype(widest, copy=False) for array in arrays]
+
+
+def of_equal_widths(columns: Sequence[Column]) -> Sequence[Column]:
+    """Convert columns whose rows are fixed-width bytes, or text, to the widest of their dtypes.
+
+    The rows stay equal. Other columns are returned unchanged, and so are columns that would take much more memory.
+    """
+    arrays = [column for column in columns if is_fixed_width(column)]
+    dtypes = {array.dtype for array in arrays}
+    if len(arrays) < len(columns) or len(dtypes) < 2 or len({dtype.kind for dtype in dtypes}) > 1:
+        return columns
+    widest = np.result_type(*dtypes)
+    most_nbytes = _WIDENING * sum(array.nbytes for array in arrays)
+    if widest.itemsize * sum(map(len, arrays)) > most_nbytes:
+        return columns
+    return [array.astype(widest, copy=False) for array in arrays]
 
 
 def variable_rows(array: NDArray[Any]) -> Column:

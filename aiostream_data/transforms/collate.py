@@ -33,7 +33,7 @@ from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import StructureError, flatten, structure_of
 from aiostream_data.rows.text_arrays import Strings
-from aiostream_data.rows.text_lists import is_fixed_width, python_text, variable_rows
+from aiostream_data.rows.text_lists import is_fixed_width, python_text, variable_rows, with_equal_widths
 from aiostream_data.transforms.string_leaves import are_strings, leaf_of_strings
 
 DescribeRow = Callable[[int], str]
@@ -286,6 +286,8 @@ def is_empty_list(value: Any) -> bool:
 def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[NDArray[Any] | None]:
     """Convert each value of a leaf to NumPy with :func:`array_of`, which returns None for text and objects.
 
+    Arrays of text of different widths get the largest width.
+
     Raises:
         BatchShapeError: An array cannot be converted, or the leaf contains arrays of two libraries. The error message
             names the types and the rows.
@@ -303,7 +305,7 @@ def as_arrays(path: str, values: Sequence[Any], describe: DescribeRow) -> list[N
             raise BatchShapeError(
                 f"cannot batch leaf {path!r}: {where} cannot become a dense numpy.ndarray: {error}"
             ) from error.__cause__
-    return arrays
+    return with_equal_widths(arrays)
 
 
 def as_stackable(chunk: Chunk) -> Chunk:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiostream_data import BytesArray, Dataset, PlanError, RaggedArray
+from aiostream_data import BatchShapeError, BytesArray, Dataset, PlanError, RaggedArray
 
 ROWS = 3000
 WITH_NULS = [b"\0" * 3, b"a\0", b"", b"\0a"]
@@ -148,3 +148,35 @@ def test_padding_keeps_nuls_at_the_end(fill: bytes) -> None:
     nested = [np.array([[b"a"]], object), np.array([[b"b", b"c"]], object)]
     (batch,) = Dataset.from_iterable(nested).padded_batch(2, padding_values=fill)
     assert batch.tolist() == [[[b"a", fill]], [[b"b", b"c"]]]
+
+
+@pytest.mark.parametrize("kind", ["<U", ">U", "S"])
+@pytest.mark.parametrize("shape", [(2,), (1, 3), (9_000,)])
+@pytest.mark.parametrize("batch", ["batch", "batches of batches", "padded_batch", "batched map", "shuffle"])
+def test_arrays_of_text_of_different_widths_are_joined_with_the_largest_width(
+    kind: str, shape: tuple[int, ...], batch: str
+) -> None:
+    def wide(rows: Any) -> Any:
+        width = 1 + 4 * (int(rows[0]) // 4 % 2)
+        return {"n": rows, "t": np.full((len(rows), *shape), "abcde"[:width], f"{kind}{width}")}
+
+    chunks: Dataset[Any] = Dataset.range(24).batch(4).map(wide).unbatch()
+    joined: dict[str, Dataset[Any]] = {
+        "batch": chunks.batch(9),
+        "batches of batches": chunks.batch(4).batch(6).unbatch().batch(2).unbatch(),
+        "padded_batch": chunks.padded_batch(9),
+        "batched map": chunks.map(lambda rows: rows, batched=True).batch(9),
+        "shuffle": chunks.shuffle(24, seed=1).batch(24),
+    }
+    found = [(int(n), text) for each in joined[batch] for n, text in zip(each["n"], each["t"], strict=True)]
+    assert sorted(n for n, _ in found) == list(range(24))
+    for n, text in found:
+        word = "abcde"[: 1 + 4 * (n // 4 % 2)]
+        assert set(text.ravel().tolist()) == {word.encode() if kind == "S" else word}
+        assert text.shape == shape
+
+
+def test_arrays_of_bytes_and_of_text_are_not_joined() -> None:
+    rows = Dataset.range(2).map(lambda row: np.array([["a"], [b"b"]][row]))
+    with pytest.raises(BatchShapeError, match=r"shape \(1,\) of <U1 in range record 0 but shape \(1,\) of \|S1"):
+        list(rows.batch(2))

@@ -9,7 +9,7 @@ import pytest
 
 from aiostream_data.rows.array_likes import NoNumpyFormError
 from aiostream_data.rows.columns import VarColumn
-from aiostream_data.rows.text_lists import is_text_list, nested_text, python_text, variable_rows
+from aiostream_data.rows.text_lists import is_text_list, nested_text, of_equal_widths, python_text, variable_rows
 
 
 @pytest.mark.parametrize("value", [["a"], (b"a", None), [None, "a"], ["a", b"b"], [np.str_("a")]])
@@ -79,3 +79,18 @@ def test_numpy_text_becomes_python_text() -> None:
     found = python_text(given)
     assert list(found) == ["a\0", b"b\0", "c", None, "d", np.float32(1)]
     assert [type(value) for value in found] == [str, bytes, str, type(None), str, np.float32]
+
+
+@pytest.mark.parametrize("kind", ["<U", ">U", "S"])
+def test_columns_of_different_widths_are_widened_unless_that_takes_much_memory(kind: str) -> None:
+    narrow, wide = np.array(["a"] * 10, f"{kind}1"), np.array(["abcd"] * 10, f"{kind}4")
+    found: list[Any] = list(of_equal_widths([narrow, wide]))
+    assert {column.dtype for column in found} == {np.result_type(narrow, wide)}
+    assert [column.tolist() for column in found] == [narrow.tolist(), wide.tolist()]
+    one_long = np.array(["x" * 10_000], f"{kind}10000")
+    assert of_equal_widths([narrow, one_long])[0] is narrow
+
+
+def test_columns_of_bytes_and_text_and_other_columns_are_not_widened() -> None:
+    for columns in ([np.array([b"a"]), np.array(["ab"])], [np.array(["a"]), np.arange(1)], [np.arange(1)] * 2):
+        assert of_equal_widths(columns) is columns
