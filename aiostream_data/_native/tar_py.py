@@ -275,7 +275,7 @@ def _row(row: int, entry: _Entry, names: bytearray) -> tuple[int, ...]:
         return (*where, 0, _IGNORED, 0, 0, 0, entry.kind)
     name, ext = len(names), ext.lower()
     names += key + b"." + ext
-    return (*where, name, len(key), len(ext), _hash(key), _hash(ext), entry.kind)
+    return (*where, name, len(key), len(ext), name_hash(key), name_hash(ext), entry.kind)
 
 
 def split_name(path: bytes) -> tuple[bytes | None, bytes]:
@@ -326,7 +326,7 @@ def _padded(nbytes: int) -> int:
     return (nbytes + BLOCK - 1) // BLOCK * BLOCK
 
 
-def _hash(data: bytes) -> int:
+def name_hash(data: bytes) -> int:
     """Return the 64-bit FNV-1a hash as a signed integer."""
     value = 0xCBF29CE484222325
     for byte in data:

@@ -32,9 +32,16 @@ from aiostream_data._native.tar_py import (
     SOUND,
     SPARSE,
     TarWalk,
+    name_hash,
 )
 
 Numbers = NDArray[np.int64]
+
+KEY: Final = "__key__"
+"""Field of a sample that contains its key."""
+
+_HASH_OF_KEY: Final = name_hash(KEY.encode())
+_RESERVED: Final = "the field with the key of the sample; give it another extension"
 
 _KINDS: Final = {
     LINK: "is a link; store the file itself, as 'tar --dereference --hard-dereference' does",
@@ -96,6 +103,7 @@ def samples_of(walk: TarWalk, start: int, base: int, most_nbytes: int, is_end: b
     faults = [
         _refused(table, walk.names, first_rows, base),
         _repeated(table, walk.names, keyed, is_first, base),
+        _reserved(table, walk.names, keyed, is_first, base),
         _too_large(edges, most_nbytes),
     ]
     if walk.verdict not in (MORE, END):
@@ -168,6 +176,19 @@ def again_in_shard(key: str, first: int, again: int) -> str:
 def too_large(most_nbytes: int) -> str:
     """Describe a sample that exceeds the limit."""
     return f"a sample is larger than the limit of {most_nbytes} bytes; pass a larger max_sample_nbytes if it is sound"
+
+
+def _reserved(
+    table: Numbers, names: NDArray[np.uint8], keyed: Numbers, is_first: NDArray[np.bool_], base: int
+) -> BrokenSample | None:
+    """Find the first sample with a member whose extension is the name of the field of the key."""
+    found = np.flatnonzero(table[keyed, EXT_HASH] == _HASH_OF_KEY)
+    if not len(found):
+        return None
+    row, sample = int(keyed[found[0]]), int(np.count_nonzero(is_first[: found[0] + 1])) - 1
+    name = name_of(TarWalk(table, names, 0, 0, 0, 0), row)
+    at = base + int(table[row, FIRST])
+    return BrokenSample(sample, f"member {name} at byte {at} has the extension {KEY!r}, which is {_RESERVED}")
 
 
 def _too_large(edges: Numbers, most_nbytes: int) -> BrokenSample | None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data._native.tar_py import DATA, EXT_HASH, EXT_NBYTES, KEY_NBYTES, NAME, NBYTES, ROW
+from aiostream_data.formats.tar_samples import KEY
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.structure import LEAF, Structure
-
-KEY: Final = "__key__"
 
 Numbers = NDArray[np.int64]
 
@@ -85,7 +84,7 @@ def alike_samples(names: NDArray[np.uint8], members: Numbers, count: int) -> Ali
     if (hashes != hashes[0]).any():
         return None
     extensions = [_extension(names, member) for member in table[0]]
-    if len(set(extensions)) != each or KEY in extensions:
+    if len(set(extensions)) != each:
         return None
     by_name = sorted(range(each), key=extensions.__getitem__)
     keys = VarColumn(names, table[:, 0, NAME].copy(), table[:, 0, KEY_NBYTES].copy(), "str")
@@ -103,7 +102,7 @@ def _dicts(values: NDArray[np.uint8], names: NDArray[np.uint8], members: Numbers
             name = int(member[NAME])
             samples[row][KEY] = _text(names[name : name + int(member[KEY_NBYTES])])
     for sample, fields in zip(samples, found, strict=True):
-        sample.update(field for field in sorted(fields) if field[0] != KEY)
+        sample.update(sorted(fields))
     return samples
 
 

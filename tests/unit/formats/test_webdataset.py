@@ -103,6 +103,12 @@ def test_members_that_belong_to_no_sample_are_ignored(write: Write) -> None:
             1024,
             r"key 'a' was used at byte 0 and is used again at byte 1024",
         ),
+        (
+            [("a.x", b""), ("b.x", b""), ("b.__KEY__", b"other")],
+            512,
+            r"member 'b.__key__' at byte 1024 has the extension '__key__', which is the field with the key",
+        ),
+        ([("a.x", b""), ("b.__key__", b"other")], 512, r"member 'b.__key__' at byte 512 has the extension"),
     ],
 )
 def test_broken_samples_are_errors_that_name_both_members(
@@ -128,6 +134,21 @@ def test_members_that_are_no_files_are_refused_or_their_sample_is_skipped(
         list(Dataset.from_webdataset(path))
     assert raised.value.offset == 1024
     assert keys(path, on_error="skip") == ["a", "c"]
+
+
+def test_a_sample_with_a_member_named_as_the_field_of_the_key_is_skipped_wherever_its_members_lie(
+    write: Write,
+) -> None:
+    for long in (b"", bytes(3 << 20)):  # a long sample is longer than the blocks in which the archive is read
+        path = write(archive([("a.x", b"1"), ("b.w", long), ("b.__key__", b"2"), ("b.x", b"3"), ("c.x", b"4")]))
+        with pytest.raises(CorruptRecordError, match=r"member 'b.__key__' at byte \d+ has the extension '__key__'"):
+            list(Dataset.from_webdataset(path))
+        assert keys(path, on_error="skip") == ["a", "c"]
+
+
+def test_members_with_similar_extensions_are_fields(write: Write) -> None:
+    (sample,) = Dataset.from_webdataset(write(archive([("a.__url__", b"1"), ("a.x.__key__", b"2")])))
+    assert sample == {"__key__": "a", "__url__": b"1", "x.__key__": b"2"}
 
 
 def test_a_damaged_header_loses_no_sample_but_its_own_and_the_next(write: Write) -> None:
