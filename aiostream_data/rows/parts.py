@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+WIDEST: Final = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
+"""Maximum size in bytes of a number of each kind that devices store."""
+
+
+def may_be_in_parts(dtype: np.dtype[Any]) -> bool:
+    """Return True if arrays of a dtype may be stored as :class:`Parts`.
+
+    Devices store no other arrays, so a batch would arrive with its parts.
+    """
+    return dtype.isnative and dtype.itemsize <= WIDEST.get(dtype.kind, 0)
 
 
 class Parts:

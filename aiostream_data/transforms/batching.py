@@ -18,7 +18,7 @@ from aiostream_data.rows.columns import (
 )
 from aiostream_data.rows.lent_memory import LendsMemory
 from aiostream_data.rows.lineage import Lineage, MadeOf
-from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.parts import Parts, may_be_in_parts
 from aiostream_data.rows.records import Chunk, Columns, Items, concat, owned, same_layout
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.text_arrays import Strings
@@ -327,7 +327,7 @@ def _batch_in_parts(chunks: Sequence[Columns], ragged: bool, strings: Strings) -
 
 
 def _leaf_in_parts(columns: Sequence[Column], ragged: bool, strings: Strings) -> Any:
-    dense = tuple(column for column in columns if not isinstance(column, VarColumn) and not column.dtype.hasobject)
+    dense = tuple(each for each in columns if not isinstance(each, VarColumn) and may_be_in_parts(each.dtype))
     if len(dense) == len(columns):
         return Parts(dense)
     if ragged:

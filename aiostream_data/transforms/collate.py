@@ -28,7 +28,7 @@ from aiostream_data.rows.array_likes import (
 )
 from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, SeparateBytes, VarColumn, object_array
 from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES, LendsMemory, empty_array
-from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.parts import Parts, may_be_in_parts
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import StructureError, flatten, structure_of
@@ -340,7 +340,7 @@ def as_items(chunk: Columns) -> Items:
 def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any] | Parts:
     """Stack a leaf as :func:`stack_leaf` does, but return large arrays as :class:`Parts` without copying."""
     first = values[0]
-    if type(first) is np.ndarray and first.nbytes >= LARGE_RESULT_NBYTES and not first.dtype.hasobject:
+    if type(first) is np.ndarray and first.nbytes >= LARGE_RESULT_NBYTES and may_be_in_parts(first.dtype):
         facts = first.dtype, first.shape
         if all(type(value) is np.ndarray and (value.dtype, value.shape) == facts for value in values):
             return Parts(tuple(value[np.newaxis] for value in values))

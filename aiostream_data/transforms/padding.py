@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import BatchShapeError, PlanError
 from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, VarColumn, object_array
 from aiostream_data.rows.filled_arrays import filled
-from aiostream_data.rows.parts import PaddedParts, Parts
+from aiostream_data.rows.parts import PaddedParts, Parts, may_be_in_parts
 from aiostream_data.rows.records import Chunk, Columns
 from aiostream_data.rows.structure import Structure, StructureError, structure_of
 from aiostream_data.transforms.collate import (
@@ -254,7 +254,7 @@ def _facts(arrays: Sequence[NDArray[Any]]) -> int:
 def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
     """Pad rows that differ only in their first axis."""
     fill = fill_value(leaf, rows.values)
-    if leaf.in_parts and rows.nbytes >= LONG_ROW_NBYTES * len(rows) and not rows.values.dtype.hasobject:
+    if leaf.in_parts and rows.nbytes >= LONG_ROW_NBYTES * len(rows) and may_be_in_parts(rows.values.dtype):
         return PaddedParts(tuple(rows.elements()), target, fill)
     return pad_pieces(rows, target[0], fill)
 
@@ -295,7 +295,7 @@ def _example(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
     """Return True if the rows are long enough to be referenced instead of copied."""
-    return not arrays[0].dtype.hasobject and sum(array.nbytes for array in arrays) >= LONG_ROW_NBYTES * len(arrays)
+    return may_be_in_parts(arrays[0].dtype) and sum(array.nbytes for array in arrays) >= LONG_ROW_NBYTES * len(arrays)
 
 
 def _target(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.rows.columns import VarColumn
-from aiostream_data.rows.parts import Parts
+from aiostream_data.rows.parts import Parts, may_be_in_parts
 from aiostream_data.rows.ragged import RaggedArray, trusted_ragged
 
 PIECE_NBYTES: Final = 4 << 10
@@ -25,8 +25,11 @@ def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
     Adjacent rows in memory form one piece. The ragged array keeps the memory of the columns alive.
 
     Returns:
-        The ragged array, or None if the pieces would be smaller than :data:`PIECE_NBYTES` on average.
+        The ragged array, or None if the pieces would be smaller than :data:`PIECE_NBYTES` on average, or of a type that
+        devices do not store.
     """
+    if not may_be_in_parts(columns[0].values.dtype):
+        return None
     runs = [_runs(column) for column in columns]
     count = sum(len(firsts) for firsts, _ in runs)
     row_nbytes = columns[0].values.itemsize * int(np.prod(columns[0].values.shape[1:], dtype=np.int64))
