@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-
 WIDEST: Final = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """Maximum size in bytes of a number of each kind that devices store."""
 
