@@ -16,6 +16,7 @@ from aiostream_data._engine.calls.loop_states import LoopStates
 from aiostream_data._engine.calls.loop_steps import LoopSteps
 from aiostream_data._engine.calls.predicates import is_scalar_bool, no_scalar_bool
 from aiostream_data._engine.calls.result_budget import ResultBudget
+from aiostream_data._engine.calls.result_sizes import shared_results
 from aiostream_data._engine.calls.view_arguments import elements_with_views, views_of
 from aiostream_data._engine.calls.worker_state import StateKeys
 from aiostream_data._engine.failures.carried_error import PartlyDone, as_raisable
@@ -86,7 +87,8 @@ class CoroutineStage(CallStage):
             return
         rows = AwaitedRows(self._attempt, at_once=limit, held=HELD * limit, ordered=node.ordered)
         self._rows = rows
-        results = ResultBudget(outlet.budget, lambda: rows.holding + len(self._ready))
+        shared = shared_results(self.context, [node], limit, outlet.is_awaited)
+        results = ResultBudget(outlet.budget, lambda: rows.holding + len(self._ready), shared)
         feed = self._each(self.held_then(inlets[0]), results)
         try:
             async with asyncio.TaskGroup() as group:
@@ -105,7 +107,8 @@ class CoroutineStage(CallStage):
                 await feed.aclose()
 
     async def _await_in_turn(self, inlet: Inlet, outlet: Outlet) -> None:
-        results = ResultBudget(outlet.budget, lambda: len(self._ready))
+        shared = shared_results(self.context, [self.node], 1, outlet.is_awaited)
+        results = ResultBudget(outlet.budget, lambda: len(self._ready), shared)
         feed = self._each(self.held_then(inlet), results)
         try:
             async for entry in feed:
@@ -128,6 +131,7 @@ class CoroutineStage(CallStage):
     async def _give_out(self, rows: AwaitedRows, results: ResultBudget, outlet: Outlet) -> None:
         while entries := await rows.take():
             await self._take_out(entries, results, outlet)
+            del entries
             waited = perf_counter() - self._since
             if rows.unfinished and len(self._ready) < CHUNK_ROWS and waited < FLUSH_S:
                 await asyncio.sleep(FLUSH_S - waited)
@@ -215,8 +219,8 @@ class CoroutineStage(CallStage):
             made_of = chunk.made_of or [None] * len(chunk)
             elements = elements_with_views(chunk, views, self.context.services.blocks)
             for row, (element, entry) in enumerate(zip(elements, made_of, strict=True)):
-                room = await results.room_for(object_nbytes(element))
-                yield AwaitedRow(element, chunk.ids, row, entry, number, room, chunk if keeps else None)
+                room = results.room_for(object_nbytes(element))  # awaited below, so that no variable keeps the charge
+                yield AwaitedRow(element, chunk.ids, row, entry, number, await room, chunk if keeps else None)
                 number += 1
             del chunk
 

@@ -25,6 +25,7 @@ from aiostream_data._engine.calls.isolation import alone, broke_off
 from aiostream_data._engine.calls.late_hops import LateHops
 from aiostream_data._engine.calls.pacing import CHEAP_ROW_S, HOP_S, LONG_HOP_S, Pace
 from aiostream_data._engine.calls.result_budget import ResultBudget
+from aiostream_data._engine.calls.result_sizes import SharedResults
 from aiostream_data._engine.calls.row_work import Done, RowWork
 from aiostream_data._engine.calls.work_place import WorkPlace
 from aiostream_data._engine.failures.carried_error import as_raisable
@@ -84,6 +85,7 @@ class PacedHops:
         timeout_s: Maximum seconds to process one row.
         one_at_a_time: Start a hop only after the rows of the previous hop were emitted.
         pace: Cost of a row, if an earlier run of the operators measured it.
+        shared: What the memory reservations of several runs of the operators share; None for a single run.
     """
 
     work: RowWork
@@ -100,6 +102,7 @@ class PacedHops:
     hands_all_on: bool = True
     one_at_a_time: bool = False
     pace: Pace = field(default_factory=Pace)
+    shared: SharedResults | None = None
     workers: int = 1
     _apart: int = 0
     """Number of hops in flight that have not yet passed their rows to the tail (the later operators)."""
@@ -114,7 +117,7 @@ class PacedHops:
         self.probe = GilProbe(lambda: 0 if (hops := me()) is None else hops._threads_at_work())
         self._late = LateHops(MAX_AUTO_THREADS, lambda: None if (hops := me()) is None else hops._allow(*hops._allowed))
         held = self._held
-        self._results = ResultBudget(self.budget, lambda: held.taken)
+        self._results = ResultBudget(self.budget, lambda: held.taken, self.shared)
         self.pace.hop_nbytes = max(1, min(self.budget.limit // HOP_SHARE, MAX_HOP_NBYTES))
         self._widen()
 
@@ -179,7 +182,7 @@ class PacedHops:
         value: Any = value_of(outcome)
         if isinstance(value, Done):
             self._learn(len(piece.rows), outcome, value)
-            done = await self.account(piece, value, outcome.transfer_s)
+            done = await self.account(piece, self._settled(piece, value), outcome.transfer_s)
             await outlet.send(done.chunk)
             self._apart -= 1
             if done.failure is not None:
@@ -188,8 +191,21 @@ class PacedHops:
         done, joined = value
         assert isinstance(joined, Joined)
         self._learn(len(piece.rows), replace(outcome, busy_s=_busy(done), cpu_s=_cpu(done)), done)
-        await self.account(piece, done, 0.0)
+        await self.account(piece, self._settled(piece, done), 0.0)
+        if piece.room is not None:
+            piece.room.end()  # the outlet counts the rows that the tail gives out
         await outlet.accept(joined)
+
+    def _settled(self, piece: HopPiece, done: Done) -> Done:
+        """Reduce the memory reserved for a hop to the size of its result, unless this has been done."""
+        room = piece.room
+        if room is None or done.chunk.lease is room:
+            return done
+        self._results.returned(room, about_nbytes(piece.rows), done.nbytes)
+        if done.chunk.lease is None:
+            return replace(done, chunk=done.chunk.with_lease(room))
+        room.end()  # the lease of the input counts the rows
+        return done
 
     async def _pieces(self, inlet: AsyncIterator[Chunk]) -> AsyncIterator[HopPiece]:
         async for chunk in inlet:
@@ -202,7 +218,7 @@ class PacedHops:
                 start = stop
 
     async def _room_for(self, rows: Chunk) -> Charge | None:
-        if self.serial is not None and self.workers == 1:
+        if self.serial is not None and self.workers == 1 and self.shared is None:
             return None  # serial hops hold at most two results
         return await self._results.room_for(about_nbytes(rows))
 

@@ -14,6 +14,7 @@ from aiostream_data._engine.calls.cpu_count import at_most_cpus
 from aiostream_data._engine.calls.paced_hops import MAX_AUTO_THREADS, HopPiece, PacedHops
 from aiostream_data._engine.calls.pacing import Paces
 from aiostream_data._engine.calls.parse_rows import parse_rows
+from aiostream_data._engine.calls.result_sizes import shared_results
 from aiostream_data._engine.calls.row_work import Done, HopPart, RowWork, Tally
 from aiostream_data._engine.calls.user_code import UserFunction, name_records
 from aiostream_data._engine.calls.work_place import OnInterpreters, OnThreads, OnWorkers, WorkPlace
@@ -103,6 +104,7 @@ class RowwiseStage(CallStage):
             hands_all_on=not any(self._counts_failures),
             one_at_a_time=services.workers.one_at_a_time,
             pace=services.features.of(Paces).begun(self.context.place(node), functions, services.cpus),
+            shared=shared_results(self.context, self.nodes, workers or 1, lambda: me._outlet.is_awaited()),
         )
         try:
             await self._hops.run(self.held_then(inlets[0]), outlet)

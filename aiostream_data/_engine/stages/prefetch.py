@@ -27,6 +27,7 @@ class PrefetchStage(OneToOne):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         async for chunk in inlets[0]:
             await outlet.send(chunk, inlets[0].chunk_nbytes)
+            del chunk  # free its rows during the wait for the next
 
 
 def channel_items(node: Node) -> int:

@@ -78,6 +78,7 @@ class SkipStage(Stage):
             rest = chunk.slice(part.start, part.stop)
             outlet.drop(len(chunk) - len(rest))
             await outlet.send(rest)
+            del chunk, rest  # free the rows during the wait for the next
 
     def at(self, rows: int, book: BookWriter) -> State:
         if rows == 0:  # rows not skipped yet must not be counted twice
@@ -122,6 +123,7 @@ class ShardStage(Stage):
             mine = await self.hop(chunk.take, self._order.push(len(chunk)))
             outlet.drop(len(chunk) - len(mine))
             await outlet.send(mine)
+            del chunk, mine
 
     def at(self, rows: int, book: BookWriter) -> State:
         seen = self._input_rows(rows)
@@ -169,6 +171,7 @@ class EnumerateStage(OneToOne):
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         async for chunk in inlets[0]:
             await outlet.send(await self.hop(_numbered, self._order, chunk))
+            del chunk
 
     def at(self, rows: int, book: BookWriter) -> State:
         return {"op": "enumerate", "next": self._first + rows, "input": self.inputs[0].at(rows, book)}

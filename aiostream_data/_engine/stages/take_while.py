@@ -36,3 +36,4 @@ class TakeWhileStage(Stage):
                 raise as_raisable(failure)
             if rows < len(chunk):
                 return
+            del chunk  # free its rows during the wait for the next

@@ -13,6 +13,7 @@ from event_order import run, settle
 import aiostream_data as asd
 from aiostream_data import Dataset
 from aiostream_data._engine.calls.result_budget import COPIES, FIRST_CYCLES, FIRST_NBYTES, ResultBudget
+from aiostream_data._engine.calls.result_sizes import ResultSizes, SharedResults
 from aiostream_data._engine.memory.budget import FILLED, Budget
 from aiostream_data._engine.memory.trimming import LEAST_NBYTES as LEAST_KEPT
 from aiostream_data._engine.memory.trimming import kept_nbytes
@@ -221,6 +222,43 @@ def test_calls_that_end_without_a_result_make_room_for_others() -> None:
         assert not waiting.done()
         rooms.clear()
         await waiting
+
+    run(case())
+
+
+def test_runs_of_an_operator_learn_the_size_of_a_result_from_the_first_call_of_one_of_them() -> None:
+    async def case() -> None:
+        budget, sizes = Budget(64 * MIB), ResultSizes()
+        rooms: list[list[Any]] = [[], []]
+
+        def of(run: list[Any]) -> ResultBudget:
+            shared = SharedResults(sizes, first_calls=1, is_awaited=lambda: False)
+            return ResultBudget(budget, lambda: len(run), shared)
+
+        first, second = map(of, rooms)
+        rooms[0].append(await first.room_for(8))
+        waiting = asyncio.create_task(second.room_for(8))
+        for _ in range(FIRST_CYCLES + 1):
+            await settle()
+        assert not waiting.done()
+        first.returned(rooms[0][0], 8, MIB)
+        assert (await waiting).nbytes == 8 + COPIES * MIB
+
+    run(case())
+
+
+def test_if_memory_is_full_a_run_beside_others_begins_a_call_only_if_its_rows_are_awaited() -> None:
+    async def case() -> None:
+        budget, is_awaited = Budget(4 * MIB), False
+        shared = SharedResults(ResultSizes(1.0, True), first_calls=1, is_awaited=lambda: is_awaited)
+        full = budget.charge(4 * MIB)
+        waiting = asyncio.create_task(ResultBudget(budget, lambda: 0, shared).room_for(8))
+        await settle()
+        assert not waiting.done()
+        is_awaited = True
+        budget.poke()
+        assert (await waiting).nbytes == 8
+        full.end()
 
     run(case())
 

@@ -65,7 +65,8 @@ async def _send_all(receiver: Receiver[Chunk], sender: Sender[Chunk], outer: Lin
     rows = 0
     async for chunk in receiver:
         rows += len(chunk)
-        await sender.send(of_one(chunk, outer), chunk_nbytes(chunk))
+        await sender.send(of_one(chunk, outer) if len(chunk) else chunk, chunk_nbytes(chunk))
+        del chunk  # free its rows during the wait for the next
     receiver.check(rows)
     return rows
 
