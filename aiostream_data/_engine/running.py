@@ -137,14 +137,15 @@ def _prepare(node: Node, context: RunContext, launch: Launch, state: State, send
         for number, (child, its) in enumerate(zip(children, states, strict=False))
     ]
     stage.inputs = [position_of(receiver) for receiver in receivers]
-    if not children:
+    ends_epoch = not children or stage.counts_losses
+    if ends_epoch:
         context.drained.begin()
     services = context.services
     outlet = Outlet(sender, counters, services.budget, services.pool, Tail(steps) if steps else None)
     for before in receivers:
         before.wanted_for(outlet.is_awaited)
     inlets = [Inlet(before, context.counters(lowest), outlet.until_it_may_receive) for before in receivers]
-    work = partial(supervise, stage, inlets, outlet, node.label, None if children else context)
+    work = partial(supervise, stage, inlets, outlet, node.label, context if ends_epoch else None)
     return _LastStage(_joined_positions(stage, steps), work, node.label)
 
 
@@ -226,7 +227,7 @@ async def supervise(
                 forget_frames(error)
                 raise
             finally:
-                if source_of is not None:  # flushing the tail below needs no source
+                if source_of is not None:  # flushing the tail below needs no source, and counts no loss of one
                     source_of.drained.end()
             check_account(stage, inlets, outlet, label)
             await outlet.finish()

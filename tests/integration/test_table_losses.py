@@ -183,6 +183,49 @@ def test_all_files_share_one_error_budget(write: Callable[[str], list[Path]], tm
     assert received == [row for row in ALL if row < 205 and not 105 <= row < 110]
 
 
+@pytest.mark.parametrize(
+    ("kind", "cycle_length", "before"),
+    [(".parquet", 1, (25, 35)), (".parquet", 3, (16, 46)), (".npy", 1, (20, 20)), (".npy", 3, (1, 1))],
+)
+@pytest.mark.parametrize("losses", [0, 1, 2, 5])
+def test_a_budget_is_spent_in_the_order_of_the_rows_and_of_the_epochs(
+    write: Callable[[str], list[Path]], tmp_path: Path, kind: str, cycle_length: int, before: Sequence[int], losses: int
+) -> None:
+    """``before`` has the number of rows of an epoch in front of each of its two losses."""
+    paths = write(kind)
+    if kind == ".npy":
+        for path in paths[1:]:
+            path.write_bytes(b"of no format")
+    else:
+        damage(paths[1], start_of_group(paths[1], 1))
+        damage(paths[2], start_of_group(paths[2], 3 if cycle_length == 3 else 0))
+    files, log = str(tmp_path / f"*{kind}"), tmp_path / "lost.jsonl"
+    epoch = list(dataset_of(kind, files, cycle_length=cycle_length, on_error="skip"))
+    source = dataset_of(kind, files, cycle_length=cycle_length, on_error=Skip(max_count=losses)).repeat()
+    received: list[int] = []
+    with source.open(dead_letters=log) as loader:
+        with pytest.raises(ErrorBudgetError) as raised:
+            received.extend(loader)
+        assert sum(stage.skipped for stage in loader.stats().stages) == losses
+    rows = losses // 2 * len(epoch) + before[losses % 2]
+    assert received == (epoch * 3)[:rows]
+    assert (raised.value.failures, raised.value.rows) == (losses + 1, rows + losses + 1)
+    assert len(log.read_text().splitlines() if losses else []) == losses
+
+
+def test_rows_of_an_epoch_are_counted_for_a_rate_before_the_losses_behind_them(tmp_path: Path) -> None:
+    for file in range(3):
+        write_parquet(tmp_path / f"{file}.parquet", range(1000 * file, 1000 * file + 1000))
+    path = tmp_path / "2.parquet"
+    for group in (10, 20, 30):
+        damage(path, start_of_group(path, group))
+    source = dataset_of(".parquet", str(tmp_path / "*"), on_error=Skip(max_rate=0.001))  # 2 of 2,150 rows
+    received: list[int] = []
+    with source.open() as loader, pytest.raises(ErrorBudgetError, match="3 of 2143 records"):
+        received.extend(loader)
+    assert received[-1] == 2149
+
+
 def test_rows_of_all_open_files_count_for_a_rate(tmp_path: Path) -> None:
     for file in range(4):
         table = pa.table({"n": range(10_000 * file, 10_000 * file + 9_000)})
@@ -193,6 +236,16 @@ def test_rows_of_all_open_files_count_for_a_rate(tmp_path: Path) -> None:
     for cycle_length in (1, 4):
         rows = dataset_of(".parquet", str(tmp_path / "*"), on_error=Skip(max_rate=0.0004), cycle_length=cycle_length)
         assert sum(1 for _ in rows) == 35_950
+
+
+@pytest.mark.parametrize("kind", IN_GROUPS)
+def test_a_shuffle_of_rows_beside_a_damaged_group_resumes_everywhere(
+    write: Callable[[str], list[Path]], tmp_path: Path, kind: str
+) -> None:
+    paths = write(kind)
+    damage(paths[1], start_of_group(paths[1], 1))
+    rows = dataset_of(kind, str(tmp_path / f"*{kind}"), on_error=Skip(max_count=3), cycle_length=2)
+    resumes_everywhere(rows.shuffle(10, seed=1).repeat(2))
 
 
 def test_retries_come_before_the_error_or_the_loss(write: Callable[[str], list[Path]], tmp_path: Path) -> None:

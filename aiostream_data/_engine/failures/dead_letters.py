@@ -15,7 +15,7 @@ from aiostream_data._engine.resume.row_keys import expression
 from aiostream_data.errors import ErrorBudgetError, RecordError
 from aiostream_data.executors.base import Executor
 from aiostream_data.failing.dead_letter_log import DeadLetterLog
-from aiostream_data.failing.policies import handling_of
+from aiostream_data.failing.policies import OnError, handling_of
 from aiostream_data.plan.base import Node
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.tables import TableFile
@@ -69,7 +69,11 @@ class DeadLetters:
 
     def logs(self, node: Node) -> bool:
         """Return True if the skipped and replaced rows of a node are logged."""
-        return self._path_of(node) is not None
+        return self.logs_with(getattr(node, "on_error", None))
+
+    def logs_with(self, on_error: OnError) -> bool:
+        """Return True if the skipped and replaced rows of a node with this error policy are logged."""
+        return self._path_with(on_error) is not None
 
     def count(self, place: str, node: Node, rows: int, at: Sequence[int]) -> int:
         """Count the processed rows and the failed rows of a stage.
@@ -110,7 +114,10 @@ class DeadLetters:
             raise outcome.error
 
     def _path_of(self, node: Node) -> str | None:
-        return handling_of(getattr(node, "on_error", None)).path or self._path
+        return self._path_with(getattr(node, "on_error", None))
+
+    def _path_with(self, on_error: OnError) -> str | None:
+        return handling_of(on_error).path or self._path
 
     def close(self) -> None:
         """Close every log."""

@@ -87,7 +87,11 @@ class ShardLosses:
         self._added += 1
         with self._lock:
             self._behind.append(rows)
-        self._waiting.append((rows, Lost(self._url, self._split, ordinal, what)))
+        self.put(rows, Lost(self._url, self._split, ordinal, what))
+
+    def put(self, rows: int, lost: Lost) -> None:
+        """Add a loss behind the first ``rows`` rows, for a reader whose saved position needs no losses."""
+        self._waiting.append((rows, lost))
 
     def rows_before_next(self, received: int) -> int | None:
         """Return the number of rows between row ``received`` and the next loss, or None if no loss is stored."""

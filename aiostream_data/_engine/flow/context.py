@@ -12,6 +12,7 @@ import numpy as np
 from aiostream_data._engine.engine_options import EngineOptions
 from aiostream_data._engine.failures.carried_error import as_raisable
 from aiostream_data._engine.failures.dead_letters import DeadLetters
+from aiostream_data._engine.failures.shard_losses import ShardLosses
 from aiostream_data._engine.flow.channel import Receiver
 from aiostream_data._engine.flow.drained import Drained
 from aiostream_data._engine.flow.executors import Workers
@@ -22,7 +23,7 @@ from aiostream_data._engine.memory.budget import Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.resume.damaged_state import resuming
 from aiostream_data._engine.resume.lineage_reader import TABLE, Book
-from aiostream_data._engine.resume.origins import Locate, Namespace, Origins, source_of
+from aiostream_data._engine.resume.origins import Locate, Namespace, ObjectOf, Origins, source_of
 from aiostream_data._engine.resume.position import Position, State
 from aiostream_data.executors.base import Executor, Outcome
 from aiostream_data.metrics.counters import StageCounters
@@ -30,6 +31,7 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.shown import subject_of
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk
+from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.storage.stores import StoreSet
 from aiostream_data.transforms.randomness import key_of
 
@@ -112,6 +114,11 @@ class RunContext:
         made_by: Prefix for the names of stages in an inner data set: the operator that created the data set.
         crowd: Number of inputs of a mixture that this run belongs to and that are read side by side; 1 outside of
             mixtures.
+        sharers: Number of runs that share the memory limit: the crowd, and inner data sets that are open at the same
+            time.
+        made_from: Ids of the element from which an operator made this inner data set; None for other runs.
+        losses: Receives the lost records of a source whose rows another stage merges and counts. None if the source
+            counts its lost records itself.
     """
 
     services: Services
@@ -123,6 +130,9 @@ class RunContext:
     prefix: str = ""
     made_by: str = ""
     crowd: int = 1
+    sharers: int = 1
+    made_from: RowIds | None = None
+    losses: ShardLosses | None = None
 
     def for_epoch(self, epoch: int) -> RunContext:
         """Return a copy of this context for another epoch."""
@@ -130,12 +140,21 @@ class RunContext:
 
     def beside(self, others: int) -> RunContext:
         """Return a copy of this context for one of ``others`` inputs that are read side by side."""
-        return self if others == 1 else replace(self, crowd=self.crowd * others)
+        return self if others == 1 else replace(self, crowd=self.crowd * others, sharers=self.sharers * others)
+
+    def sharing(self, others: int) -> RunContext:
+        """Return a copy of this context for one of ``others`` inner runs that share the memory limit."""
+        return self if others == 1 else replace(self, sharers=self.sharers * others)
 
     @property
     def is_crowded(self) -> bool:
         """True if so many inputs are read side by side that each of them reads as little ahead as possible."""
         return self.crowd >= CROWD
+
+    @property
+    def is_inner(self) -> bool:
+        """True if this is a run of an inner data set, beside which other inner data sets may run."""
+        return bool(self.prefix)
 
     def open(self, node: Node, state: State = None) -> AbstractAsyncContextManager[Receiver[Chunk]]:
         """Return a context manager that runs ``node`` and its inputs; it provides a receiver for the node's chunks.
@@ -198,11 +217,14 @@ class RunContext:
         locate: Locate | None = None,
         listed: str = "",
         times: int | None = None,
+        object_of: ObjectOf | None = None,
     ) -> Namespace:
         """Create a namespace (a range of row ids) for one run of a source. See :class:`.Namespace`."""
         number = self.keys[node]
         source = source_of(self.path, number)
-        return self.services.origins.open(source, number, self.epoch, url_of, locate=locate, listed=listed, times=times)
+        return self.services.origins.open(
+            source, number, self.epoch, url_of, locate=locate, listed=listed, times=times, object_of=object_of
+        )
 
     def key(self, node: Node, seed: int | None, *names: Any) -> np.uint64:
         """Compute the random key of a node from its seed, its position in the plan, and ``names``."""

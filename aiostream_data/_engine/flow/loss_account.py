@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiostream_data._engine.failures.carried_error import PartlyDone
+from aiostream_data._engine.failures.dead_letters import DeadLetters
 from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE, Lost
 from aiostream_data._engine.flow.context import RunContext
-from aiostream_data.failing.policies import handling_of
+from aiostream_data.failing.policies import OnError, handling_of
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.tables import TableFile
+
+
+def is_exact(letters: DeadLetters, on_error: OnError) -> bool:
+    """Return True if each loss must be counted at its exact row, because of an error budget or the order of the log."""
+    handling = handling_of(on_error)
+    if handling.kind != "skip":
+        return False
+    return handling.max_count is not None or handling.max_rate is not None or letters.logs_with(on_error)
 
 
 class LossAccount:
@@ -27,16 +36,15 @@ class LossAccount:
         self._letters = context.services.dead_letters
         self._place, self._nth, self._node = context.place(node), context.nth(node), node
         self._counters = counters
-        handling = handling_of(node.on_error)
         self._is_logged = self._letters.logs(node)
-        self._is_exact = self._is_logged or handling.max_count is not None or handling.max_rate is not None
+        self._is_exact = is_exact(self._letters, node.on_error)
         self._rows = 0
         self.rows_before = 0
         self._unwritten: list[Lost] = []
 
     @property
     def is_exact(self) -> bool:
-        """True if each loss must be counted at its exact row, because of an error budget or the order of the log."""
+        """True if each loss must be counted at its exact row; see :func:`is_exact`."""
         return self._is_exact
 
     @property
@@ -67,7 +75,9 @@ class LossAccount:
             self._unwritten += lost[:allowed]
         if allowed < len(lost):
             last = lost[allowed]
-            raise PartlyDone(allowed, self._letters.spent(self._place, self._node, last.told(), last.error))
+            spent = self._letters.spent(self._place, self._node, last.told(), last.error)
+            spent.add_note(self._node.noted)
+            raise PartlyDone(allowed, spent)
 
     async def write(self) -> None:
         """Log all counted losses.

@@ -56,6 +56,11 @@ class Stage:
         """Number of inputs, counted from the first one, whose rows the stage mixes; at least 1."""
         return 1
 
+    @property
+    def counts_losses(self) -> bool:
+        """True if the stage counts the losses of its sources at its rows, so that the next epoch must begin later."""
+        return False
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         """Move chunks from the inlets to the outlet until the stream ends.
 

@@ -11,13 +11,17 @@ from aiostream_data._engine.failures.shard_losses import Lost
 from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.loss_account import LossAccount
+from aiostream_data._engine.flow.stage_io import Outlet
 from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data.errors import ChecksumError, CorruptRecordError, MemoryBudgetError, ObjectNotFoundError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import Loss
+from aiostream_data.formats.cutting import no_records
 from aiostream_data.formats.row_groups import RowGroup
 from aiostream_data.metrics.counters import StageCounters
 from aiostream_data.plan.tables import TableFile
+from aiostream_data.rows.records import records_chunk
+from aiostream_data.rows.row_ids import RowIds
 
 T = TypeVar("T")
 
@@ -69,7 +73,10 @@ class TableLosses:
         self._split = split
         self._counters = counters
         self._handling = handling_of(node.on_error)
-        self._account = LossAccount(context, node, counters) if self._handling.kind == "skip" else None
+        self._skips = self._handling.kind == "skip"
+        self._later = context.losses
+        is_own = self._skips and self._later is None
+        self._account = LossAccount(context, node, counters) if is_own else None
 
     async def attempted(self, read: Callable[[], Awaitable[T]]) -> T | SkippedPart:
         """Read a part of the file, again after damage if the policy retries. Return the damage if it is skipped."""
@@ -82,7 +89,7 @@ class TableLosses:
                 if damage is None or not self._handling.interferes:
                     raise
                 if attempts == self._handling.retries:
-                    if self._account is None:
+                    if not self._skips:
                         raise
                     empty_frames(error)  # they refer to the bytes, which are no longer charged
                     return SkippedPart(damage)
@@ -90,26 +97,36 @@ class TableLosses:
             await asyncio.sleep(self._handling.pause_s(attempts))
             attempts += 1
 
-    async def lose_file(self, damage: SkippedPart, rows: int, ordinal: int) -> None:
+    async def lose_file(self, damage: SkippedPart, rows: int, ordinal: int, outlet: Outlet) -> None:
         """Count and log a file that cannot be read from row ``ordinal`` on, after ``rows`` rows of this run.
+
+        Args:
+            outlet: Outlet of the run. If a later stage counts the losses, it gets a mark.
 
         Raises:
             ErrorBudgetError: Too many records or files were lost.
         """
-        await self._lose(rows, Lost(self._url, self._split, ordinal, damage.error))
+        await self._lose(rows, Lost(self._url, self._split, ordinal, damage.error), outlet)
 
-    async def lose_group(self, damage: SkippedPart, rows: int, group: RowGroup) -> None:
+    async def lose_group(self, damage: SkippedPart, rows: int, group: RowGroup, outlet: Outlet) -> None:
         """Count and log a row group; see :meth:`lose_file`."""
         assert isinstance(damage.error, CorruptRecordError), "otherwise the rest of the file is lost"
         what = Loss(damage.error.offset, group.stored_nbytes, damage.error.reason)
-        await self._lose(rows, Lost(self._url, self._split, group.first_row, what))
+        await self._lose(rows, Lost(self._url, self._split, group.first_row, what), outlet)
 
     def count(self, rows: int) -> None:
-        """Count the rows that this run has sent, ``rows`` in all. All open files share one error budget."""
+        """Count the rows that this run has sent, ``rows`` in all, unless a later stage counts them.
+
+        All open files share one error budget.
+        """
         if self._account is not None:
             self._account.take(rows, ())
 
-    async def _lose(self, rows: int, lost: Lost) -> None:
+    async def _lose(self, rows: int, lost: Lost, outlet: Outlet) -> None:
+        if self._later is not None:
+            self._later.put(rows, lost)
+            await outlet.send_mark(records_chunk(no_records(), RowIds.none()))
+            return
         assert self._account is not None, "the policy skips damage"
         try:
             self._account.take(rows, [lost])

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -57,7 +57,14 @@ class MakesFiles(Protocol):
     """Interface of the stage that makes datasets of files."""
 
     @property
+    def node(self) -> Any: ...
+
+    @property
     def context(self) -> RunContext: ...
+
+    @property
+    def counts_losses(self) -> bool:
+        """True if the stage counts the rows and losses of its files."""
 
     async def inners_of(self, rows: Chunk) -> Sequence[Inner]:
         """Call the function for every row and return the inner datasets."""
@@ -96,7 +103,9 @@ class FileGroups:
 
     def __init__(self, stage: MakesFiles, outlet: Outlet, rows: OuterRows, tasks: asyncio.TaskGroup) -> None:
         self._stage, self._outlet, self._rows, self._tasks = stage, outlet, rows, tasks
-        self._tables, self._sources = SmallTables(stage.context), SmallSources(stage.context)
+        context = stage.context.sharing(stage.node.cycle_length)
+        self._tables = SmallTables(context, not stage.counts_losses)
+        self._sources = SmallSources(context)
         self._ahead: deque[asyncio.Task[Outcome]] = deque()
         self._pace = ReadAhead()
         self._files = FIRST_FILES

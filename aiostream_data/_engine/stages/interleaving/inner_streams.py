@@ -26,6 +26,7 @@ from aiostream_data._engine.sources.files_read import BegunFile
 from aiostream_data._engine.sources.memory_rows import chunks_of
 from aiostream_data._engine.sources.shard_damage import damage_of
 from aiostream_data._engine.stages.interleaving.file_groups import FileGroups, plans_of_files
+from aiostream_data._engine.stages.interleaving.file_losses import FileLosses
 from aiostream_data._engine.stages.interleaving.inner_calls import CallsAhead, InnerCalls
 from aiostream_data._engine.stages.interleaving.inner_places import InnerPlace, JoinedPlaces
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, is_small, joined, of_one, with_outer
@@ -68,6 +69,10 @@ class MakesInner(Protocol):
         """Call ``work(*args)`` on a worker thread."""
 
     @property
+    def counts_losses(self) -> bool:
+        """True if the stage counts the losses of its files."""
+
+    @property
     def calls(self) -> InnerCalls:
         """The calls of the user's function."""
 
@@ -99,12 +104,16 @@ class InnerStreams:
 
     This class calls the user's function for each element and opens the returned dataset. Small datasets in memory are
     joined.
+
+    Attributes:
+        losses: Losses of the files that the datasets read; None if the files count their losses themselves.
     """
 
     stage: MakesInner
     inlet: Inlet
     outlet: Outlet
     group: asyncio.TaskGroup
+    losses: FileLosses | None = None
     _made: MadeDatasets = field(default_factory=lambda: MadeDatasets([], NO_ROWS))
     _opened: deque[Stream | ReadyStreams] = field(default_factory=deque)
     _calls: int = 1  # number of elements of the next call on a worker thread
@@ -216,6 +225,9 @@ class InnerStreams:
         if not count:
             return
         files, outer, rows = small.files[:count], small.outer.slice(0, count), small.rows[:count]
+        if self.losses is not None:
+            first = self.stage.plan_of(small.inners[0])
+            self.losses.know(first, self.stage.context_of(first, outer.slice(0, 1)))
         chunk = self._made.rows_of(files)
         if chunk is not None:
             chunk = await self.stage.hop(with_outer, chunk, outer, rows)
@@ -313,10 +325,13 @@ class InnerStreams:
         chunks = self._rows_in_memory(inner, given) if is_small(inner) else None
         if chunks is not None:
             _fill(sender, chunks, outer, services.budget)
-        else:
-            work = forward(self.stage.context_of(inner, outer), inner, sender, place, self._name_inner)
-            self.group.create_task(work, name=f"inner {inner.label}")
-        return Stream(receiver, place)
+            return Stream(receiver, place)
+        context, losses = self.stage.context_of(inner, outer), None
+        if self.losses is not None:
+            context, losses = self.losses.of(inner, context)
+        work = forward(context, inner, sender, place, self._name_inner)
+        self.group.create_task(work, name=f"inner {inner.label}")
+        return Stream(receiver, place, losses)
 
     def _rows_in_memory(self, inner: Node, given: int) -> Iterable[Chunk] | None:
         """Return the rows of a small dataset after the ``given`` ones; None if its batches cannot be built."""
@@ -332,7 +347,7 @@ class InnerStreams:
         record = self.stage.context.services.origins.describe(outer.ids, 0)
         name = function_name(node.function)
         if not isinstance(inner, PythonIterable):
-            error.add_note(f"in the dataset that {name} returned for {record}, by {node.noted.removeprefix('stage: ')}")
+            error.add_note(f"in the {made_by(node, f' for {record}')}")
             if _could_skip(inner, error):
                 error.add_note(_how_to_skip(node, name))
             return
@@ -343,6 +358,15 @@ class InnerStreams:
             elif found := _INNER_RECORD.fullmatch(note):
                 notes[number] = f"record: element {found[1]} of those made for {record}"
         error.add_note(f"function: {name}")
+
+
+def made_by(node: Interleave, what: str = "") -> str:
+    """Describe the datasets of a stage, for an error note.
+
+    Args:
+        what: Text that names the element from which one dataset was made.
+    """
+    return f"dataset that {function_name(node.function)} returned{what}, by {node.noted.removeprefix('stage: ')}"
 
 
 def _how_to_skip(node: Interleave, name: str) -> str:

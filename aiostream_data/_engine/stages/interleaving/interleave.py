@@ -27,9 +27,10 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.resume.row_keys import expression
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.sources.memory_rows import rows_of
+from aiostream_data._engine.stages.interleaving.file_losses import FileLosses, counts_losses
 from aiostream_data._engine.stages.interleaving.inner_calls import InnerCalls
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner, are_lists, is_sequence, is_small, of_one
-from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams
+from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams, made_by
 from aiostream_data._engine.stages.interleaving.single_tables import with_single_tables
 from aiostream_data._engine.stages.interleaving.small_batches import batches_if_sound, batches_with_ids
 from aiostream_data.errors import PlanError
@@ -69,17 +70,28 @@ class InterleaveStage(Stage):
         """The calls of the user's function."""
         return InnerCalls(self)
 
+    @property
+    def counts_losses(self) -> bool:
+        return counts_losses(self.context, self.node)
+
     async def run(self, inlets: Sequence[Inlet], outlet: Outlet) -> None:
         node: Interleave = self.node
         self.counters.waits_for = "user"
         order = InterleaveOrder(node.cycle_length, node.block_length, node.ordered)
         async with asyncio.TaskGroup() as group:
-            merge = Merge(InnerStreams(self, inlets[0], outlet, group), order, self._log)
+            streams = InnerStreams(self, inlets[0], outlet, group)
+            merge = Merge(streams, order, self._log)
+            if self.counts_losses:
+                streams.losses = FileLosses(merge)
             if self._state is not None:
                 await merge.resume(self._state)
                 if gains_rows(self.context, node.input):
                     order.more_streams()
-            await merge.run(outlet)
+            try:
+                await merge.run(outlet)
+            except PartlyDone as partly:  # the losses of files exceed their error budget
+                partly.error.add_note(f"in a {made_by(node)}")
+                raise
 
     async def inners_of(self, rows: Chunk) -> list[Inner]:
         """Call the user's function for every row and return the inner datasets; see :meth:`inners_from`."""
@@ -166,6 +178,8 @@ class InterleaveStage(Stage):
             drained=Drained(),
             prefix=f"{mine.prefix}{mine.numbers[self.node]}/",
             made_by=f"{mine.made_by}{self.node.label}/",
+            made_from=outer.ids,
+            sharers=mine.sharers * self.node.cycle_length,
         )
 
     # -- saved position: the merge order, and the outer row and state of each open inner dataset
