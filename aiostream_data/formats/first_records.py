@@ -10,7 +10,7 @@ import numpy as np
 
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Loss
-from aiostream_data.formats.json_lines import JsonRecords
+from aiostream_data.formats.placed_records import PlacedColumn
 from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import RecordStream
 from aiostream_data.rows.columns import VarColumn
@@ -63,7 +63,7 @@ class FirstRecords:
         """Return the line of a record and its byte offset in the stream; None if unknown."""
         for column in self._columns:
             if number < len(column):
-                return column.place_of(number) if isinstance(column, JsonRecords) else (None, None)
+                return column.place_of(number) if isinstance(column, PlacedColumn) else (None, None)
             number -= len(column)
         return None, None
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from aiostream_data._native.json_rows_py import MOST_DEPTH, all_pairs, depth_of, refuse_constant, strict_float
 from aiostream_data.errors import JsonParseError
-from aiostream_data.formats.json_lines import JsonRecords
+from aiostream_data.formats.placed_records import PlacedColumn
 from aiostream_data.rows.columns import VarColumn
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Columns, Items
@@ -94,7 +94,7 @@ def _sizes_of(values: list[Any], lengths: NDArray[np.int64]) -> NDArray[np.int64
 def parse_error(records: VarColumn, row: int, describe: Describe, field: str, problem: Problem) -> JsonParseError:
     """Return the error for a record of a column."""
     url, record = describe(row)
-    line, offset = records.place_of(row) if isinstance(records, JsonRecords) else (None, None)
+    line, offset = records.place_of(row) if isinstance(records, PlacedColumn) else (None, None)
     return JsonParseError(url, record, line, None if offset is None else offset + problem.place, field, problem.reason)
 
 

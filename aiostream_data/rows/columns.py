@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -84,6 +84,21 @@ class VarColumn:
         """
         values, starts = _native.compact(self.values, self.starts, self.lengths, partial(empty_block, pool=pool))
         return VarColumn(values, starts, self.lengths, self.kind)
+
+    def gathered(
+        self,
+        rows: VarColumn,
+        parts: Sequence[VarColumn],
+        picked: Callable[[list[NDArray[np.int64]]], NDArray[np.int64]],
+    ) -> VarColumn:
+        """Return rows gathered from several columns, with what a subclass knows of each of them.
+
+        Args:
+            rows: The gathered rows.
+            parts: The columns, of which this is the first.
+            picked: Function that gathers one array of each column like the rows.
+        """
+        return rows
 
     @property
     def is_packed(self) -> bool:
@@ -280,7 +295,8 @@ def gather_column(
         contiguous = list(map(np.ascontiguousarray, sources))
         return SeparateBytes(_native.byte_rows_many(contiguous, source_of_rows, starts_of_rows, lengths, memory))
     values, new_starts = _native.compact_many(sources, source_of_rows, starts_of_rows, lengths)
-    return VarColumn(values, new_starts, lengths, variable[0].kind)
+    gathered = VarColumn(values, new_starts, lengths, variable[0].kind)
+    return variable[0].gathered(gathered, variable, lambda arrays: _native.take_rows_many(arrays, which, rows))
 
 
 def owned_column(column: Column) -> Column:
@@ -308,7 +324,7 @@ def concat_column(columns: Sequence[Column], pool: LendsMemory | None = None) ->
     new_array = partial(empty_array, pool=pool)
     places = np.concatenate(numbers), np.concatenate(starts), lengths
     values, new_starts = _native.compact_many(sources, *places, new_array)
-    return VarColumn(values, new_starts, lengths, variable[0].kind)
+    return variable[0].gathered(VarColumn(values, new_starts, lengths, variable[0].kind), variable, np.concatenate)
 
 
 def _sources(

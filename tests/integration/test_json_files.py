@@ -11,10 +11,12 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from groups_or_alone import alone
 from http_server import HttpObjects
 
 from aiostream_data import CorruptRecordError, Dataset, JsonParseError, PlanError, StateMismatchError, VarLen
 from aiostream_data.codecs.compressors import compressor
+from aiostream_data.failing.dead_letter_log import read_entries
 from aiostream_data.storage import memory
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.resume import resumes_everywhere
@@ -185,6 +187,36 @@ def test_skipping_leaves_out_damaged_rows_alone_and_logs_them(tmp_path: Path) ->
         assert found == expected
         assert len(log.read_text().splitlines()) == len(lines) - len(expected)
     resumes_everywhere(Dataset.from_jsonl(tmp_path / "a.jsonl", {"id": int}, on_error="skip", max_line_nbytes=120_000))
+
+
+@pytest.mark.chooses_groups
+@pytest.mark.parametrize("cycle_length", [1, 3])
+@pytest.mark.parametrize("schema", [{"id": int}, None])
+def test_the_log_names_lines_and_offsets_of_small_files_that_are_read_together(
+    tmp_path: Path, schema: Any, cycle_length: int
+) -> None:
+    lines = [b'{"id": 1}', b"", b'{"id": }', b'{"id": 2}', b"[", b'{"id": 3}']
+    for number in range(8):
+        content = b"\n".join(lines[: 1 + number] + [b""] * (number % 2))
+        if number % 3 == 1:
+            content = b"\xef\xbb\xbf" + content
+        (tmp_path / f"{number}.jsonl").write_bytes(content)
+        (tmp_path / f"{number}.jsonl.gz").write_bytes(gzip.compress(content))
+    for files in ("*.jsonl", "*.jsonl.gz"):
+        source = Dataset.from_jsonl(str(tmp_path / files), schema, on_error="skip", cycle_length=cycle_length)
+        errors = errors_of(source, tmp_path / "log")
+        with alone():
+            assert errors_of(source, tmp_path / "log") == errors
+        assert sum(" line 3 at byte " in error for error in errors) == 6
+        assert sum(" line 5 at byte " in error for error in errors) == 4
+
+
+def errors_of(source: Dataset[Any], log: Path) -> list[str]:
+    """Return the errors in the log of a run, sorted."""
+    log.unlink(missing_ok=True)
+    with source.open(dead_letters=log) as loader:
+        assert {row["id"] for row in loader} == {1, 2, 3}
+    return sorted(entry["error"] for entry in read_entries(log))
 
 
 @pytest.mark.parametrize("schema", [{"a": int, "b": str}, None])
