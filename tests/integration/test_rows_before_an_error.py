@@ -270,3 +270,36 @@ def test_rows_before_a_shard_that_is_gone_come_first(tmp_path: Path) -> None:
             for element in loader:
                 elements.append(element)
     assert elements == [f"{shard} {row}" for shard in range(18) for row in range(300)]
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("name", ["tfrecord", "text", "jsonl"])
+def test_rows_before_damage_come_first_after_a_resume_that_recalls_the_rows_in_front_of_it(
+    tmp_path: Path, name: str, compress: Callable[[bytes], bytes]
+) -> None:
+    if name == "tfrecord":
+        damaged(tmp_path / "a", compress)
+        rows: Dataset[Any] = Dataset.from_tfrecord(tmp_path / "a")
+    else:
+        lines = [b"\xff" if number == BAD else b"%d" % number for number in range(1500)]
+        (tmp_path / "a").write_bytes(compress(b"\n".join(lines)))
+        rows = Dataset.from_text(tmp_path / "a") if name == "text" else Dataset.from_jsonl(tmp_path / "a")
+    plan = rows.shuffle(100, seed=1)
+    whole, error, _ = received(plan)
+    assert (len(whole), type(error)) == (900, CorruptRecordError)
+    for count in (0, 850, 899, 900):
+        with plan.open() as loader:
+            before = [next(loader) for _ in range(count)]
+            state = loader.state_dict()
+        behind: list[Any] = []
+        with plan.open(state) as loader, pytest.raises(CorruptRecordError):
+            behind.extend(loader)
+        assert before + behind == whole
+
+
+def test_a_row_in_front_of_damage_is_fetched(tmp_path: Path) -> None:
+    plan = Dataset.from_tfrecord(damaged(tmp_path / "a"))
+    with plan.open() as loader:
+        next(loader)
+        (origin,) = loader.origins()
+    assert plan.fetch(origin) == b"%08d" % 0

@@ -198,13 +198,18 @@ class ShardRows:
             raise picking.damage
 
     def _pick(self, pieces: Iterator[VarColumn], picking: _Picking) -> None:
-        """Collect the requested records from the given pieces of the stream."""
+        """Collect the requested records from the given pieces of the stream.
+
+        Take no piece behind the last requested record: there can be damage, which these records do not have.
+        """
         for column in pieces:
             row, ordinals = picking.row, picking.ordinals
             wanted = ordinals[(ordinals >= row) & (ordinals < row + len(column))]
             if len(wanted):
                 picking.found.append(self._decoded(column.take(wanted - row).compact(), wanted))
             picking.row += len(column)
+            if picking.is_done:
+                return
 
     def _decoded(self, column: VarColumn, ordinals: NDArray[np.int64]) -> Chunk:
         ids = RowIds.of_source(self.split, ordinals)
