@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from io import BytesIO
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from many_shards import (
 )
 
 from aiostream_data import Dataset, ErrorBudgetError, FixedLen, Retry, Skip, TFRecordWriter, encode_example
+from aiostream_data.formats.tfrecord_writer import frame
+from aiostream_data.storage import memory
+from aiostream_data.storage.memory import MemoryStore
 from aiostream_data.testing.fault_server import fault_server
 from aiostream_data.testing.faults import Fault, Rule
 from aiostream_data.testing.resume import resumes_everywhere
@@ -85,6 +89,47 @@ def test_several_bad_files_are_skipped_alone(tmp_path: Path, name: str) -> None:
         change(paths[1 + 4 * number])
     dataset = opened(paths, name, "gzip", Retry(1, backoff_s=0.0, then="skip"), cycle_length=4)
     assert check_both_ways(dataset, tmp_path / "log.jsonl").error is None
+
+
+@pytest.mark.parametrize("name", ["from_text", "from_files", "from_tfrecord", "from_npy"])
+@pytest.mark.parametrize("then", ["raise", "skip"])
+@pytest.mark.parametrize("missing", [0, 5])
+def test_a_missing_file_is_looked_for_again(
+    memory_objects: None, monkeypatch: pytest.MonkeyPatch, name: str, then: Any, missing: int
+) -> None:
+    """The file appears after three requests: of its group, and of its own run, which retries."""
+    asked: list[str] = []
+    bad = f"memory://files/{missing}.npy"
+    content = {"from_tfrecord": frame(b"row"), "from_npy": npy(7)}.get(name, b"row")
+
+    def appearing(find: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+        async def found(store: MemoryStore, url: str) -> Any:
+            asked.extend([url] * (url == bad))
+            if len(asked) == 4:
+                memory.put(bad, content)
+            return await find(store, url)
+
+        return found
+
+    for number in range(8):
+        if number != missing:
+            memory.put(f"memory://files/{number}.npy", content)
+    for method in ("info", "glob"):
+        monkeypatch.setattr(MemoryStore, method, appearing(getattr(MemoryStore, method)))
+    paths = [f"memory://files/{number}.npy" for number in range(8)]
+    policy = Retry(5, backoff_s=0.0, then=then)
+    make = getattr(Dataset, name)
+    files = Dataset.from_tensor_slices(paths)
+    with files.interleave(lambda url: make(url, on_error=policy), cycle_length=2).open() as loader:
+        assert len(list(loader)) == 8
+        assert sum(stage.retries for stage in loader.stats().stages) >= 1
+
+
+def npy(value: int) -> bytes:
+    """Return a NumPy file with one row."""
+    stream = BytesIO()
+    np.save(stream, np.array([value]))
+    return stream.getvalue()
 
 
 def test_files_of_a_group_count_against_the_error_budget(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ resumes, a list with a digest must be unchanged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import groupby, islice
 
 from aiostream_data._engine.flow.context import RunContext, hop
@@ -121,7 +122,8 @@ async def _search(context: RunContext, node: ListFiles | ReadFiles) -> Sequence[
         parts: Sequence[str | ShardTable] = node.patterns
         if len(parts) > ASKED_AT_OPEN:
             parts = await hop(context.counters(node), context.services.pool.submit(_parts, node.patterns))
-        return await _list(stores, parts, _keeps_missing(node), is_inner=bool(context.prefix))
+        glob = partial(_glob, context, node, stores)
+        return await _list(glob, parts, _keeps_missing(node), is_inner=context.is_inner)
     content = await read_index_bytes(stores, node.index_url)
     shards: Sequence[ShardRef] = await hop(
         context.counters(node), context.services.pool.submit(_choose, node, node.index_url, bytes(content))
@@ -133,12 +135,35 @@ def _keeps_missing(node: ListFiles | ReadFiles) -> bool:
     return node.keeps_missing if isinstance(node, ListFiles) else handling_of(node.on_error).kind == "skip"
 
 
+async def _glob(context: RunContext, node: ListFiles | ReadFiles, stores: StoreSet, pattern: str) -> Sequence[ShardRef]:
+    """Return the shards that match a pattern.
+
+    If a file of an inner dataset is missing, look for it again as often as its error policy retries. If the policy
+    skips missing files, their readers look for them again.
+    """
+    handling = handling_of(getattr(node, "on_error", None))
+    retries = handling.retries if context.is_inner and handling.kind == "raise" and not has_magic(pattern) else 0
+    for attempt in range(retries):
+        try:
+            return await stores.glob(pattern)
+        except ObjectNotFoundError as error:
+            if error.is_bucket:
+                raise
+        context.counters(node).retries += 1
+        await asyncio.sleep(handling.pause_s(attempt))
+    return await stores.glob(pattern)
+
+
 async def _list(
-    stores: StoreSet, parts: Sequence[str | ShardTable], keeps_missing: bool, is_inner: bool
+    glob: Callable[[str], Awaitable[Sequence[ShardRef]]],
+    parts: Sequence[str | ShardTable],
+    keeps_missing: bool,
+    is_inner: bool,
 ) -> Sequence[ShardRef]:
     """Return the shards that match the patterns, in pattern order.
 
     Args:
+        glob: Returns the shards that match a pattern.
         parts: Patterns, and shards in the places of URLs that are not asked for.
         keeps_missing: If True, keep a missing file in the list if its URL has no wildcards. Reading such a file later
             counts as a loss.
@@ -150,7 +175,7 @@ async def _list(
             whichever request ended first.
     """
     asked = [part for part in parts if isinstance(part, str)]
-    found = await asyncio.gather(*map(stores.glob, asked), return_exceptions=True)
+    found = await asyncio.gather(*map(glob, asked), return_exceptions=True)
     missing: list[ObjectNotFoundError] = []
     listed: list[Sequence[ShardRef]] = []
     for pattern, answer in zip(asked, found, strict=True):
