@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
@@ -17,8 +17,8 @@ from groups_or_alone import alone, check_both_ways, grouped, outcome
 from leaks import leaves_nothing
 from many_shards import empty, remove, replace_by_folder, replace_by_pipe, truncate
 
-from aiostream_data import Dataset, ErrorBudgetError, Retry, Skip, TableSchemaError
-from aiostream_data.testing.fault_server import fault_server
+from aiostream_data import ChecksumError, Dataset, ErrorBudgetError, Retry, Skip, TableSchemaError
+from aiostream_data.testing.fault_server import FaultServer, fault_server
 from aiostream_data.testing.faults import Fault, Rule
 from aiostream_data.testing.resume import resumes_everywhere
 
@@ -238,6 +238,57 @@ def test_a_bad_object_of_a_store_has_the_same_outcome_as_alone(tmp_path: Path, s
         for policy in (None, "skip"):
             dataset = source("npy", files, storage_options=options, on_error=policy)
             check_both_ways(dataset, tmp_path / "log.jsonl")
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def server(request: pytest.FixtureRequest) -> Iterator[FaultServer]:
+    with fault_server(request.param) as running:
+        yield running
+
+
+def put_files(server: FaultServer, folder: Path, name: str) -> list[str]:
+    """Return the URLs of small objects, which a run of their own reads in several ranges. One has the key ``*/7``."""
+    rng, path = np.random.default_rng(3), folder / f"file.{name}"
+    urls = []
+    for number in range(9):
+        WRITE[name](path, pa.table({"id": rng.integers(0, 1 << 40, 12_000)}))
+        urls.append(server.put(f"bucket/{number}", path.read_bytes()))
+    return urls
+
+
+def ids_of(name: str, urls: list[str], **options: Any) -> list[int]:
+    """Return the numbers of all rows."""
+    batches = source(name, urls, **options).batch(1000)
+    return [int(n) for batch in batches for n in (batch if name == "npy" else batch["id"])]
+
+
+@pytest.mark.parametrize("cycle_length", [1, 3])
+@pytest.mark.parametrize("name", WRITE)
+def test_an_object_with_a_wrong_checksum_is_never_delivered(
+    server: FaultServer, tmp_path: Path, name: str, cycle_length: int
+) -> None:
+    urls = put_files(server, tmp_path, name)
+    server.set_rules(Rule(Fault(corrupt_at="middle"), kind="get", key="*/7"))
+    storage = {**server.storage_options, "retry_attempts": 2, "hedge": False}
+    for policy in (None, "skip"):  # no policy skips a wrong checksum
+        with grouped() as sizes, pytest.raises(ChecksumError, match="bucket/7"):
+            ids_of(name, urls, storage_options=storage, on_error=policy, cycle_length=cycle_length)
+        assert max(sizes) > 1
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_an_object_that_arrived_with_a_wrong_checksum_is_read_whole_again(
+    server: FaultServer, tmp_path: Path, name: str
+) -> None:
+    urls = put_files(server, tmp_path, name)
+    storage = {**server.storage_options, "retry_attempts": 1, "hedge": False}
+    expected = ids_of(name, urls, storage_options=storage)
+    server.set_rules(Rule(Fault(corrupt_at="middle"), kind="get", key="*/7", times=2))  # the group asks twice
+    server.clear_log()
+    with grouped() as sizes:
+        assert ids_of(name, urls, storage_options=storage) == expected
+    assert max(sizes) > 1
+    assert sum(seen.kind == "get" and seen.name == "bucket/7" for seen in server.log()) == 3
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 8 << 20])

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import CardinalityError
 from aiostream_data.rows.id_arrays import SPLIT_BITS, SPLIT_MASK
 from aiostream_data.rows.lineage import Lineage, MadeOf
+from aiostream_data.rows.records import ShardRef
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.safe_url import safe_url
 from aiostream_data.transforms.randomness import key_of
@@ -62,6 +63,7 @@ class Namespace:
         listed: Digest of the shard list; set if the saved state contains no other summary of the list.
         times: Number of epochs of a source that repeats its rows itself. Each repetition is a split.
         kind: Distinguishes the small datasets of one operator, which differ only in the names of their sources.
+        object_of: Function that returns the object that a row names, by its ordinal; None unless the rows name objects.
     """
 
     source: int
@@ -74,6 +76,7 @@ class Namespace:
     listed: str = ""
     times: int | None = None
     kind: str = ""
+    object_of: ObjectOf | None = None
 
     def epoch_of(self, split: int) -> int:
         """Return the number of the epoch to which the rows of a split belong."""
@@ -82,6 +85,9 @@ class Namespace:
 
 Locate: TypeAlias = "Callable[[NDArray[np.int64], NDArray[np.int64]], Sequence[Hint]]"
 """Function that takes arrays of splits and ordinals, and returns byte offsets of records at or before these rows."""
+
+ObjectOf: TypeAlias = Callable[[int], ShardRef | None]
+"""Function that returns an object as it was listed, or None if it is no longer listed."""
 
 
 class Hint(NamedTuple):
@@ -137,11 +143,13 @@ class Origins:
         listed: str = "",
         times: int | None = None,
         kind: str = "",
+        object_of: ObjectOf | None = None,
     ) -> Namespace:
         """Create a namespace. Safe from any thread."""
         with self._opening:
             place, self._next = self._next, self._next + 1
-        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, cached, locate, listed, times, kind)
+        more = cached, locate, listed, times, kind, object_of
+        namespace = Namespace(source, number, epoch, url_of, place << SPLIT_BITS, *more)
         self._known[place] = namespace
         if len(self._known) > _REMEMBERED:  # bounds memory with millions of inner data sets
             self._known.popitem(last=False)
@@ -173,7 +181,7 @@ class Origins:
         return ids.renamed(moved.__getitem__)
 
     def _reopened(self, known: Namespace) -> Namespace:
-        more = known.cached, known.locate, known.listed, known.times, known.kind
+        more = known.cached, known.locate, known.listed, known.times, known.kind, known.object_of
         return self.open(known.source, known.number, known.epoch, known.url_of, *more)
 
     def adopt_made_of(self, entry: MadeOf | None, other: Origins, moved: dict[int, int], name: Rename) -> MadeOf | None:

@@ -7,11 +7,12 @@ cache. Bytes that are not in the page cache are requested ahead by reader thread
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from aiostream_data._engine.memory.buffers import GRAIN_NBYTES, BlockPool
+from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.row_groups import Ranges, Steps, T, advance
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import ReadCached
@@ -26,6 +27,18 @@ def memory_for(ranges: Ranges, blocks: BlockPool) -> list[memoryview]:
     ]
 
 
+def cut(url: str, content: memoryview, ranges: Ranges) -> list[memoryview]:
+    """Return ranges of the bytes of an object.
+
+    Raises:
+        CorruptRecordError: The object ends before a range.
+    """
+    for part in ranges:
+        if not 0 <= part.start <= part.stop <= len(content):
+            raise CorruptRecordError(url, part.start, "the file ends before this part of it")
+    return [content[part.start : part.stop] for part in ranges]
+
+
 @dataclass
 class CachedFile:
     """A file whose bytes may be in the page cache.
@@ -36,6 +49,8 @@ class CachedFile:
         blocks: Pool of memory for large ranges.
         read: Reader of the page cache, or None for an object that is not a local file.
         is_cached: False after the first range that was not in the page cache.
+        content: All bytes of the object, if it was read whole.
+        lease: Charge for the content.
     """
 
     stores: StoreSet
@@ -43,6 +58,8 @@ class CachedFile:
     blocks: BlockPool
     read: ReadCached | None
     is_cached: bool = True
+    content: memoryview | None = None
+    lease: object = field(default=None, repr=False)
 
     @classmethod
     def of(cls, stores: StoreSet, shard: ShardRef, blocks: BlockPool) -> CachedFile:
@@ -50,7 +67,13 @@ class CachedFile:
         return cls(stores, shard, blocks, read, read is not None)
 
     def parts(self, ranges: Ranges) -> Sequence[memoryview] | None:
-        """Return the bytes of ranges, or None if some are not in the page cache. Call it on a worker thread."""
+        """Return the bytes of ranges, or None if some are not in the page cache. Call it on a worker thread.
+
+        Raises:
+            CorruptRecordError: The content of the object ends before a range.
+        """
+        if self.content is not None:
+            return cut(self.shard.url, self.content, ranges)
         if self.read is None or not self.is_cached:
             return None
         parts = memory_for(ranges, self.blocks)
@@ -59,6 +82,8 @@ class CachedFile:
 
     def count(self, ranges: Ranges) -> None:
         """Count the reads of ranges. Call it on the event loop."""
+        if self.content is not None:  # one read, which the store counted
+            return
         sizes = [part.nbytes for part in ranges if part.nbytes]
         self.stores.count_cached(self.shard, len(sizes), sum(sizes))
 

@@ -19,6 +19,7 @@ from aiostream_data._engine.sources.shard_search import check_listed, find_shard
 from aiostream_data._engine.sources.shard_turns import names_order
 from aiostream_data.errors import StateMismatchError
 from aiostream_data.plan.ranks import files_of_a_rank
+from aiostream_data.plan.snapshots import SnapshotFiles
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Items
 from aiostream_data.rows.row_ids import RowIds
@@ -50,7 +51,7 @@ class ListFilesSource(NumberedRows):
         has_gaps = shards.has_gaps
         rows = [turn for turn in left if shards.by_number[turns[turn]] is not None] if has_gaps else left
         self._turns_of_rows = rows
-        namespace = self._namespace()
+        namespace = self._namespace(shards)
         for start in range(0, len(rows), CHUNK_ROWS):
             numbers = [turns[turn] for turn in rows[start : start + CHUNK_ROWS]]
             await outlet.send(_names(namespace, shards, numbers))
@@ -84,15 +85,21 @@ class ListFilesSource(NumberedRows):
         numbers = local(lineage.ids)[1].tolist()
         for number in numbers:
             shards.read_before(number)
-        return _names(self._namespace(), shards, numbers)
+        return _names(self._namespace(shards), shards, numbers)
 
     async def _shards(self) -> NumberedShards:
         found = await find_shards(self.context, self.node)
         self._listed = await listed_digest(self.context, self.node, found, self._listed)
         return NumberedShards.of(found, shard_numbers(self.context, self.node))
 
-    def _namespace(self) -> Namespace:
-        return self.context.namespace(self.node, always(str(self.node.label)), listed=self._listed)
+    def _namespace(self, shards: NumberedShards) -> Namespace:
+        is_snapshot = isinstance(self.node, SnapshotFiles)  # its sizes come from a log of the table
+        return self.context.namespace(
+            self.node,
+            always(str(self.node.label)),
+            listed=self._listed,
+            object_of=None if is_snapshot else shards.listed,
+        )
 
 
 def _names(namespace: Namespace, shards: NumberedShards, numbers: list[int]) -> Chunk:

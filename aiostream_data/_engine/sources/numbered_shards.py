@@ -54,6 +54,10 @@ class NumberedShards:
         shard = self.by_number[number]
         return f"<shard {number}, which is no longer listed>" if shard is None else shard.url
 
+    def listed(self, number: int) -> ShardRef | None:
+        """Return a shard, or None if the current shard list does not contain it."""
+        return self.by_number[number] if 0 <= number < len(self.by_number) else None
+
     def read_before(self, number: int) -> ShardRef:
         """Return a shard from which the saved state contains rows.
 

@@ -21,12 +21,15 @@ from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.origins import always
 from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.sources.cached_file import cut
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead, group_nbytes
 from aiostream_data._engine.sources.group_bytes import BlockPlaces
+from aiostream_data._engine.sources.listed_objects import check_as_listed
 from aiostream_data._engine.sources.table_file import SeenTypes, TableFileSource, chunk_of
 from aiostream_data._engine.sources.table_losses import TableLosses
-from aiostream_data.errors import CorruptRecordError, TableSchemaError
-from aiostream_data.formats.row_groups import Directory, Ranges, TableFormat, TableRows, advance
+from aiostream_data._engine.sources.tables_read_again import TablesReadAgain
+from aiostream_data.errors import TableSchemaError
+from aiostream_data.formats.row_groups import Directory, TableFormat, TableRows, advance
 from aiostream_data.plan.tables import TableFile
 from aiostream_data.rows.records import Chunk, ShardRef, concat, same_layout, with_equal_marks
 from aiostream_data.storage.stores import StoreSet
@@ -64,9 +67,11 @@ class SmallTables:
 
     Attributes:
         context: Run context of the stage.
+        counts_rows: False if the stage counts the rows of its files against their error budget.
     """
 
     context: RunContext
+    counts_rows: bool = True
 
     def most_files(self, *, is_local: bool) -> int:
         return MOST_FILES
@@ -88,11 +93,11 @@ class SmallTables:
             return FilesRead(None, {}, mean_nbytes, None, perf_counter())
         charge = await services.budget.admit(sum(shard.nbytes or 0 for shard in chosen.values()), is_wanted)
         try:
-            contents = await self._contents(stores, chosen)
+            contents = await self._contents(stores, files, chosen)
             arrived_at = perf_counter()
             room = await services.budget.room_for_step(2 * self.most_nbytes, is_wanted)
             try:
-                decoded = services.pool.submit(_decoded, files, contents, self.most_nbytes, context_of)
+                decoded = services.pool.submit(_decoded, files, chosen, contents, self.most_nbytes, context_of)
                 del contents
                 chunk, found, is_copy, took_s = await hop(counters, decoded)
             finally:
@@ -122,7 +127,8 @@ class SmallTables:
             counters = context.counters(file)
             counters.rows += rows.rows_read
             counters.chunks += 1
-            TableLosses(context, file, 0, counters).count(rows.rows_read)
+            if self.counts_rows:
+                TableLosses(context, file, 0, counters).count(rows.rows_read)
         return len(files)
 
     def _chosen(self, infos: Sequence[ShardRef | Exception | None]) -> dict[int, ShardRef]:
@@ -136,13 +142,21 @@ class SmallTables:
                 left -= nbytes
         return chosen
 
-    async def _contents(self, stores: StoreSet, shards: Mapping[int, ShardRef]) -> dict[int, memoryview]:
-        """Return the bytes of the files that can be read, by place."""
+    async def _contents(
+        self, stores: StoreSet, files: Sequence[TableFile], shards: Mapping[int, ShardRef]
+    ) -> dict[int, memoryview]:
+        """Return the bytes of the files that can be read, by place. The runs of all other files read them again."""
         sizes = [shard.nbytes or 0 for shard in shards.values()]
         parts = BlockPlaces(self.context.services.blocks.lend(sum(sizes)), sizes).places
         failures = await stores.read_objects(list(shards.values()), parts)
-        outcomes = zip(shards, parts, failures, strict=True)
-        return {place: part for place, part, failure in outcomes if failure is None}
+        read_again = self.context.services.features.of(TablesReadAgain)
+        contents: dict[int, memoryview] = {}
+        for (place, shard), part, failure in zip(shards.items(), parts, failures, strict=True):
+            if failure is None:
+                contents[place] = part
+            else:
+                read_again.add(files[place], shard.nbytes or 0)
+        return contents
 
 
 def are_tables_alike(nodes: Sequence[Any]) -> bool:
@@ -158,9 +172,15 @@ def are_tables_alike(nodes: Sequence[Any]) -> bool:
 
 
 def _decoded(
-    files: Sequence[TableFile], contents: Mapping[int, memoryview], most_nbytes: int, context_of: ContextOf
+    files: Sequence[TableFile],
+    shards: Mapping[int, ShardRef],
+    contents: Mapping[int, memoryview],
+    most_nbytes: int,
+    context_of: ContextOf,
 ) -> tuple[Chunk | None, dict[int, FileRows], bool, float]:
     """Decode files of which the bytes are known. Leave out files with problems, and of another layout than the first.
+
+    A file that is no longer as it was listed has a problem.
 
     Return the rows of all files as one chunk, the rows of each file, True if the chunk refers to none of the bytes, and
     the time that this took in seconds.
@@ -170,15 +190,16 @@ def _decoded(
     found: dict[int, FileRows] = {}
     first = 0
     for place, data in contents.items():
-        file = files[place]
+        file, context = files[place], context_of(place)
         try:
+            check_as_listed(context, shards[place])
             opened = _opened(file, data, most_nbytes)
         except Exception:  # noqa: BLE001 - the run of this file raises it
             continue
         if opened is None:
             continue
         directory, parts, nbytes = opened
-        base = context_of(place).namespace(file, always(file.url)).base
+        base = context.namespace(file, always(file.url)).base
         rows = [chunk_of(part, base, None) for part in parts if len(part.rows)]
         if rows and not all(_has_layout_of((chunks or rows)[0], each) for each in rows):
             continue
@@ -197,23 +218,16 @@ def _opened(file: TableFile, data: memoryview, most_nbytes: int) -> tuple[Direct
     steps = format.directory(file.url, len(data))
     ranges, directory = advance(steps, None)
     while directory is None:
-        ranges, directory = advance(steps, _cut(file.url, data, ranges))
+        ranges, directory = advance(steps, cut(file.url, data, ranges))
     parts: list[TableRows] = []
     nbytes = 0
     for group in directory.groups_from(0):
-        stored = _cut(file.url, data, group.ranges)
+        stored = cut(file.url, data, group.ranges)
         nbytes += max(group.nbytes, directory.decoded_nbytes(group, stored)) + ROW_NBYTES * group.rows
         if nbytes > most_nbytes:
             return None
         parts += directory.decode(group, stored)
     return directory, parts, nbytes
-
-
-def _cut(url: str, data: memoryview, ranges: Ranges) -> list[memoryview]:
-    for part in ranges:
-        if not 0 <= part.start <= part.stop <= len(data):
-            raise CorruptRecordError(url, part.start, "the file ends before this part of it")
-    return [data[part.start : part.stop] for part in ranges]
 
 
 def _has_layout_of(first: Chunk, other: Chunk) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ from aiostream_data._engine.resume.origins import Namespace, always, local
 from aiostream_data._engine.resume.places import Place
 from aiostream_data._engine.resume.position import Log, State, taken_up
 from aiostream_data._engine.sources.cached_file import CachedFile
+from aiostream_data._engine.sources.listed_objects import check_as_listed
 from aiostream_data._engine.sources.row_groups_ahead import (
     AHEAD_GROUPS,
     AHEAD_NBYTES,
@@ -29,6 +31,7 @@ from aiostream_data._engine.sources.row_groups_ahead import (
 )
 from aiostream_data._engine.sources.table_groups import Decoded, Fetched, TableGroups
 from aiostream_data._engine.sources.table_losses import Apart, SkippedPart, TableLosses, or_apart
+from aiostream_data._engine.sources.tables_read_again import TablesReadAgain, read_whole
 from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
@@ -89,7 +92,7 @@ class TableFileSource(NumberedRows):
         losses = TableLosses(self.context, node, base, self.counters)
         opened = await losses.attempted(lambda: self._opened(stores))
         if isinstance(opened, SkippedPart):
-            await losses.lose_file(opened, 0, self._first)
+            await losses.lose_file(opened, 0, self._first, outlet)
             return
         reader, directory = opened
         if self._first > directory.rows:
@@ -123,10 +126,10 @@ class TableFileSource(NumberedRows):
                 sent = await self._send(decoded, base, sent, outlet)
                 losses.count(sent)
             elif decoded.is_of_the_rest:
-                await losses.lose_file(decoded, sent, group.first_row)
+                await losses.lose_file(decoded, sent, group.first_row, outlet)
                 return False
             else:
-                await losses.lose_group(decoded, sent, group)
+                await losses.lose_group(decoded, sent, group, outlet)
             return True
 
         async def deliver_apart(groups: Sequence[RowGroup]) -> bool:
@@ -175,21 +178,29 @@ class TableFileSource(NumberedRows):
         shard = await self._found(stores)
         if shard.nbytes is None:
             raise CorruptRecordError(shard.url, 0, "the store does not report the size of the object")
-        reader = TableGroups(CachedFile.of(stores, shard, services.blocks), services.budget, self.hop)
+        reader = TableGroups(await self._file(stores, shard), services.budget, self.hop)
         found = await reader.directory(format.directory(shard.url, shard.nbytes))
         if isinstance(found, UsesPool):
             found.pool = services.blocks
         services.features.of(SeenTypes).of(self.node.files).add(shard.url, found.types)
         return reader, found
 
+    async def _file(self, stores: StoreSet, shard: ShardRef) -> CachedFile:
+        services = self.context.services
+        if services.features.of(TablesReadAgain).includes(self.node, shard.nbytes or 0):
+            return await read_whole(stores, shard, services.blocks, services.budget)
+        return CachedFile.of(stores, shard, services.blocks)
+
     async def _found(self, stores: StoreSet) -> ShardRef:
         url = self.node.url
         try:
-            return await stores.info(url)
+            found = await stores.info(url)
         except ObjectNotFoundError:
             if handling_of(self.node.on_error).kind == "raise" and not has_magic(url):
                 await stores.glob(url)  # raises an error that names similar files
             raise
+        check_as_listed(self.context, found)
+        return found
 
     def _namespace(self) -> Namespace:
         return self.context.namespace(self.node, always(str(self.node.url)))
@@ -234,18 +245,32 @@ class TableFileSource(NumberedRows):
         base = self._namespace().base
         found: list[Chunk] = []
         places: list[NDArray[np.int64]] = []
-        for group in directory.groups_from(0):
+        left = deque(directory.groups_from(0))
+        while left:
+            group = left.popleft()
             wanted = np.flatnonzero((ordinals >= group.first_row) & (ordinals < group.first_row + group.rows))
-            if len(wanted):
-                parts = await reader.bytes_of(group.ranges)
-                await self.hop(reader.needed_nbytes, directory, group, parts)
-                if isinstance(directory, DeletesRows):
-                    await self.hop(directory.check_kept, group, parts, ordinals[wanted])
-                decoded = await self.hop(_all_rows, directory, group, parts, base)
-                found.append(decoded.take(ordinals[wanted] - group.first_row))
+            if not len(wanted):
+                continue
+            read = partial(self._recalled, reader, directory, group, ordinals[wanted], base)
+            rows = await or_apart(read, partial(_separated, directory, group))
+            if isinstance(rows, Apart):  # the rows may be in undamaged groups
+                left.extendleft(reversed(rows.groups))
+            else:
+                found.append(rows)
                 places.append(wanted)
-        rows = concat(found)
-        return rows if len(found) == 1 else _in_order(rows, np.concatenate(places))
+        together = concat(found)
+        return together if len(found) == 1 else _in_order(together, np.concatenate(places))
+
+    async def _recalled(
+        self, reader: TableGroups, directory: Directory, group: RowGroup, wanted: NDArray[np.int64], base: int
+    ) -> Chunk:
+        """Decode rows of one group again, given their numbers in the file."""
+        parts = await reader.bytes_of(group.ranges)
+        await self.hop(reader.needed_nbytes, directory, group, parts)
+        if isinstance(directory, DeletesRows):
+            await self.hop(directory.check_kept, group, parts, wanted)
+        rows: Chunk = await self.hop(_all_rows, directory, group, parts, base)
+        return rows.take(wanted - group.first_row)
 
 
 def _chunks(part: TableRows, base: int, first: int, charge: Charge, most_nbytes: int) -> Iterator[Columns]:
@@ -267,6 +292,11 @@ def chunk_of(part: TableRows, base: int, lease: Charge | None) -> Columns:
     is_run = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
     ids = RowIds.run(base, int(rows[0]), len(rows)) if is_run else RowIds.of_source(base, rows)
     return Columns(part.structure, part.leaves, ids, lease)
+
+
+def _separated(directory: Directory, group: RowGroup) -> Sequence[RowGroup]:
+    """Return the groups of which a group consists, if they were joined."""
+    return directory.separated(group) if isinstance(directory, JoinsGroups) else ()
 
 
 def _all_rows(directory: Directory, group: RowGroup, parts: Sequence[memoryview], base: int) -> Chunk:

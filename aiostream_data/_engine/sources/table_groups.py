@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from aiostream_data._engine.flow.root_cause import raise_as_it_is, root_error
 from aiostream_data._engine.memory.budget import Budget
-from aiostream_data._engine.sources.cached_file import CachedFile, advance_cached, memory_for
+from aiostream_data._engine.sources.cached_file import CachedFile, advance_cached, cut, memory_for
 from aiostream_data._native import Charge
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.formats.row_groups import Directory, Ranges, RowGroup, Steps, TableRows, advance
@@ -102,9 +102,12 @@ class TableGroups:
         """Read ranges of the file.
 
         Raises:
+            CorruptRecordError: The content of the file ends before a range.
             StorageError: A range cannot be read.
         """
         file = self.file
+        if file.content is not None:
+            return cut(file.shard.url, file.content, ranges)
         parts = memory_for(ranges, file.blocks)
         try:
             async with asyncio.TaskGroup() as tasks:
