@@ -28,6 +28,7 @@ from aiostream_data._engine.memory.budget import COPIES_OF_A_ROW, RANGES, RECORD
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.memory.decompressor_memory import DecompressorMemory, DecompressorTaken
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
+from aiostream_data._engine.sources.listed_objects import check_same
 from aiostream_data._engine.sources.ranges_ahead import RangesAhead
 from aiostream_data._engine.sources.shard_check import ShardCheck
 from aiostream_data._engine.sources.shard_chunks import stream_before
@@ -177,6 +178,8 @@ class ShardReader:
                 began = perf_counter()
                 self.shard = await self.stores.info(self.shard.url)
                 self.counters.add(BYTES_WAIT, perf_counter() - began)
+            elif not self.shard.nbytes:  # no range is requested, so no answer shows that the object has changed
+                check_same(self.shard, await self.stores.info(self.shard.url))
             await self._read(outlet)
         except DecompressorTaken:
             return False
