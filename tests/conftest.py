@@ -103,7 +103,7 @@ def small_shards_in_groups_or_alone(request: pytest.FixtureRequest, monkeypatch:
     if number % 4 == 0:
         monkeypatch.setattr("aiostream_data._engine.sources.small_shards.SEPARATE_NBYTES", 0)
     if number % 2:
-        monkeypatch.setattr("aiostream_data._engine.sources.small_shards.GROUP_NBYTES", 0)
+        monkeypatch.setattr("aiostream_data._engine.sources.group_limits.GROUP_NBYTES", 0)
     if number % 4 == 3:
         monkeypatch.setattr("aiostream_data.formats.webdataset_runs.OBJECT_NBYTES", 0)
 

@@ -233,10 +233,13 @@ class SplitsObjects(Format, Protocol):
         if the bytes were re-encoded.
         """
 
+    def most_rows(self, values: NDArray[np.uint8], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the maximum number of records of each object, int64. It limits the memory that splitting needs."""
+
 
 def splits_objects(format: Format) -> TypeGuard[SplitsObjects]:
     """Return True if a format can split many uncompressed objects at once.
 
     ``isinstance()`` of a protocol looks up every attribute of the class, which takes as long as reading a small shard.
     """
-    return hasattr(format, "split_objects") and hasattr(format, "split_proves_format")
+    return all(hasattr(format, name) for name in ("split_objects", "split_proves_format", "most_rows"))

@@ -19,7 +19,7 @@ from aiostream_data.formats.csv_objects import records_of_objects
 from aiostream_data.formats.csv_recovery import CsvRecovery
 from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvRules, CsvSyntax, Records, reordered
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
-from aiostream_data.formats.lines import BOM, Indices, in_line, newlines
+from aiostream_data.formats.lines import BOM, Indices, in_line, most_lines, newlines
 from aiostream_data.formats.text import TextFormat
 from aiostream_data.rows.columns import VarColumn
 
@@ -81,6 +81,9 @@ class CsvFormat:
     def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
         """Split all files into records without their headers. See :func:`.records_of_objects`."""
         return records_of_objects(self.rules(), partial(self.order_of_first, url=""), self.header, values, bounds)
+
+    def most_rows(self, values: Bytes, bounds: Indices) -> Indices:
+        return most_lines(values, bounds)
 
     def order_of_first(self, record: bytes, url: str) -> Indices | None:
         """Check the first row of a file. Return the order of its columns; see :func:`.order_of`.

@@ -88,6 +88,9 @@ class FixedLengthFormat:
         starts = np.repeat(first, rows) + self.record_nbytes * np.arange(int(rows.sum()), dtype=np.int64)
         return SmallObjects(VarColumn(values, starts, np.full(len(starts), self.record_nbytes, np.int64)), rows)
 
+    def most_rows(self, values: Bytes, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.diff(bounds) // self.record_nbytes
+
 
 class FixedLengthFramer(CuttingFramer):
     """Framer (parser) for one stream of fixed-length records, which skips the header and footer."""

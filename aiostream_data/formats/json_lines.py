@@ -15,8 +15,17 @@ from aiostream_data.codecs.file_kinds import FileKind
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Loss, SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut, no_records
-from aiostream_data.formats.lines import Indices, LineRules, in_line, lines_of_objects, newlines
+from aiostream_data.formats.lines import (
+    NEWLINE,
+    Indices,
+    LineRules,
+    in_line,
+    lines_of_objects,
+    most_lines,
+    newlines,
+)
 from aiostream_data.formats.long_record import LongRecord
+from aiostream_data.formats.placed_records import PlacedColumn, PlacedRecords, Places
 from aiostream_data.formats.text import LineFramer, TextFormat
 from aiostream_data.formats.text_recovery import LineRecovery
 from aiostream_data.rows.columns import VarColumn, VarKind
@@ -66,7 +75,13 @@ class JsonLinesFormat:
         kept = _are_filled(found.column)
         kept_before = np.concatenate([[0], np.cumsum(kept)])
         rows_before = np.concatenate([[0], np.cumsum(found.rows)])
-        return SmallObjects(found.column.take(np.flatnonzero(kept)), np.diff(kept_before[rows_before]))
+        lines = np.arange(1, len(kept) + 1) - np.repeat(rows_before[:-1], found.rows)
+        offsets = found.column.starts - np.repeat(bounds[:-1], found.rows)
+        column = PlacedRecords(found.column, lines, offsets).take(np.flatnonzero(kept))
+        return SmallObjects(column, np.diff(kept_before[rows_before]))
+
+    def most_rows(self, values: Bytes, bounds: Indices) -> Indices:
+        return most_lines(values, bounds)
 
     def recovery(self) -> JsonLinesRecovery:
         return JsonLinesRecovery(JsonLineRules(self.max_line_nbytes))
@@ -103,32 +118,45 @@ class JsonLineRules(LineRules):
         return f"not valid utf-8 at byte {at}: {error.reason}; JSON must be UTF-8, so convert the file"
 
 
-class JsonRecords(VarColumn):
-    """A column of consecutive records that knows where its first record begins.
-
-    A column that is gathered from several columns becomes a plain :class:`VarColumn`.
+class JsonRecords(PlacedColumn):
+    """A column of consecutive records of one stream that knows where its first record begins.
 
     Attributes:
         line: Number of the line of the first record, starting at 1; None if unknown.
         offset: Byte offset of the first record in the stream.
     """
 
-    __slots__ = ("line", "offset")
+    __slots__ = ("_places", "line", "offset")
 
     line: int | None
     offset: int
+    _places: Places | None  # once they are known: a merge takes rows of one chunk again and again
 
     def __init__(self, column: VarColumn, line: int | None, offset: int) -> None:
         super().__init__(column.values, column.starts, column.lengths, column.kind)
         object.__setattr__(self, "line", line)
         object.__setattr__(self, "offset", offset)
+        object.__setattr__(self, "_places", None)
 
     def __reduce__(self) -> tuple[object, ...]:
         column = VarColumn(self.values, self.starts, self.lengths, self.kind)
         return JsonRecords, (column, self.line, self.offset)
 
+    def places(self) -> Places:
+        if self._places is None:
+            object.__setattr__(self, "_places", (self._lines(), self.starts + (self.offset - int(self.starts[0]))))
+        assert self._places is not None
+        return self._places
+
+    def _lines(self) -> Indices:
+        if self.line is None:
+            return np.zeros(len(self), np.int64)
+        first, last = int(self.starts[0]), int(self.starts[-1])
+        ends = np.flatnonzero(self.values[first:last] == NEWLINE)
+        lines: Indices = self.line + np.searchsorted(ends, self.starts - first)
+        return lines
+
     def place_of(self, row: int) -> tuple[int | None, int]:
-        """Return the line of a record, or None if unknown, and its byte offset in the stream."""
         first, start = int(self.starts[0]), int(self.starts[row])
         line = None if self.line is None else self.line + newlines(self.values[first:start])
         return line, self.offset + start - first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from functools import cache
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -116,6 +117,15 @@ class LineRules:
 def newlines(values: Bytes) -> int:
     """Return the number of newlines in ``values``."""
     return int(np.count_nonzero(values == NEWLINE))
+
+
+def most_lines(values: Bytes, bounds: Indices) -> Indices:
+    """Return the maximum number of lines of each object ``values[bounds[i]:bounds[i + 1]]``: newlines, and one more."""
+    counts = np.ones(len(bounds) - 1, np.int64)
+    for number, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        for at in range(start, stop, _SEARCHED_NBYTES):  # the mask of a short part stays in the processor's cache
+            counts[number] += newlines(values[at : min(at + _SEARCHED_NBYTES, stop)])
+    return counts
 
 
 def in_line(line: int | None, problem: str) -> str:

@@ -9,6 +9,7 @@ Compressed objects are first decompressed by :mod:`.small_streams`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, cast
 
 import numpy as np
@@ -19,13 +20,17 @@ from aiostream_data.codecs.compression_by_suffix import FIRST_PAIRS as COMPRESSI
 from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any, suffix_of
 from aiostream_data.codecs.file_kinds import FIRST_PAIRS as KIND_PAIRS
 from aiostream_data.codecs.file_kinds import START_NBYTES, TFRECORD_NBYTES, kind_of, starts_tfrecord
-from aiostream_data.formats.base import LEFT, Format, SmallObjects, SplitsObjects, splits_objects
+from aiostream_data.formats.base import LEFT, Format, Framer, SmallObjects, SplitsObjects, splits_objects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
 from aiostream_data.rows.columns import VarColumn, concat_column
 
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+_LATER: Final = -2
+"""Number of rows of an object that must be split after the rows of the objects before it were taken."""
 
 
 class ObjectKinds(NamedTuple):
@@ -69,28 +74,47 @@ def kinds_of_objects(
 
 
 def split_objects(
-    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, is_plain: Mask
-) -> SmallObjects | None:
+    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, is_plain: Mask, most_rows: int
+) -> SmallObjects:
     """Split the uncompressed objects ``values[bounds[i]:bounds[i + 1]]`` for which ``is_plain`` is True into records.
+
+    An object that may have more than ``most_rows`` records is left to its reader. If all objects together may have
+    more, only the first ones are split.
 
     Args:
         urls: URL of each object, or of more objects, for the framers.
         values: Bytes of all objects; the records keep the array alive.
 
     Returns:
-        The records; None if no object could be split.
+        The records of the first objects, at least of one.
     """
     rows = np.full(len(is_plain), LEFT, np.int64)
-    columns = list(_split_runs(format, urls, values, bounds, is_plain, rows))
+    if splits_objects(format) and int(bounds[-1] - bounds[0]) + len(is_plain) > most_rows:
+        expected = np.where(is_plain, format.most_rows(values[: bounds[-1]], bounds), 0)
+        stop = fitting(expected, most_rows)
+        rows, is_plain = rows[:stop], (is_plain & (expected <= most_rows))[:stop]
+    columns = list(_split_runs(format, urls, values, bounds, is_plain, rows, most_rows))
+    rows = rows[rows != _LATER]
     if not columns:
-        return None
+        return SmallObjects(VarColumn(values, bounds[:0], bounds[:0]), rows)
     if len(columns) == 1:
         return SmallObjects(columns[0], rows)
     if any(column.values is not values for column in columns):
         return SmallObjects(cast(VarColumn, concat_column(columns)), rows)
     starts = np.concatenate([column.starts for column in columns])
     lengths = np.concatenate([column.lengths for column in columns])
-    return SmallObjects(VarColumn(values, starts, lengths, columns[0].kind), rows)
+    column = VarColumn(values, starts, lengths, columns[0].kind)
+    return SmallObjects(columns[0].gathered(column, columns, np.concatenate), rows)
+
+
+def fitting(rows: Indices, most_rows: int) -> int:
+    """Return how many of the first objects have at most ``most_rows`` rows together. It is at least one.
+
+    Args:
+        rows: Number of rows of each object. An object of more than ``most_rows`` rows does not count.
+    """
+    taken = np.cumsum(np.where(rows <= most_rows, rows, 0))
+    return max(1, int(np.searchsorted(taken, most_rows, side="right")))
 
 
 def accepted(format: Format, values: Bytes, bounds: Indices) -> Mask:
@@ -111,7 +135,7 @@ def _proves_format(format: Format) -> bool:
 
 
 def _split_runs(
-    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, chosen: Mask, rows: Indices
+    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, chosen: Mask, rows: Indices, most_rows: int
 ) -> Iterator[VarColumn]:
     """Split the chosen objects, in runs of adjacent ones. Yield their records, and set their numbers of rows."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
@@ -119,7 +143,9 @@ def _split_runs(
         if splits_objects(format):
             yield from _split_run(format, values, bounds, rows, first, stop)
         else:
-            yield from _split_each(format, urls, values, bounds, rows, first, stop)
+            yield from _split_each(format, urls, values, bounds, rows, first, stop, most_rows)
+        if rows[-1] == _LATER:
+            return
 
 
 def _split_run(
@@ -137,21 +163,51 @@ def _split_run(
 
 
 def _split_each(
-    format: Format, urls: Sequence[str], values: Bytes, bounds: Indices, rows: Indices, first: int, stop: int
+    format: Format,
+    urls: Sequence[str],
+    values: Bytes,
+    bounds: Indices,
+    rows: Indices,
+    first: int,
+    stop: int,
+    most_rows: int,
 ) -> Iterator[VarColumn]:
     """Split the objects from ``first`` to ``stop`` with a framer for each of them. Leave out objects with a problem."""
+    left = most_rows - int(rows[rows > 0].sum())
     for number in range(first, stop):
         start, end = bounds[number : number + 2].tolist()
         data = values[start:end]
-        framer = format.framer(urls[number])
-        try:
-            columns = list(framer.feed(data, 0))
-            columns += framer.finish()
-        except Exception:  # noqa: BLE001 - the reader of this object raises it
+        columns = _records_of(format.framer(urls[number]), data, most_rows)
+        if columns is None:
             continue
-        columns = [_placed(column, values, data, start) for column in columns if len(column)]
-        rows[number] = sum(map(len, columns))
-        yield from columns
+        count = sum(map(len, columns))
+        if count > left:
+            rows[number:] = _LATER
+            return
+        left -= count
+        rows[number] = count
+        for column in columns:
+            if len(column):
+                yield _placed(column, values, data, start)
+
+
+def _records_of(framer: Framer, data: Bytes, most_rows: int) -> list[VarColumn] | None:
+    """Return the records of one object; None if it has a problem, or more than ``most_rows`` records."""
+    columns: list[VarColumn] = []
+    count = 0
+    try:
+        for column in chain(framer.feed(data, 0, most_rows), _finished(framer)):
+            columns.append(column)
+            count += len(column)
+            if count > most_rows:
+                return None
+    except Exception:  # noqa: BLE001 - the reader of this object raises it
+        return None
+    return columns
+
+
+def _finished(framer: Framer) -> Iterator[VarColumn]:
+    yield from framer.finish()
 
 
 def _placed(column: VarColumn, values: Bytes, data: Bytes, start: int) -> VarColumn:

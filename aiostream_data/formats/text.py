@@ -13,7 +13,7 @@ from aiostream_data.codecs.file_kinds import GZIP, TFRECORD, UTF16, UTF32, ZSTD,
 from aiostream_data.errors import PlanError
 from aiostream_data.formats.base import SmallObjects
 from aiostream_data.formats.cutting import Bytes, Cut, CuttingFramer, no_records
-from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, lines_of_objects
+from aiostream_data.formats.lines import BOM, Indices, LineRules, first_newline, lines_of_objects, most_lines
 from aiostream_data.formats.long_record import LongRecord
 from aiostream_data.formats.text_recovery import LineRecovery
 from aiostream_data.rows.columns import VarColumn, VarKind
@@ -73,6 +73,9 @@ class TextFormat:
     def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
         """Split all objects into lines in one pass; None if a line is invalid or must be re-encoded."""
         return lines_of_objects(LineRules(self.encoding, self.max_line_nbytes), values, bounds)
+
+    def most_rows(self, values: Bytes, bounds: Indices) -> Indices:
+        return most_lines(values, bounds)
 
     def recovery(self) -> LineRecovery:
         return LineRecovery(LineRules(self.encoding, self.max_line_nbytes))

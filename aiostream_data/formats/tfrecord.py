@@ -89,6 +89,9 @@ class TFRecordFormat:
             return None
         return SmallObjects(VarColumn(values, starts, lengths), np.diff(rows_before))
 
+    def most_rows(self, values: Bytes, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.diff(bounds) // FRAMING_NBYTES
+
     def recovery(self) -> TFRecordRecovery:
         return TFRecordRecovery(self.verify, self.max_record_nbytes)
 

@@ -63,6 +63,9 @@ class WholeFileFormat:
             return None
         return SmallObjects(VarColumn(values, bounds[:-1], lengths), np.ones(len(lengths), np.int64))
 
+    def most_rows(self, values: Bytes, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.ones(len(bounds) - 1, np.int64)
+
 
 class WholeFileFramer:
     """Framer that collects all bytes of one object into one record.

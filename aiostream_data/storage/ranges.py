@@ -32,7 +32,7 @@ of every object.
 
 If rows of many objects are mixed, all later ranges have the size `FIRST_NBYTES`."""
 
-LEAST_NBYTES = 64 << 10
+LEAST_NBYTES = 4 << 10
 """Minimum size of a range in bytes, even if the memory limit allows less per open object."""
 
 LIMIT_SHARE = 64

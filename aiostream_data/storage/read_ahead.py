@@ -17,6 +17,9 @@ MOST: Final = 64
 MEMORY_SHARE: Final = 3 / 8
 """Fraction of the memory limit for ranges in flight. The rest is free for ranges that the output order needs first."""
 
+SHARERS_SHARE: Final = 3 / 16
+"""The same fraction if several sources share the memory limit. Rows of each source wait for their turn."""
+
 PATIENCE: Final = 32
 """Number of consecutive ranges or groups that must arrive in time before read-ahead shrinks."""
 
@@ -55,7 +58,7 @@ class ReadAhead:
             self.reads = max(LEAST, self.reads - 1)
 
 
-def most_ahead(memory_limit: int, open_at_once: int, range_nbytes: int) -> int:
-    """Return the maximum number of concurrent ranges per object if ``open_at_once`` objects are read concurrently."""
-    held = int(memory_limit * MEMORY_SHARE) // (open_at_once * range_nbytes)
-    return max(LEAST, min(MOST // open_at_once, held))
+def most_ahead(memory_limit: int, sharers: int, range_nbytes: int) -> int:
+    """Return the maximum number of concurrent ranges of one source if ``sharers`` sources share the memory limit."""
+    share = MEMORY_SHARE if sharers == 1 else SHARERS_SHARE
+    return max(LEAST, min(MOST, int(memory_limit * share) // (sharers * range_nbytes)))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aiostream_data import Dataset
-from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources import group_limits
 from aiostream_data._engine.sources.small_shards import SmallShards
 from aiostream_data._engine.sources.small_tables import SmallTables
 from aiostream_data.failing.dead_letter_log import read_entries
@@ -64,12 +64,12 @@ def outcome(dataset: Dataset[Any], log: Path, **options: Any) -> Outcome:
 def alone() -> Iterator[None]:
     """Read each shard alone in this block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small_shards, "GROUP_NBYTES", 0)
+        patch.setattr(group_limits, "GROUP_NBYTES", 0)
         yield
 
 
 @contextmanager
-def grouped(nbytes: int = small_shards.GROUP_NBYTES) -> Iterator[list[int]]:
+def grouped(nbytes: int = group_limits.GROUP_NBYTES) -> Iterator[list[int]]:
     """Read groups of at most ``nbytes`` bytes in this block. Return the number of shards of each group."""
     sizes: list[int] = []
 
@@ -83,11 +83,11 @@ def grouped(nbytes: int = small_shards.GROUP_NBYTES) -> Iterator[list[int]]:
     with pytest.MonkeyPatch.context() as patch:
         for reader in (SmallShards, SmallTables):
             patch.setattr(reader, "read", noting(reader.read))
-        patch.setattr(small_shards, "GROUP_NBYTES", nbytes)
+        patch.setattr(group_limits, "GROUP_NBYTES", nbytes)
         yield sizes
 
 
-def check_both_ways(dataset: Dataset[Any], log: Path, group_nbytes: int = small_shards.GROUP_NBYTES) -> Outcome:
+def check_both_ways(dataset: Dataset[Any], log: Path, group_nbytes: int = group_limits.GROUP_NBYTES) -> Outcome:
     """Read a data set in groups, and each shard alone. Return the outcome, which must be the same."""
     with grouped(group_nbytes) as sizes:
         found = outcome(dataset, log)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aiostream_data import Dataset
 from aiostream_data._engine.sources import groups_ahead
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES
-from aiostream_data._engine.sources.small_shards import (
+from aiostream_data._engine.sources.group_limits import (
     LOCAL_GROWTH,
     ONE_REQUEST_GROWTH,
     SEPARATE_REMOTE_GROWTH,

@@ -18,7 +18,7 @@ import pytest
 from many_shards import remove, replace_by_device, replace_by_folder, replace_by_pipe
 
 from aiostream_data import Dataset, VarLen, _native
-from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources import group_limits
 from aiostream_data.errors import CorruptRecordError, DataError, ObjectChangedError, ObjectNotFoundError, StorageError
 from aiostream_data.formats.tfrecord_writer import frame
 from aiostream_data.testing.fault_server import fault_server
@@ -93,7 +93,7 @@ def test_a_damaged_shard_fails_in_its_turn(folder: Path, damage: Callable[[Path]
     damage(path_of(folder, BAD))
     with_groups = read_until_error(records(folder, cycle_length=cycle_length))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small_shards, "GROUP_NBYTES", 0)
+        patch.setattr(group_limits, "GROUP_NBYTES", 0)
         alone = read_until_error(records(folder, cycle_length=cycle_length))
     assert with_groups[0] == alone[0]
     assert str(with_groups[1]) == str(alone[1])

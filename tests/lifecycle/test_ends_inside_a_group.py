@@ -17,7 +17,7 @@ from memory_budgets import living_budgets
 
 from aiostream_data import Dataset
 from aiostream_data._engine.memory.budget import Budget
-from aiostream_data._engine.sources import groups_ahead, small_shards
+from aiostream_data._engine.sources import group_limits, groups_ahead
 from aiostream_data._engine.sources.group_rows import GroupSplitter
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data._engine.sources.small_shards import SmallShards
@@ -60,7 +60,7 @@ def small_shards_in_groups_or_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Groups grow on machines of any speed.
     """
-    monkeypatch.setattr(small_shards, "GROUP_NBYTES", 1 << 11)
+    monkeypatch.setattr(group_limits, "GROUP_NBYTES", 1 << 11)
     monkeypatch.setattr(groups_ahead, "QUICK_S", 60.0)
 
 

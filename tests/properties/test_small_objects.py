@@ -22,6 +22,7 @@ from aiostream_data.errors import DataError
 from aiostream_data.formats.base import LEFT, Format, SmallObjects
 from aiostream_data.formats.csv import CsvFormat
 from aiostream_data.formats.fixed_length import FixedLengthFormat
+from aiostream_data.formats.json_lines import JsonLinesFormat
 from aiostream_data.formats.small_objects import accepted, kinds_of_objects, split_objects
 from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.formats.stream import RecordStream
@@ -51,6 +52,10 @@ FORMATS: list[Format] = [
     WebDatasetFormat(),
     WebDatasetFormat(verify=False),
 ]
+
+
+ALL = 1 << 40
+"""Number of rows that no object of a test has."""
 
 
 def framed(data: bytes) -> bytes:
@@ -159,12 +164,12 @@ def together(objects: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 def split(
     format: Format, compression: str, objects: list[tuple[str, bytes]], suffixes: set[str], limits: UnpackLimits
-) -> Iterator[tuple[list[tuple[str, bytes]], SmallObjects | None]]:
+) -> Iterator[tuple[list[tuple[str, bytes]], SmallObjects]]:
     """Split objects in as many steps as the limits need. Yield the objects of each step, and their records."""
     values, bounds = together([data for _, data in objects])
     kinds = kinds_of_objects(format, compression, [name for name, _ in objects], values, bounds, suffixes)
     if not kinds.compressed:
-        yield objects, split_objects(format, [name for name, _ in objects], values, bounds, kinds.is_plain)
+        yield objects, split_objects(format, [name for name, _ in objects], values, bounds, kinds.is_plain, ALL)
         return
     while objects:
         kinds = kinds_of_objects(format, compression, [name for name, _ in objects], values, bounds, suffixes)
@@ -173,7 +178,7 @@ def split(
         is_plain = found.is_ready & accepted(format, found.values, found.bounds)
         yield (
             objects[:count],
-            split_objects(format, [name for name, _ in objects], found.values, found.bounds, is_plain),
+            split_objects(format, [name for name, _ in objects], found.values, found.bounds, is_plain, ALL),
         )
         objects, bounds = objects[count:], bounds[count:]
 
@@ -200,8 +205,6 @@ def test_the_records_are_those_of_a_stream_for_each_object(
     seen = 0
     for part, found in split(format, compression, objects, plain_suffixes, limits):
         seen += len(part)
-        if found is None:
-            continue
         records, first = found.column.elements(), 0
         for rows, (name, data) in zip(found.rows.tolist(), part, strict=True):
             if rows != LEFT:
@@ -218,7 +221,7 @@ def test_sound_compressed_objects_are_split_at_once(format: Format, compress: Ca
     limits = UnpackLimits(nbytes=1 << 20, object_nbytes=1 << 20, window_nbytes=1 << 22)
     parts = list(split(format, "auto", objects, set(), limits))
     assert 3 < len(parts) < 50
-    assert not any(found is None or LEFT in found.rows for _, found in parts)
+    assert not any(LEFT in found.rows for _, found in parts)
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, zstd, zstandard.compress])
@@ -232,7 +235,6 @@ def test_an_object_that_grows_without_end_takes_no_more_memory_than_any_other(
     (found,) = [found for _, found in split(TextFormat(), "auto", objects, set(), limits)]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found is not None
     assert found.rows.tolist() == [1, LEFT, 1]
     assert peak < len(bomb) * 2 + (6 << 20)
 
@@ -240,11 +242,9 @@ def test_an_object_that_grows_without_end_takes_no_more_memory_than_any_other(
 @given(st.lists(ARCHIVES.filter(lambda data: len(data) > 1), min_size=1))
 def test_each_archive_gets_a_framer(archives: list[bytes]) -> None:
     values, bounds = together(archives)
-    found = split_objects(WebDatasetFormat(), ["a"] * len(archives), values, bounds, np.ones(len(archives), np.bool_))
+    is_plain = np.ones(len(archives), np.bool_)
+    found = split_objects(WebDatasetFormat(), ["a"] * len(archives), values, bounds, is_plain, ALL)
     expected = [streamed(WebDatasetFormat(), "a", "", data) for data in archives]
-    if found is None:
-        assert not any(expected)
-        return
     assert found.column.elements() == [record for records in expected for record in records or ()]
     assert found.rows.tolist() == [LEFT if records is None else len(records) for records in expected]
     assert found.column.values is values
@@ -259,8 +259,7 @@ def test_a_framer_gets_the_url_of_its_object() -> None:
             return super().framer(url)
 
     values, bounds = together([samples(["a.cls"])] * 3)
-    found = split_objects(NamedFormat(), ["0", "1", "2"], values, bounds, np.array([True, False, True]))
-    assert found is not None
+    found = split_objects(NamedFormat(), ["0", "1", "2"], values, bounds, np.array([True, False, True]), ALL)
     assert found.rows.tolist() == [1, LEFT, 1]
     assert asked == ["0", "2"]
 
@@ -270,9 +269,9 @@ def test_plain_text_is_split_at_once(objects: list[bytes]) -> None:
     objects = [b"text " + data for data in objects]
     values, bounds = together(objects)
     kinds = kinds_of_objects(TextFormat(), "auto", ["a"] * len(objects), values, bounds)
-    found = split_objects(TextFormat(), ["a"] * len(objects), values, bounds, kinds.is_plain)
-    assert found is not None or not objects
-    assert found is None or LEFT not in found.rows
+    found = split_objects(TextFormat(), ["a"] * len(objects), values, bounds, kinds.is_plain, ALL)
+    assert len(found.rows) == len(objects)
+    assert LEFT not in found.rows
 
 
 @given(st.lists(st.lists(st.binary(max_size=9), min_size=1), min_size=1), st.data())
@@ -283,7 +282,38 @@ def test_one_damaged_object_leaves_its_neighbours_split(contents: list[list[byte
     objects[bad] = objects[bad][:at] + bytes([objects[bad][at] ^ 0xFF]) + objects[bad][at + 1 :]
     values, bounds = together(objects)
     kinds = kinds_of_objects(TFRecordFormat(), "auto", ["a"] * len(objects), values, bounds)
-    found = split_objects(TFRecordFormat(), ["a"] * len(objects), values, bounds, kinds.is_plain)
+    found = split_objects(TFRecordFormat(), ["a"] * len(objects), values, bounds, kinds.is_plain, ALL)
     rows = [len(records) for records in contents]
     rows[bad] = LEFT
-    assert (found is None and len(objects) == 1) or (found is not None and found.rows.tolist() == rows)
+    assert found.rows.tolist() == rows
+
+
+class OwnFormat(TextFormat):
+    """A format that is split with a framer for each object."""
+
+    split_proves_format = property()
+
+
+@given(
+    st.sampled_from(
+        [TextFormat(), JsonLinesFormat(), CsvFormat(header=False), FixedLengthFormat(record_nbytes=2), OwnFormat()]
+    ),
+    st.lists(st.integers(0, 9), min_size=1),
+    st.integers(1, 12),
+)
+def test_only_the_first_objects_are_split_if_all_have_too_many_rows(
+    format: Format, counts: list[int], most_rows: int
+) -> None:
+    objects = [b"1\n" * count for count in counts]
+    values, bounds = together(objects)
+    is_plain = np.ones(len(objects), np.bool_)
+    steps: list[list[int]] = []
+    while sum(map(len, steps)) < len(objects):
+        done = sum(map(len, steps))
+        found = split_objects(format, ["a"] * len(objects), values, bounds[done:], is_plain[done:], most_rows)
+        steps.append(found.rows.tolist())
+        assert len(found.column) == sum(rows for rows in steps[-1] if rows != LEFT) <= most_rows
+    rows = [rows for step in steps for rows in step]
+    for found_rows, count in zip(rows, counts, strict=True):
+        assert found_rows == count or (found_rows == LEFT and count + 1 > most_rows)
+    assert len(steps) == 1 or sum(counts) + len(counts) > most_rows

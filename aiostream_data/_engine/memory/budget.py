@@ -27,7 +27,7 @@ import asyncio
 import warnings
 from collections.abc import Callable
 from time import perf_counter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiostream_data._native import Alone, Charge, Ledger
 from aiostream_data.rows.records import Chunk, largest_row_nbytes
@@ -103,6 +103,49 @@ class MakesWay(Protocol):
     def make_way(self) -> None: ...
 
 
+class _Need(NamedTuple):
+    """Bytes that a coroutine waits for.
+
+    Attributes:
+        has_room: Returns True if the budget has room for this number of bytes. It has room for fewer bytes then, too.
+        is_urgent: Returns True if the bytes may exceed the limit.
+    """
+
+    nbytes: int
+    has_room: Callable[[int], bool]
+    is_urgent: Callable[[], bool]
+
+
+class _WaitsForRoom(NamedTuple):
+    """A coroutine that waits until ``holds()`` returns True, and the need that ``holds`` stands for, if any."""
+
+    future: asyncio.Future[None]
+    holds: Callable[[], bool]
+    need: _Need | None
+
+
+class _FreedRoom:
+    """Room that one release of bytes makes for needs.
+
+    All waiters would wake if each of them compared its need with the room alone. Only the first would find the room.
+    """
+
+    def __init__(self) -> None:
+        self._promised = 0
+        self._lacks: dict[Callable[[int], bool], int] = {}  # least number of bytes that did not fit
+
+    def is_there_for(self, need: _Need) -> bool:
+        """Return True if a need fits behind the needs before it, or is urgent."""
+        nbytes = self._promised + need.nbytes
+        fits = nbytes < self._lacks.get(need.has_room, nbytes + 1) and need.has_room(nbytes)
+        if not fits:
+            self._lacks[need.has_room] = min(nbytes, self._lacks.get(need.has_room, nbytes))
+            if not need.is_urgent():
+                return False
+        self._promised = nbytes
+        return True
+
+
 class Budget(Ledger):
     """Memory budget: a byte counter with a limit.
 
@@ -121,7 +164,7 @@ class Budget(Ledger):
         self.wait_s = 0.0
         self.waiting: dict[str, float] = {}  # start of each wait in perf_counter() seconds, by task name
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiters: list[tuple[asyncio.Future[None], Callable[[], bool]]] = []
+        self._waiters: list[_WaitsForRoom] = []
         self._will_poke = False  # scheduled from another thread
         self._pokes_soon = False  # scheduled from the loop
         self._left_free = 0
@@ -188,7 +231,7 @@ class Budget(Ledger):
             is_urgent: Function that the budget calls again at each :meth:`poke`. If ``is_urgent`` returns True, the
                 bytes may exceed the limit.
         """
-        await self.until(lambda: is_urgent() or self._fits(nbytes, self.admitted_nbytes))
+        await self._until_room(_Need(nbytes, self.has_room_for, is_urgent))
         return self.charge(nbytes, holder)
 
     def room_for(self, nbytes: int, holder: str = RANGES) -> Charge | None:
@@ -216,8 +259,12 @@ class Budget(Ledger):
 
         Return True if the bytes fit.
         """
-        await self.until(lambda: self.may_begin(nbytes) or is_urgent())
+        await self._until_room(_Need(nbytes, self.may_begin, is_urgent))
         return self.may_begin(nbytes)
+
+    async def _until_room(self, need: _Need) -> None:
+        """Wait until the budget has room for a need, or it is urgent."""
+        await self.until(lambda: need.has_room(need.nbytes) or need.is_urgent(), need)
 
     async def room_for_step(self, nbytes: int, is_urgent: Callable[[], bool]) -> Charge:
         """Wait until a source may decompress and split ``nbytes`` bytes, then count these bytes as reserved.
@@ -241,10 +288,13 @@ class Budget(Ledger):
         """Wait until the budget is not full or ``is_urgent()`` returns True."""
         await self.until(lambda: not self.is_full or is_urgent())
 
-    async def until(self, holds: Callable[[], bool]) -> None:
+    async def until(self, holds: Callable[[], bool], need: _Need | None = None) -> None:
         """Wait until the function ``holds`` returns True.
 
         The budget calls ``holds`` after each release of bytes and at each :meth:`poke`.
+
+        Args:
+            need: Bytes that the waiter counts afterwards, if ``holds`` returns True because they fit or are urgent.
         """
         if holds():
             return
@@ -253,9 +303,10 @@ class Budget(Ledger):
         name = _name_of_task()
         self.waiting[name] = perf_counter()
         waiter = loop.create_future()
+        is_over = False
         try:
             while True:
-                self._waiters.append((waiter, holds))
+                self._waiters.append(_WaitsForRoom(waiter, holds, need))
                 self.is_awaited = True
                 if holds():  # another thread may have released bytes before the waiter was registered
                     break
@@ -263,22 +314,28 @@ class Budget(Ledger):
                 if holds():
                     break
                 waiter = loop.create_future()
+                if need is not None:  # the room that poke() promised to it may be enough for another waiter
+                    self.look_again()
+            is_over = True
         finally:
             waiter.cancel()  # poke() forgets it
             self.waiting.pop(name, None)
+            if need is not None and not is_over:
+                self.look_again()
         self.wait_s += loop.time() - started
 
     def poke(self) -> None:
         """Wake the waiters whose conditions now hold. Call from the loop."""
         self._will_poke = self._pokes_soon = False
         waiters, self._waiters = self._waiters, []
-        for waiter, holds in waiters:
-            if waiter.done():
+        room = _FreedRoom()
+        for waiter in waiters:
+            if waiter.future.done():
                 continue
-            if holds():
-                waiter.set_result(None)
+            if waiter.holds() if waiter.need is None else room.is_there_for(waiter.need):
+                waiter.future.set_result(None)
             else:
-                self._waiters.append((waiter, holds))
+                self._waiters.append(waiter)
         self.is_awaited = bool(self._waiters)
 
     def look_soon(self, waits: bool) -> None:

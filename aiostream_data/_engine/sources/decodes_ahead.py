@@ -30,6 +30,15 @@ LEAST_AHEAD: Final = 2
 MOST_AHEAD: Final = 8
 """Minimum and maximum number of chunks of a shard that are being decoded or wait for their turn."""
 
+DECODED_SHARE: Final = 16
+"""Fraction (1/16) of the memory limit for the rows of all open shards that are decoded at once, or 16 rows of each."""
+
+LEAST_ROWS: Final = 16
+"""Minimum number of rows that are decoded at once."""
+
+GUESSED_NBYTES: Final = 256
+"""Assumed size in bytes of a decoded row before the first one."""
+
 
 class _Rows(NamedTuple):
     """Decoded rows, and the error of the row after them."""
@@ -47,6 +56,7 @@ class DecodesAhead:
         outlet: Outlet for the rows.
         submit: Function that runs another function on a worker thread, and returns a future of its outcome.
         counters: Counters of the source.
+        open_at_once: Number of shards that share the memory limit.
         most: Maximum number of chunks that are being decoded or wait for their turn while memory is free.
     """
 
@@ -56,7 +66,10 @@ class DecodesAhead:
     submit: Callable[..., asyncio.Future[Outcome]]
     budget: Budget
     counters: StageCounters
+    open_at_once: int = 1
     most: int = LEAST_AHEAD
+    _row_nbytes: int = GUESSED_NBYTES  # of a decoded row, in the chunk with the largest ones
+    _has_seen_one: bool = False
     _sending: deque[asyncio.Task[None]] = field(default_factory=deque)
     _failure: asyncio.Future[Exception] | None = None
 
@@ -88,11 +101,19 @@ class DecodesAhead:
 
     async def send(self, chunk: Chunk) -> None:
         """Begin to decode a chunk of records. Wait while too many chunks are being decoded."""
-        decoded = self.submit(self._decoded, chunk)
-        before = self._sending[-1] if self._sending else None
-        self._sending.append(asyncio.create_task(self._send(decoded, before), name="send decoded rows"))
-        del chunk
-        await self._until_sent(0 if self.budget.is_full else self.most)
+        while len(chunk):
+            stop = min(self._rows_at_once, len(chunk))
+            decoded = self.submit(self._decoded, chunk.slice(0, stop))
+            before = self._sending[-1] if self._sending else None
+            self._sending.append(asyncio.create_task(self._send(decoded, before), name="send decoded rows"))
+            needs_size = stop < len(chunk) and not self._has_seen_one
+            chunk = chunk.slice(stop, len(chunk))  # free the rows before during the wait
+            await self._until_sent(0 if self.budget.is_full or needs_size else self.most)
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Number of rows whose decoded size is within the shard's share of the memory limit."""
+        return max(LEAST_ROWS, self.budget.limit // (DECODED_SHARE * self.open_at_once * self._row_nbytes))
 
     async def send_decoded(self, chunk: Chunk) -> None:
         """Send rows that need no decoder. Earlier rows are sent first."""
@@ -121,12 +142,18 @@ class DecodesAhead:
                 return
             rows: _Rows = settle(self.counters, outcome)
             for chunk in rows.chunks:
+                self._learn(chunk)
                 await self.outlet.send(chunk)
             if rows.error is not None:
                 raise rows.error
         except Exception as error:  # noqa: BLE001 - raised by run()
             if not self._failure.done():
                 self._failure.set_result(error)
+
+    def _learn(self, chunk: Chunk) -> None:
+        nbytes = max(1, chunk_nbytes(chunk) // max(1, len(chunk)))
+        self._row_nbytes = max(nbytes, self._row_nbytes) if self._has_seen_one else nbytes
+        self._has_seen_one = True
 
     def _decoded(self, chunk: Columns) -> _Rows:
         """Decode a chunk of records up to the first one that cannot be decoded. Runs on a worker thread."""

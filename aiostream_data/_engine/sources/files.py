@@ -136,7 +136,7 @@ class ReadFilesSource(Stage):
         near = most_open(node)
         limit, cpus = context.services.budget.limit, context.services.cpus
         cutting = near + (WHOLE_OBJECTS if node.format.whole else shards_cut_ahead(limit, cpus, context.crowd))
-        return RangesAhead(window, node.cycle_length, near, cutting)
+        return RangesAhead(window, node.cycle_length, near, cutting, context.sharers)
 
     async def _read_eras(self, run: SourceRun) -> None:
         node, state, rows = run.node, self._state, 0

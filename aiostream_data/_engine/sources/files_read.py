@@ -10,7 +10,7 @@ from aiostream_data._engine.calls.row_work import Tally
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.resume.lineage_writer import BookWriter
 from aiostream_data._engine.resume.position import Position, State
-from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources import group_limits
 from aiostream_data.rows.records import Chunk
 
 ContextOf: TypeAlias = Callable[[int], RunContext]
@@ -99,8 +99,8 @@ class FilesRead(NamedTuple):
 
 def group_nbytes(context: RunContext) -> int:
     """Return the maximum size in bytes of a group, and of its decoded rows; 0 for no groups."""
-    share = context.services.budget.limit // (small_shards.GROUP_SHARE * context.crowd)
-    return min(small_shards.GROUP_NBYTES, share)
+    least = max(group_limits.GROUP_SHARE * context.crowd, group_limits.CROWD_SHARE * context.sharers)
+    return min(group_limits.GROUP_NBYTES, context.services.budget.limit // least)
 
 
 class ReadsFiles(Protocol):

@@ -49,8 +49,8 @@ class GroupBytes(Protocol):
     def of(self, place: int) -> NDArray[np.uint8]:
         """Return the bytes of the shard at ``place``."""
 
-    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_]) -> SmallObjects | None:
-        """Split the shards for which ``is_plain`` is True into records. Return None if no shard could be split."""
+    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_], most_rows: int) -> SmallObjects:
+        """Split the shards for which ``is_plain`` is True into records. See :func:`.split_objects`."""
 
     def are_in(self, leaf: Column) -> bool:
         """Return True if a column that was made from this group uses the memory of the group."""
@@ -87,8 +87,8 @@ class OneBlock:
         start, stop = self._bounds[place : place + 2].tolist()
         return self._values[start:stop]
 
-    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_]) -> SmallObjects | None:
-        return split_objects(format, urls, self._values, self._bounds, is_plain)
+    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_], most_rows: int) -> SmallObjects:
+        return split_objects(format, urls, self._values, self._bounds, is_plain, most_rows)
 
     def are_in(self, leaf: Column) -> bool:
         return refers_to(self._values, leaf)
@@ -126,11 +126,9 @@ class SeparateObjects:
     def of(self, place: int) -> NDArray[np.uint8]:
         return np.frombuffer(self._objects[place], np.uint8)
 
-    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_]) -> SmallObjects | None:
+    def records(self, format: Format, urls: Sequence[str], is_plain: NDArray[np.bool_], most_rows: int) -> SmallObjects:
         assert holds_one_record(format), "other formats split one block"
         is_record = is_plain & np.fromiter(map(format.is_one_record, map(len, self._objects)), np.bool_, len(is_plain))
-        if not is_record.any():
-            return None
         chosen = [self._objects[place] for place in np.flatnonzero(is_record).tolist()]
         return SmallObjects(SeparateBytes(chosen), np.where(is_record, 1, LEFT))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data._engine.flow.sizes import chunk_nbytes
+from aiostream_data._engine.flow.step_sizes import ROW_NBYTES
 from aiostream_data._engine.memory.budget import DECODED, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
@@ -17,7 +18,7 @@ from aiostream_data._engine.sources.group_bytes import GroupBytes, OneBlock
 from aiostream_data._engine.sources.shard_chunks import decode, own_nbytes
 from aiostream_data._engine.sources.shard_ranges import Content
 from aiostream_data.formats.base import LEFT, Format
-from aiostream_data.formats.small_objects import ObjectKinds, accepted, kinds_of_objects
+from aiostream_data.formats.small_objects import ObjectKinds, accepted, fitting, kinds_of_objects
 from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.rows.columns import VarColumn
@@ -27,6 +28,13 @@ from aiostream_data.storage.stores import LATE
 
 NumberedRefs: TypeAlias = Sequence[tuple[int, ShardRef]]
 """Consecutive shards: the number of each shard in its source, and its reference."""
+
+
+_LATER: Final = -2
+"""Number of rows of a shard that is decoded after the rows of the shards before it were taken."""
+
+_MEASURED_ROWS: Final = 64
+"""Number of first rows of a group that show the size of a decoded row. So few rows need not be measured."""
 
 
 class ReadAlone(NamedTuple):
@@ -122,22 +130,34 @@ class GroupSplitter:
     first_split: int
     offsets: ShardOffsets
 
-    def split_unless_compressed(self, group: FetchedGroup) -> tuple[ObjectKinds, SplitShards | None]:
-        """Return the compression of all shards, and their rows. The rows are None if any shard is compressed."""
+    def split_unless_compressed(self, group: FetchedGroup, most_nbytes: int) -> tuple[ObjectKinds, SplitShards | None]:
+        """Return the compression of all shards, and the rows of the first shards: at least of one.
+
+        The rows are None if any shard is compressed.
+
+        Args:
+            most_nbytes: Maximum bytes of the rows: of their index and ids, and of their decoded values. A shard whose
+                rows take more must be read alone.
+        """
         urls = [shard.url for _, shard in group.shards]
         kinds = kinds_of_objects(
             self.format, self.node.compression, urls, *group.content.starts(), group.plain_suffixes, group.was_read
         )
         if kinds.compressed:
             return kinds, None
-        return kinds, self._split(group, kinds, group.content, kinds.is_plain, group.charge)
+        return kinds, self._split(group, kinds, group.content, kinds.is_plain, group.charge, most_nbytes)
 
-    def split_compressed(self, group: FetchedGroup, kinds: ObjectKinds, limits: UnpackLimits) -> SplitShards:
-        """Return the rows of the first shards of a group, as many as the limits allow, and at least of one shard."""
+    def split_compressed(
+        self, group: FetchedGroup, kinds: ObjectKinds, limits: UnpackLimits, most_nbytes: int
+    ) -> SplitShards:
+        """Return the rows of the first shards of a group, as many as the limits allow, and at least of one shard.
+
+        See :meth:`split_unless_compressed`.
+        """
         found = unpack(*group.content.block(), kinds, limits, self.blocks.lend)
         charge = self.budget.charge(found.values.nbytes, DECODED)
         is_plain = found.is_ready & accepted(self.format, found.values, found.bounds)
-        return self._split(group, kinds, OneBlock(found.values, found.bounds), is_plain, charge)
+        return self._split(group, kinds, OneBlock(found.values, found.bounds), is_plain, charge, most_nbytes)
 
     def _split(
         self,
@@ -146,18 +166,20 @@ class GroupSplitter:
         content: GroupBytes,
         is_plain: NDArray[np.bool_],
         charge: object,
+        most_nbytes: int,
     ) -> SplitShards:
         """Split the uncompressed bytes of the first shards of a group."""
-        found = content.records(self.format, [shard.url for _, shard in group.shards], is_plain)
-        if found is None:
-            return SplitShards(None, np.full(len(is_plain), LEFT, np.int64))
-        parts = list(self._decoded(found.column, found.rows, group, kinds))
-        return SplitShards(self._leased(concat(parts), content, charge) if parts else None, found.rows)
+        most_rows = most_nbytes // ROW_NBYTES
+        column, rows = content.records(self.format, [shard.url for _, shard in group.shards], is_plain, most_rows)
+        if not len(column):
+            return SplitShards(None, rows)
+        parts = list(self._decoded(column, rows, group, kinds, most_nbytes))
+        return SplitShards(self._leased(concat(parts), content, charge) if parts else None, rows[rows != _LATER])
 
     def _decoded(
-        self, column: VarColumn, rows: NDArray[np.int64], group: FetchedGroup, kinds: ObjectKinds
+        self, column: VarColumn, rows: NDArray[np.int64], group: FetchedGroup, kinds: ObjectKinds, most_nbytes: int
     ) -> Iterator[Chunk]:
-        """Yield decoded records. If a shard cannot be decoded, set its number of rows to ``LEFT``."""
+        """Yield decoded records. Set the number of rows of each shard that is not decoded to ``LEFT`` or ``_LATER``."""
         was_split = np.flatnonzero(rows != LEFT)
         counts = rows[was_split]
         stops = np.cumsum(counts)
@@ -175,14 +197,26 @@ class GroupSplitter:
 
             return decode(chunk.slice(start, stop), self.node.decoders, describe)
 
-        try:
-            yield parsed(0, len(chunk))
-        except Exception:  # noqa: BLE001 - the reader of the failing shard raises it
-            for place, start, stop in zip(was_split.tolist(), (stops - counts).tolist(), stops.tolist(), strict=True):
-                try:
-                    yield parsed(start, stop)
-                except Exception:  # noqa: BLE001 - the reader of this shard raises it
-                    rows[place] = LEFT
+        most_rows = self._most_decoded_rows(parsed, len(chunk), most_nbytes)
+        taken = fitting(counts, most_rows)
+        rows[was_split[taken] if taken < len(counts) else len(rows) :] = _LATER
+        counts, stops = counts[:taken], stops[:taken]
+        together = None if (counts > most_rows).any() else _attempt(parsed, 0, int(stops[-1]))
+        if together is not None:
+            yield together
+            return
+        places = was_split[:taken].tolist()
+        for place, start, stop in zip(places, (stops - counts).tolist(), stops.tolist(), strict=True):
+            part = None if stop - start > most_rows else _attempt(parsed, start, stop)
+            if part is None:
+                rows[place] = LEFT
+            else:
+                yield part
+
+    def _most_decoded_rows(self, parsed: Callable[[int, int], Chunk], rows: int, most_nbytes: int) -> int:
+        """Return how many of the rows may be decoded together, as far as the size of the first rows shows it."""
+        first = _attempt(parsed, 0, _MEASURED_ROWS) if self.node.decoders and rows > _MEASURED_ROWS else None
+        return rows if first is None else most_nbytes * _MEASURED_ROWS // max(1, chunk_nbytes(first))
 
     def _leased(self, chunk: Chunk, content: GroupBytes, charge: object) -> Chunk:
         """Return a chunk with a lease on the bytes of the group, if its rows refer to them, and on its arrays."""
@@ -190,3 +224,11 @@ class GroupSplitter:
         if own is None:
             return chunk.with_lease(self.budget.charge(chunk_nbytes(chunk), DECODED))
         return chunk.with_lease((charge, self.budget.charge(own, DECODED)))
+
+
+def _attempt(parsed: Callable[[int, int], Chunk], start: int, stop: int) -> Chunk | None:
+    """Return decoded rows, or None if they cannot be decoded."""
+    try:
+        return parsed(start, stop)
+    except Exception:  # noqa: BLE001 - the reader of the failing shard raises it
+        return None

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from aiostream_data._engine.sources.small_shards import (
+from aiostream_data._engine.sources.group_limits import (
     GROUP_NBYTES,
     GROUP_SHARDS,
-    LOCAL,
     REQUESTS_OF_A_GROUP,
     SEPARATE_REMOTE_GROWTH,
     GroupSize,
-    scheme_of,
 )
+from aiostream_data._engine.sources.small_shards import LOCAL, scheme_of
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.bytes_ahead import MOST
 from aiostream_data.storage.lanes import Lane

@@ -64,10 +64,12 @@ class RangesAhead:
         current: Number of shards that are merged at the same time.
         near: Number of shards that request their first range in any case.
         cutting: Number of shards that may decompress and split their ranges.
+        sharers: Number of sources that share the memory limit, each with a window of its own.
     """
 
-    def __init__(self, window: ReadWindow, current: int, near: int, cutting: int) -> None:
+    def __init__(self, window: ReadWindow, current: int, near: int, cutting: int, sharers: int) -> None:
         self.window = window
+        self.sharers = sharers
         self._current = current
         self._near = near
         self._cutting = cutting

@@ -25,7 +25,7 @@ from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.memory.decompressor_memory import SMALL_NBYTES, DecompressorMemory
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.shard_chunks import alike, decode, own_nbytes, refers_to
-from aiostream_data._engine.sources.shard_ranges import HEADROOM, RangeBlock, RecordLease
+from aiostream_data._engine.sources.shard_ranges import RangeBlock, RecordLease
 from aiostream_data._native import Alone, Charge
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
 from aiostream_data.errors import CorruptRecordError
@@ -94,7 +94,7 @@ class ShardCutter:
         if stream.is_compressed or stream.is_unknown:  # a zstd block is never split
             made = max(stream.step.nbytes, MAX_BLOCK_NBYTES)
             return 2 * made + stream.step.headroom_nbytes + index
-        joins = block is not None and stream.tail_nbytes > HEADROOM
+        joins = block is not None and stream.tail_nbytes > block.headroom
         return index + (stream.tail_nbytes + len(block.data) if joins and block is not None else 0)
 
     def lend(self, nbytes: int) -> NDArray[np.uint8]:

@@ -47,7 +47,15 @@ from aiostream_data.storage.read_ahead import LEAST, most_ahead
 from aiostream_data.storage.stores import StoreSet
 
 HEADROOM: Final = HEADROOM_NBYTES
-"""Size in bytes of the free space in front of each range in its buffer."""
+"""Maximum size in bytes of the free space in front of each range in its buffer."""
+
+HEADROOM_SHARE: Final = 8
+"""The free space takes at most this fraction (1/8) of the size of a range."""
+
+SHARED_RANGES: Final = 3
+"""Factor by which ranges are smaller if several sources share the memory limit.
+
+Otherwise, the rows of the first sources could fill the memory while they wait, and the others would have no rows."""
 
 WHOLE_SHARE: Final = 0.25
 """Fraction of the memory limit above which a single-record object must be the only large record in memory."""
@@ -225,7 +233,7 @@ class ShardRanges:
     def _note(self, nbytes: int, weight: int, now_s: float, *, was_there: bool) -> None:
         window = self.ahead.window
         before = window.ranges
-        most = most_ahead(self.budget.limit, 1, self.part_nbytes)
+        most = most_ahead(self.budget.limit, self.ahead.sharers, self.part_nbytes)
         if self._is_near:
             most = max(LEAST, min(most, NEAR_NBYTES_AHEAD // max(LEAST_NBYTES, nbytes)))
         is_in_time = was_there or not self.is_current
@@ -246,7 +254,8 @@ class ShardRanges:
     def _sizes(self) -> tuple[int, int]:
         """Return the sizes in bytes of the first and of later range requests."""
         part_nbytes = self.stores.part_nbytes(self.shard.url)
-        return range_sizes(self.budget.limit, self.open_at_once, self.node.spread, part_nbytes)
+        open_at_once = self.open_at_once if self.ahead.sharers == 1 else SHARED_RANGES * self.open_at_once
+        return range_sizes(self.budget.limit, open_at_once, self.node.spread, part_nbytes)
 
     def _ranges(self, offset: int) -> Iterator[ByteRange]:
         nbytes = self.shard.nbytes or 0
@@ -285,14 +294,15 @@ class ShardRanges:
         return lambda: bool(self._tasks) and self._tasks[0][0] is task() and self.is_wanted()
 
     async def _fetch(self, part: ByteRange) -> RangeBlock:
-        charge = await self.budget.admit(part.nbytes + HEADROOM, self._urgent(), RANGES)
-        data = self.blocks.lend(HEADROOM + part.nbytes)
+        headroom = min(HEADROOM, self.part_nbytes // HEADROOM_SHARE)
+        charge = await self.budget.admit(headroom + part.nbytes, self._urgent(), RANGES)
+        data = self.blocks.lend(headroom + part.nbytes)
         if self._content is not None:
-            data[HEADROOM:] = self._content.values[part.start : part.stop]
+            data[headroom:] = self._content.values[part.start : part.stop]
         else:
             with self._fetching(part.nbytes):
-                await self.stores.read_into(self.shard, part.start, data.data[HEADROOM:])
-        return RangeBlock(part.start, data, HEADROOM, RecordLease(charge, None))
+                await self.stores.read_into(self.shard, part.start, data.data[headroom:])
+        return RangeBlock(part.start, data, headroom, RecordLease(charge, None))
 
     async def _fetch_whole(self, part: ByteRange) -> RangeBlock:
         if self._content is not None:

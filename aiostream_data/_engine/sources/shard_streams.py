@@ -13,18 +13,12 @@ import numpy as np
 
 from aiostream_data._engine.flow.merge import ReadyStreams, Stream
 from aiostream_data._engine.resume.position import State
+from aiostream_data._engine.sources.group_limits import GroupSize
 from aiostream_data._engine.sources.group_rows import NumberedRefs, ReadAlone
 from aiostream_data._engine.sources.groups_ahead import GroupsAhead
 from aiostream_data._engine.sources.shard_places import ShardStarts
 from aiostream_data._engine.sources.shard_ranges import Content
-from aiostream_data._engine.sources.small_shards import (
-    LOCAL,
-    GroupRows,
-    GroupSize,
-    Rest,
-    SmallShards,
-    scheme_of,
-)
+from aiostream_data._engine.sources.small_shards import LOCAL, GroupRows, Rest, SmallShards, scheme_of
 from aiostream_data._engine.sources.source_run import SourceRun
 from aiostream_data._engine.sources.turns import Turns
 from aiostream_data.errors import StateMismatchError

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from aiostream_data._engine.memory.budget import RANGES, Budget
 from aiostream_data._engine.memory.buffers import BlockPool
 from aiostream_data._engine.sources.group_bytes import SEPARATE_NBYTES, BlockPlaces, ObjectPlaces
+from aiostream_data._engine.sources.group_limits import GROUP_SHARDS, REQUESTS_OF_A_GROUP, GroupLimits, GroupSize
 from aiostream_data._engine.sources.group_rows import FetchedGroup, GroupSplitter, NumberedRefs, ReadAlone
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
 from aiostream_data._engine.sources.typical_shards import TypicalShards
@@ -43,53 +44,11 @@ from aiostream_data.storage.urls import split_url
 LOCAL: Final = "file"
 """URL scheme of local files."""
 
-GROUP_NBYTES: Final = 4 << 20
-"""Maximum bytes of a group of local files that are read into one block, and of decompressed shards."""
-
-REMOTE_GROWTH: Final = 2
-"""A group of objects in a store may take this multiple of ``GROUP_NBYTES``. Its objects arrive side by side."""
-
-SEPARATE_REMOTE_GROWTH: Final = 8
-LOCAL_GROWTH: Final = 4
-"""A group may take this multiple of ``GROUP_NBYTES`` if its shards are read into separate objects.
-
-The event loop and the threads need a millisecond for each group, in which they could copy several mebibytes. Other
-groups are read into one block, which the pool of blocks reuses sooner if it is small."""
-
-ONE_REQUEST_GROWTH: Final = 2
-"""A shard is small up to this multiple of ``GROUP_NBYTES`` if it is read into a separate object.
-
-A larger one is read with several requests at once, by a :class:`.ShardReader`."""
-
-GROUP_SHARE: Final = 64
-"""A group may take this fraction (1/64) of the memory limit."""
-
-CROWD_SHARE: Final = 4
-"""The groups of all inputs of a mixture together may take this fraction (1/4) of the memory limit.
-
-A group has at least one shard, so they can take more."""
-
-SHARDS_OF_A_FULL_GROUP: Final = 4
-"""A shard is small in any case if this number of shards of its size fit into ``GROUP_NBYTES``."""
-
-GROUP_SHARDS: Final = 512
-"""Maximum number of shards of a group on this machine."""
-
-REQUESTS_OF_A_GROUP: Final = 64
-"""Maximum number of shards of a group in a remote store. They are requested at once."""
-
 UNPACKING_SHARE: Final = 4
 """Decompressing and splitting takes up to this multiple of the decompressed size: pieces, block, index and ids."""
 
 WINDOW_SHARE: Final = 2
 """The decompressor of a shard in a group may take this multiple of the size of a group. It runs alone in its hop."""
-
-
-class GroupSize(NamedTuple):
-    """Maximum number of shards and bytes of a group."""
-
-    shards: int
-    nbytes: int
 
 
 class Rest(NamedTuple):
@@ -137,7 +96,8 @@ class SmallShards:
         hop: Runs a function on a worker thread.
         siblings: Shows the compression of shards that are too short to show it.
         splitter: Splits the bytes of groups into rows.
-        crowd: Number of sources that are read side by side; see :class:`.RunContext`.
+        crowd, sharers: Number of sources that are read side by side, and of runs that share the memory limit; see
+            :class:`.RunContext`.
     """
 
     node: ReadFiles
@@ -149,18 +109,24 @@ class SmallShards:
     siblings: ShardSiblings
     splitter: GroupSplitter
     crowd: int = 1
+    sharers: int = 1
     typical: TypicalShards = field(default_factory=TypicalShards)
 
     @property
     def is_possible(self) -> bool:
         """True if the memory limit allows groups."""
-        return self._most_nbytes > 0
+        return self._limits.most_nbytes > 0
 
     def is_small(self, shard: ShardRef) -> bool:
-        """Return True if a shard may be part of a group. A shard of unknown size may be small."""
+        """Return True if a shard may be part of a group. A shard of unknown size may be small.
+
+        An empty object of a store may not: a group would not request it, so its reader checks that it is still empty.
+        """
+        if shard.nbytes == 0 and scheme_of(shard) != LOCAL:
+            return False
         expected = self._expected_nbytes(shard)
-        return expected <= self._most_small_nbytes or (
-            expected <= self._most_separate_nbytes and self._is_separate(shard)
+        return expected <= self._limits.most_small_nbytes or (
+            expected <= self._limits.most_separate_nbytes and self._is_separate(shard)
         )
 
     def group(self, shards: Iterator[tuple[int, ShardRef]], size: GroupSize) -> NumberedRefs:
@@ -168,7 +134,7 @@ class SmallShards:
         chosen = [next(shards)]
         first = chosen[0][1]
         most = min(size.shards, GROUP_SHARDS if scheme_of(first) == LOCAL else REQUESTS_OF_A_GROUP)
-        most_nbytes = min(size.nbytes, self._most_nbytes_of(first), self.budget.limit // (CROWD_SHARE * self.crowd))
+        most_nbytes = min(size.nbytes, self._most_nbytes_of(first), self._limits.crowd_nbytes)
         nbytes = self.likely_nbytes(first)
         for number, shard in islice(shards, most - 1):
             nbytes += self.likely_nbytes(shard)
@@ -178,32 +144,12 @@ class SmallShards:
         return chosen
 
     @cached_property
-    def _most_nbytes(self) -> int:
-        return min(GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
-
-    @cached_property
-    def _most_small_nbytes(self) -> int:
-        """Maximum bytes of a small shard. The groups of all shards that are open at the same time must fit into memory.
-
-        Their share can be tiny, but reading many small shards alone would take too long.
-        """
-        open_at_once = self.crowd * self.node.cycle_length
-        share = self.budget.limit // (CROWD_SHARE * open_at_once)
-        return min(self._most_nbytes, max(share, self._most_nbytes // SHARDS_OF_A_FULL_GROUP))
+    def _limits(self) -> GroupLimits:
+        return GroupLimits(self.budget.limit, self.crowd, self.sharers * self.node.cycle_length)
 
     def _most_nbytes_of(self, first: ShardRef) -> int:
         """Return the maximum bytes of a group that begins with the shard ``first``."""
-        is_local = scheme_of(first) == LOCAL
-        if self._is_separate(first):
-            growth = LOCAL_GROWTH if is_local else SEPARATE_REMOTE_GROWTH
-        else:
-            growth = 1 if is_local else REMOTE_GROWTH
-        return min(growth * GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
-
-    @cached_property
-    def _most_separate_nbytes(self) -> int:
-        """Maximum bytes of a small shard that is read into a separate object."""
-        return min(ONE_REQUEST_GROWTH * GROUP_NBYTES, self.budget.limit // GROUP_SHARE)
+        return self._limits.most_nbytes_of(is_local=scheme_of(first) == LOCAL, is_separate=self._is_separate(first))
 
     def _is_separate(self, shard: ShardRef) -> bool:
         """Return True if a shard is large enough for a separate object, if each shard is one record."""
@@ -334,18 +280,20 @@ class SmallShards:
         group = rest.fetched
         assert group is not None, "the shards were not read"
         if group.content.is_split and all(decoder.wraps for decoder in self.node.decoders):
-            kinds, found = self.splitter.split_unless_compressed(group)
+            kinds, found = self.splitter.split_unless_compressed(group, self._limits.most_rows_nbytes)
         else:
-            room = await self.budget.room_for_step(2 * group.nbytes, is_wanted)
-            kinds, found = await self.hop(self.splitter.split_unless_compressed, group)
+            room = await self.budget.room_for_step(
+                group.nbytes + self._limits.rows_nbytes(group.nbytes, len(group.shards)), is_wanted
+            )
+            kinds, found = await self.hop(self.splitter.split_unless_compressed, group, self._limits.most_rows_nbytes)
             room.end()
         self.typical.are_compressed = found is None
         if found is None:
             self.counters.work = "decompress"
-            limits = self._limits(group, kinds)
+            limits = self._unpack_limits(group, kinds)
             room_needed = room_nbytes(limits, kinds) + group.content.joining_nbytes
             room = await self.budget.room_for_step(room_needed, is_wanted)
-            found = await self.hop(self.splitter.split_compressed, group, kinds, limits)
+            found = await self.hop(self.splitter.split_compressed, group, kinds, limits, self._limits.most_rows_nbytes)
             room.end()
             rows = [found.rows[place] for place in kinds.compressed if place < len(found.rows)]
             self.typical.decompressed(len(rows), rows.count(LEFT))
@@ -355,13 +303,13 @@ class SmallShards:
         behind = Rest(left, rest.unread) if left or rest.unread else None
         return GroupRows(found.chunk, found.rows, alone, group.read_s, group.arrived_at, behind)
 
-    def _limits(self, group: FetchedGroup, kinds: ObjectKinds) -> UnpackLimits:
-        most = self._most_nbytes
+    def _unpack_limits(self, group: FetchedGroup, kinds: ObjectKinds) -> UnpackLimits:
+        most = self._limits.most_nbytes
         nbytes = group.content.sizes
         expected = int(nbytes.sum() + (self.typical.ratio - 1) * nbytes[list(kinds.compressed)].sum())
         return UnpackLimits(
             nbytes=min(most, expected),
-            object_nbytes=self._most_small_nbytes,
+            object_nbytes=self._limits.most_small_nbytes,
             window_nbytes=max(WINDOW_SHARE * most, DEFLATE_NBYTES),
         )
 

@@ -23,9 +23,10 @@ from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.files import ReadFilesSource, describe_source
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead, group_nbytes
+from aiostream_data._engine.sources.group_limits import REQUESTS_OF_A_GROUP
 from aiostream_data._engine.sources.group_rows import GroupSplitter
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data._engine.sources.small_shards import REQUESTS_OF_A_GROUP, SmallShards
+from aiostream_data._engine.sources.small_shards import SmallShards
 from aiostream_data._engine.sources.typical_shards import TypicalShards
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import handling_of
@@ -91,7 +92,8 @@ class SmallSources:
             for place in read:
                 bases[place] = _base(files[place], context_of(place), partial(_located, offsets, place))
             chunk = chunk.with_ids(RowIds.of_source(bases[chunk.ids.splits], chunk.ids.ordinals))
-        return FilesRead(chunk, read, self.typical.nbytes or None, None, found.arrived_at)
+        mean_nbytes = self.typical.nbytes * len(files) / len(found.rows)  # more if too many rows cut the group short
+        return FilesRead(chunk, read, mean_nbytes or None, None, found.arrived_at)
 
     def _shards(self, first: ReadFiles, counters: StageCounters, offsets: ShardOffsets) -> SmallShards:
         """Return a reader of one group of shards, whose numbers are the places of their sources."""
@@ -111,6 +113,7 @@ class SmallSources:
             siblings=ShardSiblings(first, (), stores),
             splitter=GroupSplitter(first, first.format, services.budget, services.blocks, 0, offsets),
             crowd=self.context.crowd,
+            sharers=self.context.sharers,
             typical=self.typical,
         )
 

@@ -83,6 +83,7 @@ class SourceRun:
             siblings=self.siblings,
             splitter=splitter,
             crowd=self.context.crowd,
+            sharers=self.context.sharers,
         )
         return small if small.is_possible else None
 
@@ -116,7 +117,8 @@ class SourceRun:
         shard = shard or self.shards.by_number[number]
         assert shard is not None, "shards that are gone have no turn"
         budget = self.context.services.budget
-        sender, receiver = open_channel(CHUNKS_PER_SHARD, min(budget.channel_nbytes, QUEUED_NBYTES // open_at_once))
+        queued_nbytes = min(budget.channel_nbytes // self.context.sharers, QUEUED_NBYTES // open_at_once)
+        sender, receiver = open_channel(CHUNKS_PER_SHARD, max(1, queued_nbytes))
         # If the consumer waits for this shard's rows, the shard may exceed a full budget.
         receiver.wanted_for(self.outlet.is_awaited)
         receiver.counters = self.counters
@@ -132,7 +134,7 @@ class SourceRun:
             first=given + lost,
             losses=losses,
             handling=self.handling,
-            open_at_once=open_at_once * self.context.crowd,
+            open_at_once=open_at_once * self.context.sharers,
             stores=self.stores,
             budget=budget,
             blocks=self.context.services.blocks,
@@ -163,6 +165,7 @@ class SourceRun:
                 submit=services.pool.submit,
                 budget=budget,
                 counters=self.counters,
+                open_at_once=open_at_once * self.context.sharers,
                 most=0 if self.context.is_crowded else most_ahead(services.cpus, open_at_once * self.context.crowd),
             )
             reader.send_decoded = ahead.send_decoded

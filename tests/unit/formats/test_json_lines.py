@@ -11,8 +11,10 @@ from aiostream_data import PlanError
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.json_lines import JsonLinesFormat, JsonRecords
 from aiostream_data.formats.long_record import LONG_NBYTES
+from aiostream_data.formats.placed_records import PlacedColumn
 from aiostream_data.formats.skipping_stream import SkippingStream
 from aiostream_data.formats.stream import RecordStream
+from aiostream_data.rows.columns import concat_column, gather_column
 from aiostream_data.testing.formats import Damage, FramingSuite, blocks_of, read_blocks
 
 STREAM = b'\n{"id": 1}\r\n\r\n \t\r\n {"id": 2, "text": "\xc3\xa9"} \n[]\n\n"a"\n\t\n3'
@@ -117,8 +119,30 @@ def test_small_objects_are_split_without_blank_lines() -> None:
     assert found is not None
     assert found.column.elements() == [b'{"a": 1}', b"2", b"3", b"4", b"5"]
     assert found.rows.tolist() == [2, 0, 0, 1, 2]
+    assert isinstance(found.column, PlacedColumn)
+    assert [found.column.place_of(row) for row in range(5)] == [(1, 0), (3, 10), (1, 3), (2, 2), (3, 4)]
     damaged = np.frombuffer(b"1\n\xff\n", np.uint8)
     assert JsonLinesFormat().split_objects(damaged, np.array([0, 4])) is None
+
+
+def test_gathered_records_know_their_places() -> None:
+    reader = RecordStream(JsonLinesFormat(), "memory://stream", "")
+    first, _ = *reader.feed(np.frombuffer(STREAM, np.uint8).copy(), 0), *reader.finish()
+    second = JsonLinesFormat().split_objects(np.frombuffer(b"\n6\n7\n8", np.uint8), np.array([0, 3, 6]))
+    resumed = JsonRecords(first.slice(0, 1), None, 70)
+    assert second is not None
+    parts = [first, second.column, resumed, first.slice(2, 2)]
+    together = concat_column(parts)
+    picked = gather_column(parts, np.array([1, 0, 2, 0], np.int32), np.array([1, 3, 0, 1], np.int64))
+    assert isinstance(together, PlacedColumn)
+    assert isinstance(picked, PlacedColumn)
+    assert together.place_of(5) == picked.place_of(0) == (1, 0)
+    assert [picked.place_of(row) for row in (1, 2, 3)] == [(8, 48), (None, 70), (5, 18)]
+    for column in (picked.slice(1, 4), pickle.loads(pickle.dumps(picked)).slice(1, 4), picked.take(np.arange(1, 4))):
+        assert isinstance(column, PlacedColumn)
+        assert (column.place_of(2), column.elements()) == ((5, 18), [b'"a"', RECORDS[0], RECORDS[1]])
+    assert picked.nbytes == gather_column([picked.compact()], np.zeros(4, np.int32), np.arange(4)).nbytes + 64
+    assert not isinstance(concat_column([first, picked.compact()]), PlacedColumn)
 
 
 def test_the_limit_must_be_positive() -> None:

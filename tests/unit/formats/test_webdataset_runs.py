@@ -12,7 +12,7 @@ import pytest
 from made_tars import FORMATS, archive, member, samples_by_tarfile
 
 from aiostream_data import CorruptRecordError, Dataset, ObjectChangedError
-from aiostream_data._engine.sources import shard_reader, small_shards
+from aiostream_data._engine.sources import group_limits, shard_reader
 from aiostream_data.errors import DataError
 from aiostream_data.formats.webdataset import WebDatasetFormat
 from aiostream_data.formats.webdataset_runs import WebDatasetRuns
@@ -37,7 +37,7 @@ class Reads:
 @pytest.fixture(autouse=True)
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Read every shard alone, and count the runs."""
-    monkeypatch.setattr(small_shards, "GROUP_NBYTES", 0)
+    monkeypatch.setattr(group_limits, "GROUP_NBYTES", 0)
     counted, read = Reads(), FileReader.read_pieces
 
     def read_pieces(self: FileReader, shard: Any, start: int, places: Sequence[memoryview]) -> bool:

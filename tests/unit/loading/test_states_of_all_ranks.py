@@ -11,7 +11,7 @@ import pytest
 
 import aiostream_data as asd
 from aiostream_data import Dataset
-from aiostream_data._engine.sources import small_shards
+from aiostream_data._engine.sources import group_limits
 from aiostream_data.errors import DamagedStateError, StateMismatchError
 from aiostream_data.state_checksum import checksum_of_state
 from aiostream_data.storage import ranges
@@ -45,7 +45,7 @@ def is_early_or_late(row: int) -> bool:
 def test_states_of_ranks_that_read_ranges_of_other_sizes_are_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_shards, "GROUP_NBYTES", 0)  # small shards are read whole
+    monkeypatch.setattr(group_limits, "GROUP_NBYTES", 0)  # small shards are read whole
     dataset = records(tmp_path)
     with dataset.open(seed=1, rank=0, world_size=1) as loader:
         rows = list(loader)

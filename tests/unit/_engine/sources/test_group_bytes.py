@@ -52,17 +52,14 @@ def test_both_give_the_same(contents: list[bytes], behind: int, most_nbytes: int
     kinds = [kinds_of_objects(format, "auto", urls, *found.starts()) for found in (block, separate)]
     assert kinds[0].is_plain.tolist() == kinds[1].is_plain.tolist()
     assert kinds[0].compressed == kinds[1].compressed
-    records = [found.records(format, urls, kinds[0].is_plain) for found in (block, separate)]
-    assert (records[0] is None) == (records[1] is None)
-    if records[0] is not None and records[1] is not None:
-        assert records[0].rows.tolist() == records[1].rows.tolist()
-        assert records[0].column.elements() == records[1].column.elements()
+    records = [found.records(format, urls, kinds[0].is_plain, len(contents)) for found in (block, separate)]
+    assert records[0].rows.tolist() == records[1].rows.tolist()
+    assert records[0].column.elements() == records[1].column.elements()
 
 
 def test_a_column_refers_only_to_the_group_that_it_was_made_of() -> None:
     for found in both([b"abc", b"d"]):
-        records = found.records(WholeFileFormat(), ["a", "b"], np.array([True, False]))
-        assert records is not None
+        records = found.records(WholeFileFormat(), ["a", "b"], np.array([True, False]), 1)
         assert records.rows.tolist() == [1, LEFT]
         assert found.are_in(records.column)
         assert not found.are_in(np.zeros(3))

@@ -7,6 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from aiostream_data._engine.sources.group_limits import (
+    GROUP_SHARDS,
+    REQUESTS_OF_A_GROUP,
+    SEPARATE_REMOTE_GROWTH,
+    GroupSize,
+)
 from aiostream_data._engine.sources.groups_ahead import (
     EARLY_GROUPS,
     FIRST,
@@ -16,12 +22,6 @@ from aiostream_data._engine.sources.groups_ahead import (
     SLOW_S,
     GroupsAhead,
     adapted_size,
-)
-from aiostream_data._engine.sources.small_shards import (
-    GROUP_SHARDS,
-    REQUESTS_OF_A_GROUP,
-    SEPARATE_REMOTE_GROWTH,
-    GroupSize,
 )
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.bytes_ahead import LEAST, MOST

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from aiostream_data import Dataset
+from aiostream_data._engine.sources.group_limits import GROUP_NBYTES
 from aiostream_data._engine.sources.ranges_ahead import CUT_NBYTES, SHARDS_OF_A_CPU, shards_cut_ahead
 from aiostream_data._engine.sources.shard_cutter import ShardCutter
-from aiostream_data._engine.sources.small_shards import GROUP_NBYTES
 from aiostream_data._engine.sources.typical_shards import COMPRESSION_RATIO
 
 WITHIN_S = 30.0
