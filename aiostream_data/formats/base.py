@@ -226,15 +226,19 @@ class SplitsObjects(Format, Protocol):
         If False, objects that may be compressed or of another known file kind are not split at once.
         """
 
-    def split_objects(self, values: NDArray[np.uint8], bounds: NDArray[np.int64]) -> SmallObjects | None:
-        """Split the objects ``values[bounds[i]:bounds[i + 1]]``. Return None if any object might be damaged.
+    def split_objects(
+        self, values: NDArray[np.uint8], bounds: NDArray[np.int64], most_rows: int
+    ) -> SmallObjects | None:
+        """Split the objects ``values[bounds[i]:bounds[i + 1]]``.
+
+        Return None if any object might be damaged, or if they have more than ``most_rows`` records together.
 
         The column contains the same records as one framer per object would yield. It refers to ``values``, or to a copy
         if the bytes were re-encoded.
         """
 
     def most_rows(self, values: NDArray[np.uint8], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the maximum number of records of each object, int64. It limits the memory that splitting needs."""
+        """Return the maximum number of records of each object, int64. It is needed only if there are many records."""
 
 
 def splits_objects(format: Format) -> TypeGuard[SplitsObjects]:

@@ -78,9 +78,10 @@ class CsvFormat:
         """False: any text can be records of this format."""
         return False
 
-    def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
+    def split_objects(self, values: Bytes, bounds: Indices, most_rows: int) -> SmallObjects | None:
         """Split all files into records without their headers. See :func:`.records_of_objects`."""
-        return records_of_objects(self.rules(), partial(self.order_of_first, url=""), self.header, values, bounds)
+        order = partial(self.order_of_first, url="")
+        return records_of_objects(self.rules(), order, self.header, values, bounds, most_rows)
 
     def most_rows(self, values: Bytes, bounds: Indices) -> Indices:
         return most_lines(values, bounds)

@@ -50,7 +50,7 @@ class CsvObjectRecords(VarColumn):
 
 
 def records_of_objects(
-    rules: CsvRules, order_of_first: OrderOfFirst, header: bool, values: Bytes, bounds: Indices
+    rules: CsvRules, order_of_first: OrderOfFirst, header: bool, values: Bytes, bounds: Indices, most_rows: int
 ) -> SmallObjects | None:
     """Split the files ``values[bounds[i]:bounds[i + 1]]`` into records.
 
@@ -59,9 +59,11 @@ def records_of_objects(
         header: True if the first row of each file is its header.
 
     Returns:
-        None if a file may be damaged, or if several files cannot be split in one pass.
+        None if a file may be damaged, if several files cannot be split in one pass, or if they have more than
+        ``most_rows`` records and headers.
     """
-    found = _one_file(rules, values, bounds) if len(bounds) == 2 else _files(rules, values, bounds)
+    split = _one_file if len(bounds) == 2 else _files
+    found = split(rules, values, bounds, most_rows)
     if found is None:
         return None
     starts, lengths = found
@@ -92,7 +94,7 @@ def _texts(values: Bytes, starts: Indices, lengths: Indices) -> set[bytes]:
     }
 
 
-def _files(rules: CsvRules, values: Bytes, bounds: Indices) -> tuple[Indices, Indices] | None:
+def _files(rules: CsvRules, values: Bytes, bounds: Indices, most_rows: int) -> tuple[Indices, Indices] | None:
     """Return the starts and lengths of the records of several files, or None if a file must be split alone."""
     if not rules.keeps_bytes:
         return None
@@ -101,7 +103,7 @@ def _files(rules: CsvRules, values: Bytes, bounds: Indices) -> tuple[Indices, In
     if (values[ends - 1] != NEWLINE).any() or (rules.is_utf8 and _begin_with_mark(values, starts_of_files, ends)):
         return None
     start, stop = int(bounds[0]), int(bounds[-1])
-    starts, lengths, consumed, _ = rules.syntax.records(values, start, stop, stop - start)
+    starts, lengths, consumed, _ = rules.syntax.records(values, start, stop, most_rows)
     if consumed != stop:
         return None
     last = np.searchsorted(starts, ends) - 1  # the last record that begins before the end of each file
@@ -115,14 +117,16 @@ def _begin_with_mark(values: Bytes, starts: Indices, ends: Indices) -> bool:
     return bool((values[starts[:, None] + np.arange(len(BOM))] == BOM).all(1).any())
 
 
-def _one_file(rules: CsvRules, values: Bytes, bounds: Indices) -> tuple[Indices, Indices] | None:
+def _one_file(rules: CsvRules, values: Bytes, bounds: Indices, most_rows: int) -> tuple[Indices, Indices] | None:
     """Return the starts and lengths of the records of one file, or None if its last quote is not closed."""
     start, stop = bounds.tolist()
     if rules.is_utf8 and np.array_equal(values[start:stop][: len(BOM)], BOM):
         start += len(BOM)
-    starts, lengths, consumed, _ = rules.syntax.records(values, start, stop, stop - start)
+    starts, lengths, consumed, _ = rules.syntax.records(values, start, stop, most_rows)
     if consumed == stop:
         return starts, lengths
+    if len(starts) == most_rows:
+        return None
     if _ends_in_quotes(rules.syntax, values, consumed, stop):
         return None
     nbytes = stop - consumed

@@ -77,11 +77,11 @@ class FixedLengthFormat:
         """False: any bytes can be records of this format."""
         return False
 
-    def split_objects(self, values: Bytes, bounds: NDArray[np.int64]) -> SmallObjects | None:
+    def split_objects(self, values: Bytes, bounds: NDArray[np.int64], most_rows: int) -> SmallObjects | None:
         """Split objects at multiples of the record size; None if an object ends inside a record."""
         data_nbytes = np.diff(bounds) - self.header_nbytes - self.footer_nbytes
         rows, left_over = np.divmod(data_nbytes, self.record_nbytes)
-        if (data_nbytes < 0).any() or left_over.any():
+        if (data_nbytes < 0).any() or left_over.any() or rows.sum() > most_rows:
             return None
         before = np.cumsum(rows) - rows  # records of the objects before each object
         first = bounds[:-1] + self.header_nbytes - before * self.record_nbytes

@@ -67,9 +67,9 @@ class JsonLinesFormat:
         """False: any text can be records of this format."""
         return False
 
-    def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
+    def split_objects(self, values: Bytes, bounds: Indices, most_rows: int) -> SmallObjects | None:
         """Split all objects into lines in one pass; None if a line is invalid."""
-        found = lines_of_objects(JsonLineRules(self.max_line_nbytes), values, bounds)
+        found = lines_of_objects(JsonLineRules(self.max_line_nbytes), values, bounds, most_rows)
         if found is None:
             return None
         kept = _are_filled(found.column)

@@ -151,10 +151,11 @@ def _span(values: Bytes, starts: Indices, lengths: Indices) -> memoryview:
     return values[starts[0] : starts[-1] + lengths[-1]].data if len(starts) else memoryview(b"")
 
 
-def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices) -> SmallObjects | None:
+def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices, most_rows: int) -> SmallObjects | None:
     """Split the objects ``values[bounds[i]:bounds[i + 1]]`` into lines.
 
-    Return None if a line is invalid, or if lines of several objects cannot be re-encoded together.
+    Return None if a line is invalid, if lines of several objects cannot be re-encoded together, or if there are more
+    than ``most_rows`` lines.
     """
     if not rules.keeps_bytes and not _has_one_byte_per_character(rules.codec):
         return None
@@ -165,9 +166,14 @@ def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices) -> SmallO
     if rules.is_utf8 and _continues(values, open_ends[open_ends < stop]):
         return None  # decoding all objects at once would accept two halves of one character
     if len(open_ends):
-        starts, lengths, is_open = _lines_up_to(values, first, stop, open_ends)
+        are_ends = values[first:stop] == NEWLINE
+        if np.count_nonzero(are_ends) + len(open_ends) > most_rows:
+            return None
+        starts, lengths, is_open = _lines_up_to(values, first, are_ends, open_ends)
     else:
-        starts, lengths, _ = _native.find_lines(values, first, stop)
+        starts, lengths, consumed = _native.find_lines(values, first, stop, most_rows)
+        if consumed < stop:
+            return None
         is_open = np.zeros(len(starts), np.bool_)
     rows_before = np.searchsorted(starts, bounds)
     if rules.is_utf8:
@@ -179,13 +185,17 @@ def lines_of_objects(rules: LineRules, values: Bytes, bounds: Indices) -> SmallO
 
 
 def _lines_up_to(
-    values: Bytes, first: int, stop: int, open_ends: Indices
+    values: Bytes, first: int, are_ends: NDArray[np.bool_], open_ends: Indices
 ) -> tuple[Indices, Indices, NDArray[np.bool_]]:
     """Find the lines that end with a newline or at one of ``open_ends``.
 
-    Return their starts and lengths, and a mask of the lines without a newline.
+    Args:
+        are_ends: Mask of the newlines from index ``first``.
+
+    Returns:
+        Their starts and lengths, and a mask of the lines without a newline.
     """
-    ends = first + np.flatnonzero(values[first:stop] == NEWLINE)  # int64 on 64-bit systems
+    ends = first + np.flatnonzero(are_ends)  # int64 on 64-bit systems
     place = np.searchsorted(ends, open_ends)
     is_open = np.insert(np.zeros(len(ends), np.bool_), place, True)
     ends = np.insert(ends, place, open_ends)

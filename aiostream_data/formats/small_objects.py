@@ -29,6 +29,9 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
+_ALL: Final = 1 << 62
+"""Number of rows that no object has."""
+
 _LATER: Final = -2
 """Number of rows of an object that must be split after the rows of the objects before it were taken."""
 
@@ -89,10 +92,14 @@ def split_objects(
         The records of the first objects, at least of one.
     """
     rows = np.full(len(is_plain), LEFT, np.int64)
-    if splits_objects(format) and int(bounds[-1] - bounds[0]) + len(is_plain) > most_rows:
-        expected = np.where(is_plain, format.most_rows(values[: bounds[-1]], bounds), 0)
-        stop = fitting(expected, most_rows)
-        rows, is_plain = rows[:stop], (is_plain & (expected <= most_rows))[:stop]
+    if splits_objects(format):
+        found = format.split_objects(values, bounds, most_rows) if len(rows) and is_plain.all() else None
+        if found is not None:
+            return found
+        if int(bounds[-1] - bounds[0]) + len(rows) > most_rows:
+            expected = np.where(is_plain, format.most_rows(values, bounds), 0)
+            stop = fitting(expected, most_rows)
+            rows, is_plain = rows[:stop], (is_plain & (expected <= most_rows))[:stop]
     columns = list(_split_runs(format, urls, values, bounds, is_plain, rows, most_rows))
     rows = rows[rows != _LATER]
     if not columns:
@@ -152,7 +159,7 @@ def _split_run(
     format: SplitsObjects, values: Bytes, bounds: Indices, rows: Indices, first: int, stop: int
 ) -> Iterator[VarColumn]:
     """Split the objects from ``first`` to ``stop``. If one is damaged, find it by bisection and leave it out."""
-    found = format.split_objects(values, bounds[first : stop + 1])
+    found = format.split_objects(values, bounds[first : stop + 1], _ALL)
     if found is not None:
         rows[first:stop] = found.rows
         yield found.column

@@ -70,9 +70,9 @@ class TextFormat:
         """False: any bytes can be records of this format."""
         return False
 
-    def split_objects(self, values: Bytes, bounds: Indices) -> SmallObjects | None:
+    def split_objects(self, values: Bytes, bounds: Indices, most_rows: int) -> SmallObjects | None:
         """Split all objects into lines in one pass; None if a line is invalid or must be re-encoded."""
-        return lines_of_objects(LineRules(self.encoding, self.max_line_nbytes), values, bounds)
+        return lines_of_objects(LineRules(self.encoding, self.max_line_nbytes), values, bounds, most_rows)
 
     def most_rows(self, values: Bytes, bounds: Indices) -> Indices:
         return most_lines(values, bounds)

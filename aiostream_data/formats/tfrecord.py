@@ -77,7 +77,7 @@ class TFRecordFormat:
         """True: the checksum of each length proves the format."""
         return True
 
-    def split_objects(self, values: Bytes, bounds: NDArray[np.int64]) -> SmallObjects | None:
+    def split_objects(self, values: Bytes, bounds: NDArray[np.int64], most_rows: int) -> SmallObjects | None:
         """Split all objects in one pass; None if one is damaged or does not end with a record."""
         starts, lengths, consumed, problem = _native.frame_tfrecords(
             values, int(bounds[0]), int(bounds[-1]), self.verify, self.max_record_nbytes
@@ -85,7 +85,7 @@ class TFRecordFormat:
         ends = starts + lengths + FOOTER.size
         rows_before = np.searchsorted(ends, bounds, side="right")
         last = np.concatenate([bounds[:1], ends])[rows_before]  # end of the last record at or before each bound
-        if problem is not None or consumed != bounds[-1] or (last != bounds).any():
+        if problem is not None or consumed != bounds[-1] or (last != bounds).any() or len(starts) > most_rows:
             return None
         return SmallObjects(VarColumn(values, starts, lengths), np.diff(rows_before))
 

@@ -56,10 +56,10 @@ class WholeFileFormat:
         """False: any bytes can be records of this format."""
         return False
 
-    def split_objects(self, values: Bytes, bounds: NDArray[np.int64]) -> SmallObjects | None:
+    def split_objects(self, values: Bytes, bounds: NDArray[np.int64], most_rows: int) -> SmallObjects | None:
         """Return each object as one record; None if an object is too long. See :class:`.SplitsObjects`."""
         lengths = np.diff(bounds)
-        if (lengths > self.max_record_nbytes).any():
+        if (lengths > self.max_record_nbytes).any() or len(lengths) > most_rows:
             return None
         return SmallObjects(VarColumn(values, bounds[:-1], lengths), np.ones(len(lengths), np.int64))
 

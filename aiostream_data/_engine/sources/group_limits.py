@@ -26,7 +26,7 @@ ONE_REQUEST_GROWTH: Final = 2
 
 A larger one is read with several requests at once, by a :class:`.ShardReader`."""
 
-ROWS_GROWTH: Final = 4
+ROWS_GROWTH: Final = 8
 """The index, ids and decoded values of the rows of a group may take this multiple of the bytes of a group."""
 
 GROUP_SHARE: Final = 64

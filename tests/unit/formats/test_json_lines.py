@@ -115,20 +115,20 @@ def test_damaged_lines_are_skipped_alone_and_blank_lines_around_them() -> None:
 def test_small_objects_are_split_without_blank_lines() -> None:
     objects = [b'{"a": 1}\n\n2', b"", b"\n \n", b"\xef\xbb\xbf3\r\n", b"\t\n4\n5"]
     bounds = np.cumsum([0, *map(len, objects)])
-    found = JsonLinesFormat().split_objects(np.frombuffer(b"".join(objects), np.uint8), bounds)
+    found = JsonLinesFormat().split_objects(np.frombuffer(b"".join(objects), np.uint8), bounds, 20)
     assert found is not None
     assert found.column.elements() == [b'{"a": 1}', b"2", b"3", b"4", b"5"]
     assert found.rows.tolist() == [2, 0, 0, 1, 2]
     assert isinstance(found.column, PlacedColumn)
     assert [found.column.place_of(row) for row in range(5)] == [(1, 0), (3, 10), (1, 3), (2, 2), (3, 4)]
     damaged = np.frombuffer(b"1\n\xff\n", np.uint8)
-    assert JsonLinesFormat().split_objects(damaged, np.array([0, 4])) is None
+    assert JsonLinesFormat().split_objects(damaged, np.array([0, 4]), 5) is None
 
 
 def test_gathered_records_know_their_places() -> None:
     reader = RecordStream(JsonLinesFormat(), "memory://stream", "")
     first, _ = *reader.feed(np.frombuffer(STREAM, np.uint8).copy(), 0), *reader.finish()
-    second = JsonLinesFormat().split_objects(np.frombuffer(b"\n6\n7\n8", np.uint8), np.array([0, 3, 6]))
+    second = JsonLinesFormat().split_objects(np.frombuffer(b"\n6\n7\n8", np.uint8), np.array([0, 3, 6]), 20)
     resumed = JsonRecords(first.slice(0, 1), None, 70)
     assert second is not None
     parts = [first, second.column, resumed, first.slice(2, 2)]
