@@ -12,11 +12,15 @@ WIDEST: Final = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
 """Maximum size in bytes of a number of each kind that devices store."""
 
 
-def may_be_in_parts(dtype: np.dtype[Any]) -> bool:
+def may_be_in_parts(dtype: np.dtype[Any], *, for_device: bool) -> bool:
     """Return True if arrays of a dtype may be stored as :class:`Parts`.
 
-    Devices store no other arrays, so a batch would arrive with its parts.
+    Args:
+        for_device: True if a device puts the parts together. It stores only numbers, so other arrays would arrive in
+            parts. False if another process puts them together.
     """
+    if not for_device:
+        return not dtype.hasobject
     return dtype.isnative and dtype.itemsize <= WIDEST.get(dtype.kind, 0)
 
 

@@ -26,6 +26,7 @@ from aiostream_data.transforms.batch_cuts import SHARED_NBYTES, BatchCut, cut_co
 from aiostream_data.transforms.batch_leaves import batch_element, batch_leaf, has_objects
 from aiostream_data.transforms.collate import (
     LARGE_RESULT_NBYTES,
+    StackLeaf,
     as_stackable,
     stack,
     stack_leaf,
@@ -276,7 +277,9 @@ class Batcher:
             return self._describe(rows.ids, row)
 
         if isinstance(rows, Items):
-            leaf = stack_leaf_in_parts if in_parts else partial(stack_leaf, pool=self._pool)
+            leaf: StackLeaf = partial(stack_leaf, pool=self._pool)
+            if in_parts:
+                leaf = partial(stack_leaf_in_parts, for_device=self._parts_from == 0)
             return FullBatch(stack(rows.values, describe, leaf, self._strings), _rows_of(rows))
         shared = len(parts) == 1 and not own  # concat() copies two or more parts
         return FullBatch(batch_element(rows, describe, shared, self._strings, self._pool), _rows_of(rows))
@@ -313,9 +316,10 @@ def _rows_of(chunk: Chunk) -> MadeOf:
     return Lineage(chunk.ids.copy(), chunk.made_of).as_made_of()
 
 
-def _batch_in_parts(chunks: Sequence[Columns], ragged: bool, strings: Strings) -> FullBatch:
+def _batch_in_parts(chunks: Sequence[Columns], for_device: bool, strings: Strings) -> FullBatch:
     leaves = [
-        _leaf_in_parts(columns, ragged, strings) for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)
+        _leaf_in_parts(columns, for_device, strings)
+        for columns in zip(*(chunk.leaves for chunk in chunks), strict=True)
     ]
     ids = RowIds.concat([chunk.ids for chunk in chunks])
     if all(chunk.made_of is None for chunk in chunks):
@@ -326,11 +330,11 @@ def _batch_in_parts(chunks: Sequence[Columns], ragged: bool, strings: Strings) -
     return FullBatch(chunks[0].structure.unflatten(leaves), Lineage(ids, made_of).as_made_of())
 
 
-def _leaf_in_parts(columns: Sequence[Column], ragged: bool, strings: Strings) -> Any:
-    dense = tuple(each for each in columns if not isinstance(each, VarColumn) and may_be_in_parts(each.dtype))
-    if len(dense) == len(columns):
-        return Parts(dense)
-    if ragged:
+def _leaf_in_parts(columns: Sequence[Column], for_device: bool, strings: Strings) -> Any:
+    arrays = tuple(column for column in columns if not isinstance(column, VarColumn))
+    if len(arrays) == len(columns) and may_be_in_parts(arrays[0].dtype, for_device=for_device):
+        return Parts(arrays)
+    if for_device:
         of_arrays = [column for column in columns if isinstance(column, VarColumn) and column.kind == "array"]
         in_parts = ragged_in_parts(of_arrays) if len(of_arrays) == len(columns) else None
         if in_parts is not None:

@@ -337,10 +337,17 @@ def as_items(chunk: Columns) -> Items:
     return Items(chunk.elements(), chunk.ids, chunk.lease, chunk.made_of)
 
 
-def stack_leaf_in_parts(path: str, values: Sequence[Any], describe: DescribeRow) -> NDArray[Any] | Parts:
-    """Stack a leaf as :func:`stack_leaf` does, but return large arrays as :class:`Parts` without copying."""
+def stack_leaf_in_parts(
+    path: str, values: Sequence[Any], describe: DescribeRow, *, for_device: bool
+) -> NDArray[Any] | Parts:
+    """Stack a leaf as :func:`stack_leaf` does, but return large arrays as :class:`Parts` without copying.
+
+    Args:
+        for_device: See :func:`.may_be_in_parts`.
+    """
     first = values[0]
-    if type(first) is np.ndarray and first.nbytes >= LARGE_RESULT_NBYTES and may_be_in_parts(first.dtype):
+    is_large = type(first) is np.ndarray and first.nbytes >= LARGE_RESULT_NBYTES
+    if is_large and may_be_in_parts(first.dtype, for_device=for_device):
         facts = first.dtype, first.shape
         if all(type(value) is np.ndarray and (value.dtype, value.shape) == facts for value in values):
             return Parts(tuple(value[np.newaxis] for value in values))

@@ -254,7 +254,11 @@ def _facts(arrays: Sequence[NDArray[Any]]) -> int:
 def _laid_out(rows: VarColumn, target: tuple[int, ...], leaf: LeafPadding) -> NDArray[Any] | Parts:
     """Pad rows that differ only in their first axis."""
     fill = fill_value(leaf, rows.values)
-    if leaf.in_parts and rows.nbytes >= LONG_ROW_NBYTES * len(rows) and may_be_in_parts(rows.values.dtype):
+    if (
+        leaf.in_parts
+        and rows.nbytes >= LONG_ROW_NBYTES * len(rows)
+        and may_be_in_parts(rows.values.dtype, for_device=True)
+    ):
         return PaddedParts(tuple(rows.elements()), target, fill)
     return pad_pieces(rows, target[0], fill)
 
@@ -295,7 +299,9 @@ def _example(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
     """Return True if the rows are long enough to be referenced instead of copied."""
-    return may_be_in_parts(arrays[0].dtype) and sum(array.nbytes for array in arrays) >= LONG_ROW_NBYTES * len(arrays)
+    return may_be_in_parts(arrays[0].dtype, for_device=True) and sum(
+        array.nbytes for array in arrays
+    ) >= LONG_ROW_NBYTES * len(arrays)
 
 
 def _target(

@@ -28,7 +28,7 @@ def ragged_in_parts(columns: Sequence[VarColumn]) -> RaggedArray | None:
         The ragged array, or None if the pieces would be smaller than :data:`PIECE_NBYTES` on average, or of a type that
         devices do not store.
     """
-    if not may_be_in_parts(columns[0].values.dtype):
+    if not may_be_in_parts(columns[0].values.dtype, for_device=True):
         return None
     runs = [_runs(column) for column in columns]
     count = sum(len(firsts) for firsts, _ in runs)

@@ -48,4 +48,4 @@ def test_large_arrays_that_are_not_stored_are_arrays_of_numpy(
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "f2", "f4", "f8", "i1", "u8", "c8", "c16", "c32", "?", "O", "V4"])
 def test_only_arrays_that_devices_store_may_be_in_parts(dtype: str) -> None:
-    assert may_be_in_parts(np.dtype(dtype)) == is_numeric(np.dtype(dtype))
+    assert may_be_in_parts(np.dtype(dtype), for_device=True) == is_numeric(np.dtype(dtype))
