@@ -30,11 +30,11 @@ from aiostream_data.transforms.collate import (
     as_stackable,
     stack,
     stack_leaf,
-    stack_leaf_in_parts,
 )
 from aiostream_data.transforms.open_batch import OpenBatch, is_large_batch
 from aiostream_data.transforms.padded_room import check_padded_strings, may_exceed
 from aiostream_data.transforms.ragged_parts import ragged_in_parts
+from aiostream_data.transforms.stacked_parts import stack_leaf_in_parts
 
 Describe = Callable[[RowIds, int], str]
 """Function ``describe(ids, row)`` that returns the name of a row for error messages: "s3://b/x.tfrecord record 17"."""

@@ -28,7 +28,6 @@ from aiostream_data.rows.array_likes import (
 )
 from aiostream_data.rows.columns import LONG_ROW_NBYTES, Column, SeparateBytes, VarColumn, object_array
 from aiostream_data.rows.lent_memory import LARGE_ARRAY_NBYTES, LendsMemory, empty_array
-from aiostream_data.rows.parts import Parts, may_be_in_parts
 from aiostream_data.rows.records import Chunk, Columns, Items
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import StructureError, flatten, structure_of
@@ -335,23 +334,6 @@ def without_marks(chunk: Chunk) -> Chunk:
 def as_items(chunk: Columns) -> Items:
     """Return the rows of a chunk as a list of elements."""
     return Items(chunk.elements(), chunk.ids, chunk.lease, chunk.made_of)
-
-
-def stack_leaf_in_parts(
-    path: str, values: Sequence[Any], describe: DescribeRow, *, for_device: bool
-) -> NDArray[Any] | Parts:
-    """Stack a leaf as :func:`stack_leaf` does, but return large arrays as :class:`Parts` without copying.
-
-    Args:
-        for_device: See :func:`.may_be_in_parts`.
-    """
-    first = values[0]
-    is_large = type(first) is np.ndarray and first.nbytes >= LARGE_RESULT_NBYTES
-    if is_large and may_be_in_parts(first.dtype, for_device=for_device):
-        facts = first.dtype, first.shape
-        if all(type(value) is np.ndarray and (value.dtype, value.shape) == facts for value in values):
-            return Parts(tuple(value[np.newaxis] for value in values))
-    return stack_leaf(path, values, describe)
 
 
 def _facts(value: Any, array: NDArray[Any] | None) -> tuple[Any, ...]:
