@@ -261,7 +261,7 @@ def test_r49_nobody_watches_when_it_is_not_wanted_and_nobody_goes_on_watching() 
 
     with TWENTY.open(stall_after=None):
         assert watchers() == []
-    with TWENTY.open() as loader:
+    with TWENTY.repeat().open() as loader:  # all rows of a short dataset can be ready, and nothing is left to watch
         assert watchers() == ["aiostream-watchdog"]
         loader.close()
         assert watchers() == []
