@@ -202,6 +202,9 @@ def holds_one_record(format: Format) -> TypeGuard[HoldsOneRecord]:
 LEFT: Final = -1
 """Number of rows of an object that must be read by a :class:`.RecordStream`."""
 
+LATER: Final = -2
+"""Number of rows of an object that waits until the rows of the objects before it were taken. It is split then."""
+
 
 class SmallObjects(NamedTuple):
     """Records of many objects.

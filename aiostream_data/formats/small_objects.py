@@ -20,7 +20,7 @@ from aiostream_data.codecs.compression_by_suffix import FIRST_PAIRS as COMPRESSI
 from aiostream_data.codecs.compression_by_suffix import by_name, may_begin_any, suffix_of
 from aiostream_data.codecs.file_kinds import FIRST_PAIRS as KIND_PAIRS
 from aiostream_data.codecs.file_kinds import START_NBYTES, TFRECORD_NBYTES, kind_of, starts_tfrecord
-from aiostream_data.formats.base import LEFT, Format, Framer, SmallObjects, SplitsObjects, splits_objects
+from aiostream_data.formats.base import LATER, LEFT, Format, Framer, SmallObjects, SplitsObjects, splits_objects
 from aiostream_data.formats.stream import PROBE_NBYTES, Refuses, resolve
 from aiostream_data.rows.columns import VarColumn, concat_column
 
@@ -31,9 +31,6 @@ Mask = NDArray[np.bool_]
 
 _ALL: Final = 1 << 62
 """Number of rows that no object has."""
-
-_LATER: Final = -2
-"""Number of rows of an object that must be split after the rows of the objects before it were taken."""
 
 
 class ObjectKinds(NamedTuple):
@@ -101,7 +98,7 @@ def split_objects(
             stop = fitting(expected, most_rows)
             rows, is_plain = rows[:stop], (is_plain & (expected <= most_rows))[:stop]
     columns = list(_split_runs(format, urls, values, bounds, is_plain, rows, most_rows))
-    rows = rows[rows != _LATER]
+    rows = rows[rows != LATER]
     if not columns:
         return SmallObjects(VarColumn(values, bounds[:0], bounds[:0]), rows)
     if len(columns) == 1:
@@ -151,7 +148,7 @@ def _split_runs(
             yield from _split_run(format, values, bounds, rows, first, stop)
         else:
             yield from _split_each(format, urls, values, bounds, rows, first, stop, most_rows)
-        if rows[-1] == _LATER:
+        if rows[-1] == LATER:
             return
 
 
@@ -189,7 +186,7 @@ def _split_each(
             continue
         count = sum(map(len, columns))
         if count > left:
-            rows[number:] = _LATER
+            rows[number:] = LATER
             return
         left -= count
         rows[number] = count

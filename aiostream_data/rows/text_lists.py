@@ -6,7 +6,7 @@ also drops NULs at the end of each value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import chain
 from typing import Any, Final, TypeGuard
 
@@ -66,14 +66,11 @@ def is_fixed_width(column: Column) -> TypeGuard[NDArray[Any]]:
 
 def with_equal_widths(arrays: list[NDArray[Any] | None]) -> list[NDArray[Any] | None]:
     """Convert fixed-width arrays of bytes, or of text, to the widest of their dtypes. Return other arrays unchanged."""
-    first = arrays[0]
-    if first is None or first.dtype.kind not in "SU":
+    if arrays[0] is None or arrays[0].dtype.kind not in "SU":
         return arrays
-    dtypes = {None if array is None else array.dtype for array in arrays}
-    if len(dtypes) == 1 or any(dtype is None or dtype.kind != first.dtype.kind for dtype in dtypes):
-        return arrays
-    widest = np.result_type(*(dtype for dtype in dtypes if dtype is not None))
-    return [None if array is None else array.astype(widest, copy=False) for array in arrays]
+    known = [array for array in arrays if array is not None]
+    widest = _widest({array.dtype for array in known}) if len(known) == len(arrays) else None
+    return arrays if widest is None else [array.astype(widest, copy=False) for array in known]
 
 
 def of_equal_widths(columns: Sequence[Column]) -> Sequence[Column]:
@@ -82,14 +79,18 @@ def of_equal_widths(columns: Sequence[Column]) -> Sequence[Column]:
     The rows stay equal. Other columns are returned unchanged, and so are columns that would take much more memory.
     """
     arrays = [column for column in columns if is_fixed_width(column)]
-    dtypes = {array.dtype for array in arrays}
-    if len(arrays) < len(columns) or len(dtypes) < 2 or len({dtype.kind for dtype in dtypes}) > 1:
-        return columns
-    widest = np.result_type(*dtypes)
+    widest = _widest({array.dtype for array in arrays}) if len(arrays) == len(columns) else None
     most_nbytes = _WIDENING * sum(array.nbytes for array in arrays)
-    if widest.itemsize * sum(map(len, arrays)) > most_nbytes:
+    if widest is None or widest.itemsize * sum(map(len, arrays)) > most_nbytes:
         return columns
     return [array.astype(widest, copy=False) for array in arrays]
+
+
+def _widest(dtypes: Set[np.dtype[Any]]) -> np.dtype[Any] | None:
+    """Return the widest of some dtypes of fixed-width bytes, or of text; None if they are equal or of other kinds."""
+    if len(dtypes) < 2 or {dtype.kind for dtype in dtypes} not in ({"S"}, {"U"}):
+        return None
+    return np.result_type(*dtypes)
 
 
 def variable_rows(array: NDArray[Any]) -> Column:

@@ -299,9 +299,8 @@ def _example(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def _are_long(arrays: Sequence[NDArray[Any]]) -> bool:
     """Return True if the rows are long enough to be referenced instead of copied."""
-    return may_be_in_parts(arrays[0].dtype, for_device=True) and sum(
-        array.nbytes for array in arrays
-    ) >= LONG_ROW_NBYTES * len(arrays)
+    nbytes = sum(array.nbytes for array in arrays)
+    return nbytes >= LONG_ROW_NBYTES * len(arrays) and may_be_in_parts(arrays[0].dtype, for_device=True)
 
 
 def _target(

@@ -81,7 +81,7 @@ class SharedResults:
 def shared_results(
     context: RunContext, nodes: Sequence[Call], first_calls: int, is_awaited: Callable[[], bool]
 ) -> SharedResults | None:
-    """Return what the runs of an operator in inner datasets share; None if the operator is not in an inner dataset.
+    """Return what all runs of an operator in inner datasets share. Return None for an operator outside of them.
 
     Args:
         nodes: The operator, after earlier operators that run in the same calls.

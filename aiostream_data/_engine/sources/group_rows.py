@@ -17,7 +17,7 @@ from aiostream_data._engine.resume.shard_offsets import ShardOffsets
 from aiostream_data._engine.sources.group_bytes import GroupBytes, OneBlock
 from aiostream_data._engine.sources.shard_chunks import decode, own_nbytes
 from aiostream_data._engine.sources.shard_ranges import Content
-from aiostream_data.formats.base import LEFT, Format
+from aiostream_data.formats.base import LATER, LEFT, Format
 from aiostream_data.formats.small_objects import ObjectKinds, accepted, fitting, kinds_of_objects
 from aiostream_data.formats.small_streams import UnpackLimits, unpack
 from aiostream_data.plan.sources import ReadFiles
@@ -29,9 +29,6 @@ from aiostream_data.storage.stores import LATE
 NumberedRefs: TypeAlias = Sequence[tuple[int, ShardRef]]
 """Consecutive shards: the number of each shard in its source, and its reference."""
 
-
-_LATER: Final = -2
-"""Number of rows of a shard that is decoded after the rows of the shards before it were taken."""
 
 _MEASURED_ROWS: Final = 64
 """Number of first rows of a group that show the size of a decoded row. So few rows need not be measured."""
@@ -174,12 +171,12 @@ class GroupSplitter:
         if not len(column):
             return SplitShards(None, rows)
         parts = list(self._decoded(column, rows, group, kinds, most_nbytes))
-        return SplitShards(self._leased(concat(parts), content, charge) if parts else None, rows[rows != _LATER])
+        return SplitShards(self._leased(concat(parts), content, charge) if parts else None, rows[rows != LATER])
 
     def _decoded(
         self, column: VarColumn, rows: NDArray[np.int64], group: FetchedGroup, kinds: ObjectKinds, most_nbytes: int
     ) -> Iterator[Chunk]:
-        """Yield decoded records. Set the number of rows of each shard that is not decoded to ``LEFT`` or ``_LATER``."""
+        """Yield decoded records. Set the number of rows of each shard that is not decoded to ``LEFT`` or ``LATER``."""
         was_split = np.flatnonzero(rows != LEFT)
         counts = rows[was_split]
         stops = np.cumsum(counts)
@@ -199,7 +196,8 @@ class GroupSplitter:
 
         most_rows = self._most_decoded_rows(parsed, len(chunk), most_nbytes)
         taken = fitting(counts, most_rows)
-        rows[was_split[taken] if taken < len(counts) else len(rows) :] = _LATER
+        if taken < len(counts):
+            rows[was_split[taken] :] = LATER
         counts, stops = counts[:taken], stops[:taken]
         together = None if (counts > most_rows).any() else _attempt(parsed, 0, int(stops[-1]))
         if together is not None:
