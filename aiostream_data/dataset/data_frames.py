@@ -17,9 +17,9 @@ from aiostream_data.plan.sources import TensorSlices
 from aiostream_data.rows.array_likes import type_name
 from aiostream_data.rows.columns import Column
 from aiostream_data.rows.dict_columns import joined, picked
-from aiostream_data.rows.structure import LEAF, NULLABLE, Structure
+from aiostream_data.rows.pandas_series import leaf_of_series
+from aiostream_data.rows.structure import Structure
 from aiostream_data.rows.surrogates import SURROGATE, first_surrogate
-from aiostream_data.rows.text_arrays import BytesArray, TextArray
 
 NAME: Final = "from_dataframe"
 
@@ -103,60 +103,11 @@ def _of_pandas(frame: Any, names: tuple[str, ...] | None) -> tuple[Structure, tu
 
 
 def _of_series(series: Any, name: str) -> tuple[Structure, list[Column]]:
-    """Return the structure and the columns of one column of pandas. NumPy arrays are not copied."""
-    dtype = series.dtype
-    if isinstance(dtype, np.dtype) and not dtype.hasobject:
-        return sliced_leaf(series.to_numpy(copy=False), name)
-    if type(dtype).__name__ == "ArrowDtype":
-        return sliced_leaf(series.array.__arrow_array__(), name)
-    inner = getattr(dtype, "numpy_dtype", None)  # of nullable numbers
-    if isinstance(inner, np.dtype) and inner.kind in "biuf":
-        return _of_nullable(series, inner)
-    if getattr(dtype, "tz", None) is not None:
-        return sliced_leaf(series.dt.tz_convert(None).to_numpy(), name)
-    if hasattr(dtype, "categories") and hasattr(series, "cat"):
-        return _of_categories(series, dtype.categories, name)
-    return _of_objects(series, name)
-
-
-def _of_categories(series: Any, categories: Any, name: str) -> tuple[Structure, list[Column]]:
-    """Return the categories of the rows. NumPy numbers have no missing value, so that such rows get marks."""
-    dtype = categories.dtype
-    if not isinstance(dtype, np.dtype) or dtype.kind not in "biufc":
-        return _of_series(series.astype(dtype), name)
-    codes = series.cat.codes.to_numpy()
-    has_value = codes >= 0
-    values = categories.to_numpy()
-    rows = values[np.where(has_value, codes, 0)] if len(values) else np.zeros(len(codes), dtype)
-    return sliced_leaf(rows, name) if has_value.all() else (NULLABLE, [rows, has_value])
-
-
-def _of_nullable(series: Any, dtype: np.dtype[Any]) -> tuple[Structure, list[Column]]:
-    missing = series.isna().to_numpy()
-    if not missing.any():
-        return sliced_leaf(series.to_numpy(dtype=dtype), "")
-    values = series.to_numpy(dtype=dtype, na_value=dtype.type(0))
-    return NULLABLE, [values, ~missing]
-
-
-def _of_objects(series: Any, name: str) -> tuple[Structure, list[Column]]:
-    """Return text or bytes as columns, and other objects as they are. A missing value becomes None."""
-    missing = series.isna().to_numpy()
-    values = [None if is_missing else value for value, is_missing in zip(series, missing, strict=True)]
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {str}:
-        return sliced_leaf(_text_array(values, name), name)
-    if kinds == {bytes}:
-        return sliced_leaf(BytesArray.from_list(values), name)
-    objects = np.empty(len(values), object)
-    objects[:] = values
-    return LEAF, [objects]
-
-
-def _text_array(values: list[Any], name: str) -> TextArray:
-    row = first_surrogate(values)
+    leaf = leaf_of_series(series)
+    values = leaf.tolist() if isinstance(leaf, np.ndarray) and leaf.dtype.hasobject else []
+    row = first_surrogate(values) if {type(value) for value in values} <= {str, type(None)} else None
     if row is None:
-        return TextArray.from_list(values)
+        return sliced_leaf(leaf, name)
     raise PlanError(
         f"from_dataframe() cannot store column {name!r}: the text of row {row} {SURROGATE}. Replace the surrogate."
     )

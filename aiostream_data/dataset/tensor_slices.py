@@ -12,6 +12,7 @@ from aiostream_data.errors import PlanError
 from aiostream_data.plan.sources import TensorSlices
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
 from aiostream_data.rows.columns import Column, VarColumn, VarKind, concat_column
+from aiostream_data.rows.pandas_series import NumbersWithMissing, is_series, leaf_of_series
 from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, flatten, graft
 from aiostream_data.rows.text_arrays import BytesArray, TextArray
@@ -43,6 +44,10 @@ def sliced_leaf(leaf: Any, path: str, leaves: Sequence[Any] = ()) -> tuple[Struc
         path: Name of the leaf, for error messages.
         leaves: All leaves, to suggest a remedy.
     """
+    if is_series(leaf):
+        leaf = leaf_of_series(leaf)
+    if isinstance(leaf, NumbersWithMissing):
+        return NULLABLE, [leaf.values, leaf.valid]
     if isinstance(leaf, (BytesArray, TextArray)):
         column = leaf.column()
         return (LEAF, [column]) if leaf.valid is None else (NULLABLE, [column, leaf.valid])
@@ -78,9 +83,8 @@ def _joined(rows: Sequence[bytes], kind: VarKind) -> VarColumn:
 
 
 def _is_arrow(leaf: Any) -> bool:
-    """Return True for tables and arrays of Arrow, Polars or DuckDB. A Series of pandas is an array with labels."""
-    is_source = hasattr(leaf, "__arrow_c_stream__") or hasattr(leaf, "__arrow_c_array__")
-    return is_source and not (type(leaf).__module__.partition(".")[0] == "pandas" and getattr(leaf, "ndim", 2) == 1)
+    """Return True for tables and arrays of Arrow, Polars or DuckDB."""
+    return hasattr(leaf, "__arrow_c_stream__") or hasattr(leaf, "__arrow_c_array__")
 
 
 def _of_arrow(source: Any) -> tuple[Structure, list[Column]]:

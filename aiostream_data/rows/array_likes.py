@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiostream_data.rows.ragged import RaggedArray
+from aiostream_data.rows.split_rows import SplitRows
 
 Convert: TypeAlias = Callable[[Any], NDArray[Any]]
 
@@ -82,7 +82,7 @@ def array_of(value: Any, *, explicit: bool = False) -> NDArray[Any] | None:
         return _array_of_list(value)
     known = _foreign_of(value)
     if known is None:
-        return None
+        return np.asarray(value) if explicit and isinstance(value, SplitRows) else None
     try:
         return known.convert(value)
     except NoNumpyFormError:
@@ -250,7 +250,7 @@ def _foreign(kind: Any) -> _Foreign | None:
 
 @lru_cache(maxsize=512)
 def _looked_up(kind: Any) -> _Foreign | None:
-    if kind is np.ndarray or issubclass(kind, (*_TEXT, *_NUMBERS, np.generic, RaggedArray)):
+    if kind is np.ndarray or issubclass(kind, (*_TEXT, *_NUMBERS, np.generic, SplitRows)):
         return None
     if issubclass(kind, np.ndarray):
         return _Foreign(_name(kind), partial(_of_subclass, kind))
@@ -274,13 +274,10 @@ def _looked_up(kind: Any) -> _Foreign | None:
 
 
 def _foreign_of(value: Any) -> _Foreign | None:
-    """Return the conversion rules for a value.
-
-    Also detect ``__array__`` and similar methods set as instance attributes.
-    """
+    """Return the conversion rules for a value. Methods like ``__array__`` can be attributes of the instance."""
     kind = type(value)
     known = _foreign(kind)
-    if known is None and not isinstance(value, RaggedArray):
+    if known is None and not isinstance(value, SplitRows):
         own = getattr(value, "__dict__", None)
         if isinstance(own, dict) and any(name in own for name in _PROTOCOLS):
             return _unknown(kind)

@@ -180,9 +180,16 @@ class _Strings(SplitRows, Generic[S]):
     def as_ragged(self) -> RaggedArray:
         """Return the bytes of the rows as a :class:`RaggedArray` of uint8, without a copy.
 
-        Rows without a value become empty rows.
+        Rows without a value become empty rows. The rows are copied if there are bytes under a missing value.
         """
-        return trusted_ragged(self.values, self.row_splits)
+        if self.valid is None or not self.row_lengths[~self.valid].any():
+            return trusted_ragged(self.values, self.row_splits)
+        packed = self.column().compact()
+        return trusted_ragged(packed.values, np.append(packed.starts, len(packed.values)))
+
+    def to_padded(self, fill: Any = 0) -> NDArray[Any]:
+        """Return a uint8 array of shape (rows, longest row), with shorter and missing rows padded with ``fill``."""
+        return self.as_ragged().to_padded(fill)
 
     def column(self) -> VarColumn:
         """Return the rows as a column of a chunk, without a copy. The column has empty rows for missing values."""
@@ -222,7 +229,8 @@ class TextArray(_Strings[str]):
 
     Raises:
         ArgumentTypeError: An argument is not an array.
-        PlanError: ``values`` are not uint8, a row is not valid UTF-8, or ``row_splits`` or ``valid`` do not fit.
+        PlanError: ``values`` are not uint8, a row with a value is not valid UTF-8, or ``row_splits`` or ``valid`` do
+            not fit.
     """
 
     kind = "str"
@@ -230,7 +238,7 @@ class TextArray(_Strings[str]):
     def __post_init__(self) -> None:
         # dataclasses with slots replace the class, so that super() without arguments would fail
         super(TextArray, self).__post_init__()
-        _check_utf8(self._values_of_rows(), self.row_splits)
+        _check_utf8(self._values_of_rows(), self.row_splits, self.valid)
 
 
 A = TypeVar("A", BytesArray, TextArray)
@@ -273,14 +281,14 @@ def _check_valid(name: str, valid: Any, rows: int) -> None:
         raise PlanError(f"cannot create a {name}: valid has shape {valid.shape}, but there are {rows} rows")
 
 
-def _check_utf8(values: NDArray[np.uint8], splits: NDArray[np.int64]) -> None:
-    """Check that each row is valid UTF-8: the whole is, and no row begins within a character."""
+def _check_utf8(values: NDArray[np.uint8], splits: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> None:
+    """Check that each row with a value is valid UTF-8: the whole is, and no row begins within a character."""
     starts = splits[:-1] - splits[0]
     begins = values[starts[starts < len(values)]]
     if not ((begins & _CONTINUES_MASK) == _CONTINUES).any() and _is_utf8(values):
         return
     for row, (start, stop) in enumerate(pairwise((splits - splits[0]).tolist())):
-        if _is_utf8(values[start:stop]):
+        if (valid is not None and not valid[row]) or _is_utf8(values[start:stop]):
             continue
         raise PlanError(f"cannot create a TextArray: row {row} is not valid UTF-8. Use a BytesArray for other bytes.")
 

@@ -103,3 +103,78 @@ def test_types_without_a_form_are_named_with_their_column() -> None:
 def test_tables_of_different_length_do_not_go_together() -> None:
     with pytest.raises(PlanError, match="equal length"):
         Dataset.from_tensor_slices((TABLE, np.arange(3)))
+
+
+LARGE = 2**62 + 1
+"""A float cannot represent this integer."""
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        (pd.Series([LARGE, None], dtype="Int64"), [LARGE, None]),
+        (pd.array([LARGE, None], dtype="Int64"), [LARGE, None]),
+        (pd.Series([LARGE, None], dtype=pd.ArrowDtype(pa.int64())), [LARGE, None]),
+        (pd.Series([True, None], dtype="boolean"), [True, None]),
+        (pd.Series(["a\0", None], dtype="str"), ["a\0", None]),
+        (pd.Index(["a\0", None], dtype="str"), ["a\0", None]),
+        (pd.Series(["a", None], dtype="category"), ["a", None]),
+        (pd.Series([b"a\0", None]), [b"a\0", None]),
+        (pd.Series(["\ud800", None], dtype=object), ["\ud800", None]),
+        (pd.arrays.SparseArray([1, 0]), [1, 0]),
+    ],
+)
+def test_a_series_of_pandas_keeps_its_values_and_what_is_missing(series: Any, expected: list[Any]) -> None:
+    assert list(Dataset.from_tensor_slices(series)) == expected
+    assert [row["x"] for row in Dataset.from_tensor_slices({"x": series})] == expected
+
+
+WORDS = ["a", "b\0", None, "é", "\0", None, "ccc"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda words: pl.Series(words, dtype=pl.String),
+        lambda words: pl.Series(words, dtype=pl.Categorical),
+        lambda words: pa.array(words, pa.string_view()),
+        lambda words: pa.chunked_array([words[:1], words[1:]], pa.string()),
+        lambda words: pd.Series(words, dtype="str"),
+        lambda words: pd.Series(words, dtype="string"),
+        lambda words: pd.Series(words, dtype="category"),
+    ],
+)
+@pytest.mark.parametrize("debug", [True, False])
+def test_text_that_a_function_of_many_rows_returns_does_not_depend_on_their_number(made: Any, debug: bool) -> None:
+    dataset = Dataset.range(len(WORDS)).map(lambda rows: made([WORDS[row] for row in rows]), batched=True)
+    with dataset.open(debug=debug) as loader:
+        found = list(loader)
+    assert found == WORDS
+    assert {type(word) for word in found} == {str, type(None)}
+    [batch] = dataset.batch(len(WORDS), strings="columns")
+    assert batch.to_list() == WORDS
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: pl.Series([LARGE, None]),
+        lambda: pa.array([LARGE, None]),
+        lambda: pa.chunked_array([[LARGE], [None]], pa.int64()),
+        lambda: pd.Series([LARGE, None], dtype="Int64"),
+    ],
+)
+def test_missing_numbers_of_a_function_of_many_rows_are_refused(made: Any) -> None:
+    dataset = Dataset.range(2).map(lambda rows: made()[: len(rows)] if len(rows) == 2 else made()[1:], batched=True)
+    with pytest.raises(PlanError, match="some of its numbers are missing"):
+        list(dataset)
+
+
+def test_times_and_whole_numbers_of_a_function_of_many_rows_keep_their_dtype() -> None:
+    times = pa.array([0, None], pa.timestamp("us"))
+    numbers = pl.Series([LARGE, 1])
+    both = Dataset.range(2).map(lambda rows: {"t": times[: len(rows)], "n": numbers[: len(rows)]}, batched=True)
+    [batch] = both.batch(2)
+    assert batch["t"].dtype == np.dtype("datetime64[us]")
+    assert batch["n"].dtype == np.int64
+    assert batch["n"][0] == LARGE

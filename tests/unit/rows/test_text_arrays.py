@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiostream_data import AiostreamError, BytesArray, RaggedArray, TextArray
+from aiostream_data import AiostreamError, BytesArray, Dataset, PlanError, RaggedArray, TextArray
 
 texts = st.lists(st.none() | st.text(max_size=8), max_size=12)
 binaries = st.lists(st.none() | st.binary(max_size=8), max_size=12)
@@ -114,3 +114,32 @@ def test_rows_without_a_value_are_empty_in_a_column_whatever_lies_under_them() -
     array = BytesArray(np.frombuffer(b"abcd", np.uint8), np.array([0, 2, 4]), np.array([False, True]))
     assert array.to_list() == [None, b"cd"]
     assert array.column().lengths.tolist() == [0, 2]
+
+
+UNDER_MISSING = (np.frombuffer(b"a\xff\xffb", np.uint8), np.array([0, 1, 3, 4]), np.array([True, False, True]))
+"""Arguments of an array whose missing row has bytes, which are not UTF-8."""
+
+
+def test_bytes_under_a_missing_text_need_not_be_utf8() -> None:
+    text = TextArray(*UNDER_MISSING)
+    assert text.to_list() == ["a", None, "b"]
+    assert text[1:].to_list() == [None, "b"]
+    with pytest.raises(PlanError, match="row 1 is not valid UTF-8"):
+        TextArray(*UNDER_MISSING[:2])
+
+
+@pytest.mark.parametrize("kind", [TextArray, BytesArray])
+def test_bytes_under_a_missing_row_are_in_no_other_form(kind: Any) -> None:
+    rows = kind(*UNDER_MISSING)
+    assert rows.as_ragged().to_list() == [[97], [], [98]]
+    assert rows.to_padded().tolist() == [[97], [0], [98]]
+    assert rows[1:].as_ragged().to_list() == [[], [98]]
+    assert rows.to_padded(7).tolist() == [[97], [7], [98]]
+
+
+def test_a_batch_of_batches_refers_to_their_columns() -> None:
+    words = TextArray.from_list(["a", None, "ccc", "d", "e"])
+    twice = Dataset.from_tensor_slices(words).batch(2, strings="columns").batch(2)
+    assert [[column.to_list() for column in batch] for batch in twice] == [[["a", None], ["ccc", "d"]], [["e"]]]
+    windows = Dataset.from_tensor_slices(words).batch(2, strings="columns").window(2, shift=1)
+    assert [len(window) for window in windows] == [2, 2, 1]
