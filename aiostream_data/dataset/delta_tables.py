@@ -16,7 +16,7 @@ from aiostream_data.dataset.delta_vectors import DeltaVectors
 from aiostream_data.dataset.table_snapshots import DataFile, Snapshot
 from aiostream_data.errors import ArgumentTypeError, MissingExtraError, NoMatchError, TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
-from aiostream_data.formats.table_columns import KEY, key_by_id, key_by_name
+from aiostream_data.formats.table_columns import KEY, key_by_id, key_by_name, with_inner_fields
 from aiostream_data.object_names import object_name
 from aiostream_data.redaction import hiding
 from aiostream_data.safe_url import safe_url
@@ -151,10 +151,14 @@ class DeltaTable:
             key = key_by_id(int(metadata[_PHYSICAL_ID]))
         else:
             raise self._error("columnMapping", f"column {found.name!r} has no entry for the mode {mode!r}")
-        kind = found.type
-        if pyarrow.types.is_struct(kind):
-            kind = pyarrow.struct([self._keyed(pyarrow, each, mode) for each in kind])
+        kind = self._keyed_type(pyarrow, found.type, mode)
         return pyarrow.field(found.name, kind, found.nullable, {KEY: key.encode()})
+
+    def _keyed_type(self, pyarrow: Any, kind: Any, mode: str) -> Any:
+        """Return a type with the names or ids of the fields of its structs; elements of lists and maps have none."""
+        if pyarrow.types.is_struct(kind):
+            return with_inner_fields(pyarrow, kind, lambda each: self._keyed(pyarrow, each, mode))
+        return with_inner_fields(pyarrow, kind, lambda each: each.with_type(self._keyed_type(pyarrow, each.type, mode)))
 
     @contextmanager
     def _explained(self, library: Any) -> Iterator[None]:

@@ -12,7 +12,7 @@ from aiostream_data.dataset.deletion_vectors import DamagedVectorError, rows_of_
 from aiostream_data.dataset.iceberg_vectors import vectors_in
 from aiostream_data.errors import TableSnapshotError
 from aiostream_data.formats.arrow_rows import load_pyarrow
-from aiostream_data.formats.table_columns import DEFAULT, KEY, NAMES, default, key_by_id
+from aiostream_data.formats.table_columns import DEFAULT, KEY, NAMES, default, key_by_id, with_inner_fields
 
 
 class PartitionValues:
@@ -132,8 +132,7 @@ def keyed_field(pyarrow: Any, table: str, schema: Any, names: Mapping[int, Seque
         TableSnapshotError: The default of a column is not supported.
     """
     kind, number = found.type, int(found.metadata[b"PARQUET:field_id"])
-    if pyarrow.types.is_struct(kind):
-        kind = pyarrow.struct([keyed_field(pyarrow, table, schema, names, each) for each in kind])
+    kind = with_inner_fields(pyarrow, kind, lambda each: keyed_field(pyarrow, table, schema, names, each))
     metadata = {KEY: key_by_id(number).encode()}
     if number in names:
         metadata[NAMES] = "\n".join(names[number]).encode()

@@ -390,6 +390,10 @@ def shown_type(pyarrow: Any, type: Any) -> str | None:
         return "binary"
     if types.is_list(type) or types.is_large_list(type):
         return f"list<{shown_type(pyarrow, type.value_type)}>"
+    if types.is_fixed_size_list(type):
+        return f"list<{shown_type(pyarrow, type.value_type)}>[{type.list_size}]"
+    if types.is_map(type):  # its text names the field of the values, which writers choose
+        return f"map<{shown_type(pyarrow, type.key_type)}, {shown_type(pyarrow, type.item_type)}>"
     if types.is_struct(type):
         fields = [type.field(number) for number in range(type.num_fields)]
         return f"struct<{', '.join(f'{each.name}: {shown_type(pyarrow, each.type)}' for each in fields)}>"

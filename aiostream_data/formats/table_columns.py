@@ -6,8 +6,10 @@ the files use, or by the field id that Parquet stores. Rows of a file that lacks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from aiostream_data.errors import PlanError, TableSchemaError
 from aiostream_data.formats.column_paths import top_of
@@ -81,6 +83,20 @@ def _with_fields(pyarrow: Any, field: Any, names: Sequence[str] | None, table: s
     return field.with_type(pyarrow.struct(list(inner)))
 
 
+def with_inner_fields(pyarrow: Any, kind: Any, changed: Callable[[Any], Any]) -> Any:
+    """Return a type whose fields, elements, keys and values are replaced by ``changed(field)``."""
+    types = pyarrow.types
+    if types.is_struct(kind):
+        return pyarrow.struct([changed(each) for each in kind])
+    if types.is_map(kind):
+        return pyarrow.map_(changed(kind.key_field), changed(kind.item_field), kind.keys_sorted)
+    if types.is_list(kind):
+        return pyarrow.list_(changed(kind.value_field))
+    if types.is_large_list(kind):
+        return pyarrow.large_list(changed(kind.value_field))
+    return kind
+
+
 class FileColumns:
     """Columns of a table in one of its files.
 
@@ -150,6 +166,8 @@ class FileColumns:
         pa = self._pyarrow
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if _items(pa.types, field.type) and _has_struct(pa.types, field.type):
+            return self._fitted_lists(array, field, path)
         if not pa.types.is_struct(field.type):
             return array if array.type.equals(field.type) else self._converted(array, field, path)
         children = []
@@ -160,6 +178,26 @@ class FileColumns:
             else:
                 children.append(self._fitted(array.field(place), inner, f"{path}.{inner.name}"))
         return pa.StructArray.from_arrays(children, fields=list(field.type), mask=array.is_null())
+
+    def _fitted_lists(self, array: Any, field: Any, path: str) -> Any:
+        """Return lists or maps whose items contain structs. The fields of these structs are found by their keys."""
+        pa, kind = self._pyarrow, field.type
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), kind)
+        missing = np.asarray(array.is_null())
+        ends = np.cumsum(np.where(missing, 0, np.diff(np.asarray(array.offsets))))
+        offsets = pa.array(
+            np.concatenate([[0], ends]).astype(np.int64 if pa.types.is_large_list(kind) else np.int32),
+            mask=np.append(missing, False),
+        )
+        inner = _items(pa.types, kind)
+        if pa.types.is_map(kind):
+            pairs = _pairs(pa, array).flatten()
+            keys, values = (self._fitted(pairs.field(at), each, path) for at, each in enumerate(inner))
+            return pa.MapArray.from_arrays(offsets, keys, values, type=kind)
+        fitted = [self._fitted(array.flatten(), each, path) for each in inner]
+        lists = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+        return lists.from_arrays(offsets, *fitted, type=kind)
 
     def _converted(self, array: Any, field: Any, path: str) -> Any:
         try:
@@ -189,8 +227,24 @@ class FileColumns:
         yield from inner or [here]  # a struct whose wanted fields are all absent: its nulls count
 
     def _check_type(self, field: Any, stored: Any, path: str) -> None:
-        if not _is_widened(self._pyarrow, stored.type, field.type):
+        if not self._fits(field, stored):
             raise self._misfit(field, stored, path)
+
+    def _fits(self, field: Any, stored: Any) -> bool:
+        """Return True if the values of a column of the file can become those of a column of the table."""
+        types = self._pyarrow.types
+        if types.is_null(stored.type) or not _has_struct(types, field.type):
+            return _is_widened(self._pyarrow, stored.type, field.type)
+        if types.is_struct(field.type):
+            return bool(types.is_struct(stored.type)) and all(self._has_field(each, stored) for each in field.type)
+        wanted, found = _items(types, field.type), _items(types, stored.type)
+        return len(wanted) == len(found) and all(map(self._fits, wanted, found))
+
+    def _has_field(self, field: Any, stored: Any) -> bool:
+        place = self._place(field, stored.type)
+        if place is None:
+            return bool(field.nullable) or DEFAULT in (field.metadata or {})
+        return self._fits(field, stored.type.field(place))
 
     def _misfit(self, field: Any, stored: Any, path: str) -> TableSchemaError:
         reason = f"column {path!r} is {stored.type}, but {field.type} in the table. Select other columns"
@@ -261,6 +315,9 @@ def _is_widened(pyarrow: Any, stored: Any, wanted: Any) -> bool:
         return True
     if _is_any_list(types, stored) and _is_any_list(types, wanted):
         return _is_widened(pyarrow, stored.value_type, wanted.value_type)
+    if types.is_map(stored) and types.is_map(wanted):
+        keys = _is_widened(pyarrow, stored.key_type, wanted.key_type)
+        return keys and _is_widened(pyarrow, stored.item_type, wanted.item_type)
     if types.is_signed_integer(stored):
         if types.is_signed_integer(wanted):
             return bool(stored.bit_width <= wanted.bit_width)
@@ -275,6 +332,25 @@ def _is_widened(pyarrow: Any, stored: Any, wanted: Any) -> bool:
     if types.is_timestamp(stored) and types.is_timestamp(wanted):
         return stored.tz is None or stored.tz == wanted.tz  # the writers of Hive and Spark store UTC without a zone
     return bool(types.is_date32(stored) and types.is_timestamp(wanted) and wanted.tz is None)
+
+
+def _pairs(pyarrow: Any, array: Any) -> Any:
+    """Return maps as lists of structs of a key and a value."""
+    fields = [array.type.key_field, array.type.item_field]
+    pairs = pyarrow.StructArray.from_arrays([array.keys, array.items], fields=fields)
+    buffers = array.buffers()[:2]
+    return pyarrow.ListArray.from_buffers(pyarrow.list_(pairs.type), len(array), buffers, -1, array.offset, [pairs])
+
+
+def _has_struct(types: Any, kind: Any) -> bool:
+    return bool(types.is_struct(kind)) or any(_has_struct(types, each.type) for each in _items(types, kind))
+
+
+def _items(types: Any, kind: Any) -> list[Any]:
+    """Return the field of the elements of a list, or those of the keys and values of a map. Empty for other types."""
+    if types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if _is_any_list(types, kind) else []
 
 
 def _is_any_list(types: Any, kind: Any) -> bool:

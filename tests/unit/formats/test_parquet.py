@@ -213,6 +213,16 @@ def test_columns_that_are_not_selected_and_layouts_of_the_same_values_may_differ
     assert [row["s"]["n"] for row in found] == [1, 2, 3, 4]
 
 
+def test_maps_are_equal_whatever_the_files_call_their_keys_and_values(tmp_path: Path) -> None:
+    named = pa.map_(pa.field("k", pa.string(), False), pa.field("v", pa.int64()))
+    for number, (kind, item) in enumerate([(pa.map_(pa.string(), pa.int64()), "item"), (named, "array")]):
+        maps = pa.array([[[("a", number)]]], pa.list_(pa.field(item, kind)))
+        table = pa.table({"one": pa.array([[("b", number)]], kind), "several": maps})
+        pq.write_table(table, tmp_path / f"{number}.parquet", use_compliant_nested_type=False)
+    found = list(Dataset.from_parquet(tmp_path / "*.parquet"))
+    assert found == [{"one": {"b": number}, "several": [{"a": number}]} for number in (0, 1)]
+
+
 def test_files_of_polars_and_files_without_rows_are_read(tmp_path: Path) -> None:
     pl.DataFrame({"a": [1, 2], "b": ["x", None]}).write_parquet(tmp_path / "a.parquet")
     pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Int64, "b": pl.String}).write_parquet(tmp_path / "b.parquet")
