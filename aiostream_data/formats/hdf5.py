@@ -115,6 +115,7 @@ def _chosen(h5py: Any, url: str, root: Any, fields: Sequence[str] | None) -> Ite
 
     Raises:
         PlanError: A dataset does not exist, or is a link.
+        CorruptRecordError: A group lists a member that it does not have.
     """
     found: dict[tuple[str, ...], Any] = {}
     for name in fields if fields is not None else [""]:
@@ -144,7 +145,11 @@ def _child(h5py: Any, url: str, group: Any, path: tuple[str, ...]) -> Any:
     name = path[-1]
     link = group.get(name, getlink=True) if isinstance(group, h5py.Group) else None
     if link is None:
-        known = ", ".join(map(repr, list(group)[:20])) if isinstance(group, h5py.Group) else "none"
+        beside = list(group) if isinstance(group, h5py.Group) else []
+        if name in beside:
+            reason = f"the group lists {'/'.join(path)!r}, but the HDF5 library cannot find it"
+            raise CorruptRecordError(url, 0, reason)
+        known = ", ".join(map(repr, beside[:20])) or "none"
         raise PlanError(f"{safe_url(url)} has no dataset {'/'.join(path)!r}. Names beside it: {known}.")
     if not isinstance(link, h5py.HardLink):
         raise refused(url, "/".join(path), "is a link, which is not supported")

@@ -217,6 +217,16 @@ def test_truncated_files_are_an_error() -> None:
             read(data[:stop])
 
 
+def test_a_name_that_a_damaged_group_lists_but_does_not_have_is_an_error(tmp_path: Path) -> None:
+    content = bytearray(written(lambda file: file.create_dataset("numbers", data=np.arange(3))))
+    content[content.index(b"HEAP") + 32] ^= 0xFF  # the smallest name, with which the library compares others
+    (tmp_path / "0.h5").write_bytes(content)
+    (tmp_path / "1.h5").write_bytes(written(lambda file: file.create_dataset("numbers", data=np.arange(3))))
+    with pytest.raises(CorruptRecordError, match=r"0\.h5 at byte 0: the group lists 'numbers', but"):
+        list(Dataset.from_hdf5(tmp_path / "0.h5"))
+    assert len(list(Dataset.from_hdf5(tmp_path / "*.h5", on_error="skip"))) == 3
+
+
 def test_an_error_that_is_alive_at_exit_does_not_crash_the_process(tmp_path: Path) -> None:
     data = written(plain)
     (tmp_path / "a.h5").write_bytes(data[: len(data) // 2])
