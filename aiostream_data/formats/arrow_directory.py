@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from aiostream_data.errors import CorruptRecordError, PlanError
+from aiostream_data.errors import ArrowTypeError, CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_arrays import Body, DecodedSizes, array_of, referred_nbytes
 from aiostream_data.formats.arrow_fields import SchemaField, Stored, selected, shown_type, stored_fields
 from aiostream_data.formats.arrow_messages import Dictionary, RecordBatch
@@ -85,6 +85,8 @@ class ArrowDirectory:
         self._fields_of: dict[int, list[Stored]] = {}  # by the start of the record batch, until it is decoded
         self._order = self._ordered_names(schema)
         tops = [field for field in schema.fields if field.name in self._order]
+        if not any(True for top in tops for _ in self._leaves(top)):
+            raise ArrowTypeError(self._order[0], "the column is a struct without fields. Select other columns too")
         self._is_plain = all(is_plain(schema.pyarrow, field) for field in tops)
         self._nodes: NodeReader | None = None  # after the first batch
         self._many: ManyReader | None = None

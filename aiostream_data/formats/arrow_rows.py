@@ -106,9 +106,10 @@ def _with_row(error: ArrowDataError, source: Any) -> ArrowDataError:
 
 
 def _without_dictionaries(source: Any) -> Any:
-    """Return a table with the values of dictionaries that its rows use; None without dictionaries, or for long texts.
+    """Return a table with the values of dictionaries that its rows use.
 
-    Dictionaries inside of structs and lists are kept.
+    Dictionaries inside of structs and lists are kept. Return None without dictionaries, for long texts, and for wrong
+    offsets or indices, with which PyArrow would read outside of the buffers.
     """
     import pyarrow as pa
 
@@ -116,11 +117,26 @@ def _without_dictionaries(source: Any) -> Any:
     nbytes = 0
     for at, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
         if pa.types.is_dictionary(field.type) and _is_text(pa.types, field.type.value_type):
+            if not all(_is_in_bounds(pa, chunk) for chunk in column.chunks):
+                return None
             nbytes += sum(map(repeated_nbytes, column.chunks))
             if nbytes > REPEATED_NBYTES:
                 return None
             table = table.set_column(at, field.name, column.cast(field.type.value_type))
     return None if table.schema.equals(source.schema) else table
+
+
+def _is_in_bounds(pyarrow: Any, array: Any) -> bool:
+    """Return True if the offsets and indices of a dictionary array of texts are valid. The texts need not be UTF-8."""
+    is_large = pyarrow.types.is_large_string(array.type.value_type)
+    try:
+        array.validate()
+        values = array.dictionary.view(pyarrow.large_binary() if is_large else pyarrow.binary())
+        values.validate(full=True)
+        pyarrow.DictionaryArray.from_arrays(array.indices, values)  # checks the indices
+    except pyarrow.ArrowException:
+        return False
+    return True
 
 
 def _is_text(types: Any, kind: Any) -> bool:
