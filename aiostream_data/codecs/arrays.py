@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.codecs.encoded_bytes import encoded_bytes
 from aiostream_data.codecs.npy_header import parse_header
 from aiostream_data.errors import DecodeError
 
@@ -17,7 +18,7 @@ def decode_npy(data: bytes | bytearray | memoryview) -> NDArray[Any]:
     Raises:
         DecodeError: The file is damaged or truncated, or contains Python objects, which are pickles.
     """
-    content = bytes(data)
+    content = encoded_bytes(data, "a .npy file")
     try:
         header = parse_header(content)
     except ValueError as error:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.arguments import flag, integer, word
 from aiostream_data.codecs.audio_lengths import check_complete
+from aiostream_data.codecs.encoded_bytes import encoded_bytes
 from aiostream_data.errors import DecodeError, MissingExtraError, PlanError
 from aiostream_data.safe_url import shorten
 
@@ -76,7 +77,7 @@ def decode_audio(
         MissingExtraError: soundfile is not installed (extra ``audio``).
     """
     wanted = _checked(start, stop, mono, dtype, max_samples)
-    content = data if isinstance(data, bytes) else bytes(data)
+    content = encoded_bytes(data, "a sound file")
     soundfile = _soundfile()
     check_complete(content)
     try:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from aiostream_data import _native
 from aiostream_data.arguments import integer, shown
+from aiostream_data.codecs.encoded_bytes import encoded_bytes
 from aiostream_data.codecs.exif import (
     UPRIGHT,
     Box,
@@ -123,7 +124,7 @@ def decode_image(
 
 def decode_wanted(data: bytes | bytearray | memoryview, wanted: ImageOptions) -> Pixels:
     """Decode an image; see :func:`decode_image`."""
-    content = data if isinstance(data, bytes) else bytes(data)
+    content = encoded_bytes(data, "an image file")
     pixels = _by_simplejpeg(content, wanted) if content.startswith(_JPEG) else None
     if pixels is None:
         pixels = _by_pillow(content, wanted)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.arguments import integer, shown
+from aiostream_data.codecs.encoded_bytes import encoded_bytes
 from aiostream_data.codecs.video_index import VideoIndex
 from aiostream_data.codecs.video_lengths import check_complete
 from aiostream_data.errors import DecodeError, MissingExtraError, PlanError
@@ -81,7 +82,7 @@ def decode_video(
         MissingExtraError: PyAV is not installed (extra ``video``).
     """
     wanted = _checked(frames, start, stop, size, max_pixels)
-    content = data if isinstance(data, bytes) else bytes(data)
+    content = encoded_bytes(data, "a video file")
     av = _av()
     check_complete(content)
     try:
