@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
 
+_ROWS_AT_ONCE = 64
+"""Number of rows that are added at once if the number of windows is limited, which often ends after few rows."""
+
 SizeOf = Callable[[int], int]
 """Function that returns the window size of the key with a number, at least 1."""
 
@@ -51,7 +54,17 @@ class KeyedOrder:
             limit: Maximum number of complete windows, after which no more rows are added; ``pushed`` counts the added
                 rows.
         """
-        if limit == 0 or not len(lengths):
+        if limit is None:
+            return self._push(lengths)
+        full: list[KeyedWindow] = []
+        start = 0
+        while start < len(lengths) and len(full) < limit:
+            full += self._push(lengths[start : start + _ROWS_AT_ONCE], limit - len(full))
+            start += _ROWS_AT_ONCE
+        return full
+
+    def _push(self, lengths: Numbers, limit: int | None = None) -> list[KeyedWindow]:
+        if not len(lengths):
             return []
         full, left = self._filled(lengths)
         if limit is not None and len(full) > limit:

@@ -40,6 +40,19 @@ def test_a_limit_ends_the_push_behind_the_last_window() -> None:
     assert one.push(KEYS[6:], 0) == []
 
 
+def test_a_limit_looks_at_few_of_many_rows() -> None:
+    asked: list[int] = []
+
+    def size_of(key: int) -> int:
+        asked.append(key)
+        return 1
+
+    one = KeyedOrder(size_of, sorted)
+    assert told(one.push(np.arange(10_000), 2)) == [(0, [0]), (1, [1])]
+    assert one.pushed == 2
+    assert len(asked) < 200
+
+
 def test_the_rest_comes_in_parts() -> None:
     one = order(5)
     one.push(KEYS)
