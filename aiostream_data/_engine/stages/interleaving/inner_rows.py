@@ -26,11 +26,13 @@ from aiostream_data.plan.base import Node
 from aiostream_data.plan.keyed import WindowItems
 from aiostream_data.plan.operators import Batch
 from aiostream_data.plan.sources import PythonIterable, Range, Tensors, TensorSlices
+from aiostream_data.rows.columns import Column, VarColumn, concat_column
 from aiostream_data.rows.lineage import Lineage, ids_side_by_side
-from aiostream_data.rows.records import Chunk, Columns, concat, lineage_of
+from aiostream_data.rows.records import Chunk, Columns, Items, concat, lineage_of
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.rows.structure import LEAF
 from aiostream_data.transforms.batching import Describe
+from aiostream_data.transforms.copy_element import fresh
 
 SMALL_ROWS: Final = 8192
 """Maximum number of rows of a small dataset."""
@@ -145,10 +147,20 @@ def _kind_of(inner: Inner) -> _Kind:
     if isinstance(inner, np.ndarray):
         return (np.ndarray, inner.dtype, inner.shape[1:])
     if isinstance(inner, Batch):
-        return (Batch, inner.batch_size, inner.drop_remainder, inner.strings, *_kind_of(inner.input))
+        source = inner.input
+        of_source = (id(source),) if isinstance(source, (TensorSlices, Tensors)) else _kind_of(source)
+        return (Batch, inner.batch_size, inner.drop_remainder, inner.strings, *of_source)
+    if isinstance(inner, TensorSlices) and inner.times == 1:
+        return (TensorSlices, inner.name, inner.structure, *map(_layout_of, inner.leaves))
+    if isinstance(inner, Tensors) and inner.times == 1:
+        return (Tensors,)
     if isinstance(inner, PythonIterable) and getattr(inner, "times", 1) == 1:
         return (PythonIterable, inner.label, *_kind_of(inner.iterable))
     return (kind, id(inner))
+
+
+def _layout_of(leaf: Column) -> tuple[Any, ...]:
+    return (leaf.kind, leaf.dtype, leaf.item_shape) if isinstance(leaf, VarColumn) else (leaf.dtype, leaf.shape[1:])
 
 
 def _rows_of(
@@ -168,6 +180,11 @@ def _rows_of(
         chunk = _items_of([inner.iterable for inner in inners], counts, namespace_of(inners[0]))
     elif kind[0] is Batch:
         chunk = _batches(inners, namespace_of, describe)
+    elif kind[0] is TensorSlices and len(inners) > 1:
+        leaves = tuple(map(concat_column, zip(*(inner.leaves for inner in inners), strict=True)))
+        chunk = Columns(kind[2], leaves, _ids(counts, namespace_of(inners[0])))
+    elif kind[0] is Tensors and len(inners) > 1:
+        chunk = Items([fresh(inner.element) for inner in inners], _ids(counts, namespace_of(inners[0])))
     else:
         parts = [part for inner in inners for part in chunks_of(inner, namespace_of(inner)) if len(part)]
         chunk = concat(parts) if parts else None

@@ -42,7 +42,9 @@ from aiostream_data.plan.rewrite import rewrite
 from aiostream_data.plan.sources import PythonIterable
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.lineage import Beside, Lineage, MadeOf
+from aiostream_data.rows.ragged import RaggedArray
 from aiostream_data.rows.records import Chunk, concat, lineage_of
+from aiostream_data.rows.text_arrays import BytesArray, TextArray
 from aiostream_data.state_fields import MAX_COUNT
 from aiostream_data.transforms.interleave import InterleaveOrder
 from aiostream_data.transforms.randomness import key_of
@@ -277,6 +279,8 @@ def _ready_inner(result: Any) -> Inner | None:
     if is_sequence(result):
         inner: Inner = result
         return inner
+    if isinstance(result, (BytesArray, TextArray, RaggedArray)):
+        return list(result)
     plan = getattr(result, "plan", None)
     return plan if isinstance(plan, Node) and not plan.inputs else None
 
@@ -285,7 +289,8 @@ def _as_node(result: Any, node: Interleave) -> Node:
     plan = getattr(result, "plan", None)
     if isinstance(plan, Node):
         return with_single_tables(rewrite(plan))
-    if isinstance(result, Iterable | AsyncIterable) and not isinstance(result, (str, bytes, dict)):
+    has_items = isinstance(result, Iterable | AsyncIterable) and not isinstance(result, (str, bytes, dict))
+    if has_items and not (isinstance(result, np.ndarray) and result.ndim == 0):
         return _iterable(result, node)
     raise PlanError(
         f"the function of {node.label}() must return a Dataset or an iterable, "
