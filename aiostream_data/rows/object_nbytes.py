@@ -43,12 +43,18 @@ def object_nbytes(value: Any) -> int:
     nbytes, containers = 0, [_parts_of(value)]
     while containers:
         for part in containers[-1]:
-            if isinstance(part, _CONTAINERS):
+            kind = type(part)
+            if kind in _NUMBERS:
+                nbytes += ITEM_NBYTES_GUESS
+            elif kind is str or kind is bytes:
+                nbytes += len(part)
+            elif isinstance(part, _CONTAINERS):
                 if len(containers) == MAX_DEPTH:  # the value contains itself
                     return ITEM_NBYTES_GUESS
                 containers.append(_parts_of(part))
                 break
-            nbytes += _leaf_nbytes(part)
+            else:
+                nbytes += _leaf_nbytes(part)
         else:
             containers.pop()
     return nbytes
