@@ -23,7 +23,7 @@ from aiostream_data.formats.arrow_messages import (
     read_message,
 )
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow
-from aiostream_data.formats.compressed_tables import MARKS_NBYTES, compressed_kind
+from aiostream_data.formats.compressed_tables import MARKS_NBYTES, compressed_kind, other_kind
 from aiostream_data.formats.flatbuffers import Table
 from aiostream_data.formats.known_ranges import KnownRanges, part_of
 from aiostream_data.formats.row_groups import Ranges, Steps, joined
@@ -87,7 +87,7 @@ def _wrong_kind(start: bytes) -> str:
         return "the Arrow file is cut short: its end is not that of an Arrow file"
     if start[:4] == _FIRST_FEATHER:
         return "this is a Feather file of version 1. Write it again with pyarrow.feather.write_feather(version=2)"
-    return "this is neither an Arrow IPC file (Feather V2) nor an Arrow IPC stream"
+    return f"this is neither an Arrow IPC file (Feather V2) nor an Arrow IPC stream. {other_kind(start)}"
 
 
 class _Reader:

@@ -37,6 +37,7 @@ Describe: TypeAlias = Callable[[int], tuple[str, int]]
 """The function ``describe(row)`` returns the URL and the record number for a row."""
 
 _SHOWN_CHARACTERS: Final = 60
+_INTEGERS: Final = tuple(map(np.dtype, "bhilqBHILQ"))
 _TYPES: Final = "str, bytes, bool, or a dtype of bool, integers, float32 or float64"
 
 
@@ -172,7 +173,8 @@ class CsvParser:
         value = b"" if fields is None else fields[fault.column]
         kind = self.types[fault.column]
         problem = "is out of range for" if fault.code == OUT_OF_RANGE else "is not"
-        cure = f"declare the type of the column, as in schema={{{name!r}: str, ...}}, or add the text to na_values"
+        wider = "np.float64" if kind in _INTEGERS and _is_number(value) else "str"
+        cure = f"declare the type of the column, as in schema={{{name!r}: {wider}, ...}}, or add the text to na_values"
         cure = self._cure_of_line_ends(record) or cure
         return name, f"{_quoted(value)} {problem} {kind}; {cure}"
 
@@ -185,6 +187,14 @@ class CsvParser:
 
 def _kind(found: FieldType) -> int:
     return KINDS[found] if isinstance(found, np.dtype) else TEXT
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _quoted(text: bytes) -> str:

@@ -34,6 +34,11 @@ _MEASURED_ROWS: Final = 16
 _SHOWN_CHARACTERS: Final = 60
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _STRING_OR_CONSTANT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN', re.DOTALL)
+_SKIP: Final = "skip such records with on_error='skip'"
+_AS_TEXT: Final = f"write it as text in quotes, or {_SKIP}"
+_OPEN_ENDS: Final = (b"{", b"[", b",")
+"""Last bytes of a first line that shows that a value continues in the next line."""
+
 _TOO_DEEP: Final = f"the record nests more than {MOST_DEPTH} lists and objects"
 _strict = json.JSONDecoder(parse_float=strict_float, parse_constant=refuse_constant)
 
@@ -43,7 +48,7 @@ class Problem(NamedTuple):
 
     Attributes:
         place: Offset in the record in bytes.
-        reason: Description with the bytes at this offset.
+        reason: Description with the bytes at this offset, and what to do.
     """
 
     place: int
@@ -195,12 +200,12 @@ def _may_be_too_deep(records: VarColumn) -> bool:
 def problem_of(record: bytes) -> Problem | None:
     """Return what is wrong with a record; None for strict JSON."""
     if depth_of(record) > MOST_DEPTH:
-        return Problem(0, f"{_TOO_DEEP}: {quoted(record)}")
+        return Problem(0, f"{_TOO_DEEP}: {quoted(record)}; {_SKIP}")
     try:
         load(record)
     except json.JSONDecodeError as error:
         place = len(error.doc[: error.pos].encode())
-        return Problem(place, f"{_lower(error.msg)}{_at(record, place)}")
+        return Problem(place, f"{_lower(error.msg).removesuffix(' at')}{_at(record, place)}; {_cure(record, place)}")
     except UnicodeEncodeError:
         found = _SURROGATE.search(record)
         place = found.start() if found else 0
@@ -210,7 +215,7 @@ def problem_of(record: bytes) -> Problem | None:
     except (ValueError, OverflowError) as error:
         return _number_problem(record, error)
     except RecursionError:
-        return Problem(0, f"{_TOO_DEEP}: {quoted(record)}")
+        return Problem(0, f"{_TOO_DEEP}: {quoted(record)}; {_SKIP}")
     return None
 
 
@@ -221,8 +226,8 @@ def _number_problem(record: bytes, error: Exception) -> Problem:
             name = found.group().decode()
             return Problem(found.start(), f"{name} is not JSON; write null for a number without a value")
     if isinstance(error, OverflowError):
-        return Problem(0, shorten(str(error)[: 4 * _SHOWN_CHARACTERS]))
-    return Problem(0, f"an integer has more than {sys.get_int_max_str_digits()} digits")
+        return Problem(0, f"{shorten(str(error)[: 4 * _SHOWN_CHARACTERS])}; {_AS_TEXT}")
+    return Problem(0, f"an integer has more than {sys.get_int_max_str_digits()} digits; {_AS_TEXT}")
 
 
 def _lower(text: str) -> str:
@@ -233,6 +238,13 @@ def _at(record: bytes, place: int) -> str:
     if place >= len(record):
         return ": the record ends too early"
     return f" at {quoted(record[place:])}"
+
+
+def _cure(record: bytes, place: int) -> str:
+    """Return what to do about a record that is not JSON."""
+    if place >= len(record) and record.rstrip()[-1:] in _OPEN_ENDS:
+        return "a JSON document has several lines, so write one value per line, or use from_files() and json.loads"
+    return f"write one JSON value per line, or {_SKIP}"
 
 
 def quoted(text: bytes) -> str:

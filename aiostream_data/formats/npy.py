@@ -10,7 +10,7 @@ import numpy as np
 
 from aiostream_data.codecs.npy_header import MAGIC, NpyHeader
 from aiostream_data.errors import CorruptRecordError, PlanError
-from aiostream_data.formats.compressed_tables import MARKS_NBYTES, compressed_kind
+from aiostream_data.formats.compressed_tables import MARKS_NBYTES, compressed_kind, other_kind
 from aiostream_data.formats.npy_arrays import StoredArray, types_of
 from aiostream_data.formats.npy_steps import first_bytes, header_steps
 from aiostream_data.formats.npz_members import members_of
@@ -49,8 +49,9 @@ class NpyFormat:
             arrays = yield from members_of(url, nbytes, self.fields)
             return NpyDirectory(url, arrays, is_archive=True)
         if start[: len(MAGIC)] != MAGIC:
-            other = compressed_kind(start[:MARKS_NBYTES])
-            raise CorruptRecordError(url, 0, other or "this is neither a .npy file nor a .npz archive")
+            marks = start[:MARKS_NBYTES]
+            reason = f"this is neither a .npy file nor a .npz archive. {other_kind(marks)}"
+            raise CorruptRecordError(url, 0, compressed_kind(marks) or reason)
         header = yield from header_steps(url, nbytes, start)
         self._check_size(url, header, nbytes)
         return NpyDirectory(url, [StoredArray(url, "", header, header.nbytes)], self.fields)

@@ -59,7 +59,8 @@ def test_fields_become_values_of_the_declared_type(kind: Any, text: bytes, value
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        (int, b"1.0", r"'1.0' is not int64; declare the type of the column, as in schema={'x': str, ...}, or add"),
+        (int, b"1.0", r"'1.0' is not int64; declare the type of the column, as in schema={'x': np.float64, ...}, or"),
+        (int, b"a", r"'a' is not int64; declare the type of the column, as in schema={'x': str, ...}, or add"),
         (int, b"1_0", "'1_0' is not int64"),
         (np.int8, b"128", "'128' is out of range for int8"),
         (np.uint8, b"-1", "'-1' is out of range for uint8"),

@@ -104,7 +104,7 @@ def test_a_value_must_not_reach_into_the_next_line(records: tuple[bytes, ...]) -
         (b'"\\ud800"', "half of a surrogate pair at ", 1),
         (b'{"a": "\\udddd", "a": 1}', "half of a surrogate pair", 7),
         (b'{"\\uDFFF": 1}', "half of a surrogate pair", 2),
-        (b'"a\x00b"', "invalid control character at at ", 2),
+        (b'"a\x00b"', "invalid control character at '", 2),
         (b"[" * 100_000, f"the record nests more than {MOST_DEPTH} lists and objects", 0),
         (b"[" * (MOST_DEPTH + 1) + b"]" * (MOST_DEPTH + 1), f"nests more than {MOST_DEPTH}", 0),
         (b"\xef\xbb\xbf1", "expecting value", 0),
@@ -117,6 +117,18 @@ def test_other_records_are_refused_with_their_place(record: bytes, message: str,
     error = raised.value
     assert (error.record, error.line, error.offset) == (12, 4, 106 + place)
     assert len(str(error)) < 300
+
+
+@pytest.mark.parametrize("record", [b"{", b"[", b'[{"a": 1},'])
+def test_the_start_of_a_document_of_several_lines_says_what_to_do(record: bytes) -> None:
+    with pytest.raises(JsonParseError, match="a JSON document has several lines, so write one value per line"):
+        parse(record)
+
+
+@pytest.mark.parametrize("record", [b"a,b", b"{'a': 1}", b"[1e999]", b"9" * 5000, b"[" * 300])
+def test_every_refused_record_says_what_to_do(record: bytes) -> None:
+    with pytest.raises(JsonParseError, match=r"skip such records with on_error='skip'$"):
+        parse(record)
 
 
 def test_the_deepest_records_and_many_brackets_are_read() -> None:
