@@ -15,9 +15,18 @@ _MARKED_NBYTES: Final = 64
 """Number of bytes that must be valid text after a byte order mark."""
 
 _BZIP2_BLOCK: Final = b"1AY&SY"
+_BMP_HEADERS: Final = tuple(size.to_bytes(4, "little") for size in (12, 40, 52, 56, 64, 108, 124))
+_ARROW_ROOT: Final = 256
+"""Upper limit of the place of the root table in an Arrow message. It usually is 16."""
+
 _TAR_CHECKSUM: Final = slice(148, 156)
 TFRECORD_NBYTES: Final = 12
 """Size of a TFRecord length and its checksum."""
+
+
+_COMPRESSED: Final = "pass compression="
+TWICE: Final = "so decompress it once"
+"""What to do about a compressed stream inside another one."""
 
 
 class FileKind(NamedTuple):
@@ -33,8 +42,13 @@ class FileKind(NamedTuple):
     cure: str
     is_certain: bool = True
 
+    @property
+    def is_compression(self) -> bool:
+        """True for a compressed stream."""
+        return self.cure.startswith(_COMPRESSED)
 
-_IMAGES: Final = "use from_files(), and decode the bytes in a function passed to map()"
+
+_DECODED: Final = "use from_files(), and decode the bytes in a function passed to map()"
 _GENERATOR: Final = "read it with {} in a function passed to from_generator()"
 
 TAR: Final = FileKind("a tar archive", "use from_webdataset(), or unpack it and use from_files()")
@@ -44,13 +58,18 @@ ZIP: Final = FileKind(
 )
 PARQUET: Final = FileKind("a Parquet file", "use from_parquet()")
 ARROW: Final = FileKind("an Arrow file", "use from_arrow()")
+ARROW_STREAM: Final = FileKind("an Arrow stream", "use from_arrow()", is_certain=False)
 HDF5: Final = FileKind("an HDF5 file", "use from_hdf5()")
 ARRAY_RECORD: Final = FileKind("an ArrayRecord file", "use from_array_record()")
 NPY: Final = FileKind("a NumPy file", "use from_npy()")
-PNG: Final = FileKind("a PNG image", _IMAGES, is_certain=False)
-JPEG: Final = FileKind("a JPEG image", _IMAGES, is_certain=False)
-GIF: Final = FileKind("a GIF image", _IMAGES, is_certain=False)
-PDF: Final = FileKind("a PDF document", _IMAGES, is_certain=False)
+PNG: Final = FileKind("a PNG image", _DECODED, is_certain=False)
+JPEG: Final = FileKind("a JPEG image", _DECODED, is_certain=False)
+GIF: Final = FileKind("a GIF image", _DECODED, is_certain=False)
+WEBP: Final = FileKind("a WebP image", _DECODED, is_certain=False)
+BMP: Final = FileKind("a BMP image", _DECODED, is_certain=False)
+TIFF: Final = FileKind("a TIFF image", _DECODED, is_certain=False)
+IMAGES: Final = (PNG, JPEG, GIF, WEBP, BMP, TIFF)
+PDF: Final = FileKind("a PDF document", _DECODED, is_certain=False)
 SOUND: Final = FileKind("a sound file", "use from_files(), and codecs.decode_audio() in map()", is_certain=False)
 VIDEO: Final = FileKind("a video", "use from_files(), and codecs.decode_video() in map()", is_certain=False)
 ORC: Final = FileKind("an ORC file", _GENERATOR.format("pyarrow.orc"))
@@ -107,7 +126,7 @@ _NO_TEXT: Final = frozenset(("Cc", "Cn", "Co", "Cs"))
 FIRST_PAIRS: Final = frozenset(
     [magic[:2] for magic, _ in _MAGICS]
     + [mark[:2] for mark, _, _ in _BYTE_ORDER_MARKS]
-    + [b"PK", b"\xff\xd8", b"BZ", b"RI", b"\0\0"]  # see kind_of()
+    + [b"PK", b"\xff\xd8", b"BZ", b"RI", b"BM", b"II", b"MM", b"\xff\xff", b"\0\0"]  # see kind_of()
 )
 """First two bytes of all file kinds that :func:`kind_of` detects, except TFRecord and tar files."""
 
@@ -125,6 +144,14 @@ def kind_of(start: bytes) -> FileKind | None:
         return BZIP2
     if start.startswith(b"RIFF") and start[8:16] == b"WAVEfmt ":
         return SOUND
+    if start.startswith(b"RIFF") and start[8:15] == b"WEBPVP8":
+        return WEBP
+    if start.startswith(b"BM") and start[6:10] == bytes(4) and start[14:18] in _BMP_HEADERS:
+        return BMP
+    if start.startswith((b"II*\0", b"MM\0*")):
+        return TIFF
+    if _starts_arrow_stream(start):
+        return ARROW_STREAM
     if start.startswith(b"\0\0\0") and start[4:8] == b"ftyp":
         return VIDEO
     if starts_tfrecord(start):
@@ -143,6 +170,14 @@ def starts_tfrecord(start: bytes) -> bool:
     if len(start) < TFRECORD_NBYTES:
         return False
     return _native.masked_crc32c(start[:8]) == int.from_bytes(start[8:12], "little")
+
+
+def _starts_arrow_stream(start: bytes) -> bool:
+    """Return True if the bytes begin with the mark of an Arrow message, its size, and the place of its root table."""
+    if len(start) < 16 or not start.startswith(b"\xff\xff\xff\xff"):
+        return False
+    size, root = (int.from_bytes(start[at : at + 4], "little") for at in (4, 8))
+    return size % 8 == 0 and 4 <= root < min(size, _ARROW_ROOT) and root % 2 == 0
 
 
 def _marked_text(start: bytes) -> FileKind | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiostream_data.arguments import shown
 from aiostream_data.codecs.compression import detect
+from aiostream_data.codecs.file_kinds import TWICE
 from aiostream_data.dataset.store_questions import ask_stores
 from aiostream_data.errors import ArgumentTypeError, NoMatchError, ObjectNotFoundError, PlanError
 from aiostream_data.formats import recognition
@@ -71,7 +72,8 @@ class FoundFormat:
     def call(self) -> str:
         """The call of the constructor, as Python code. URLs are shown without secrets."""
         one = isinstance(self.files, str)
-        files = repr(safe_url(str(self.files))) if one else f"[{safe_url(self.files[0])!r}, ...]"
+        more = ", ..." if len(self.files) > 1 else ""
+        files = repr(safe_url(str(self.files))) if one else f"[{safe_url(self.files[0])!r}{more}]"
         arguments = "".join(f", {name}={value!r}" for name, value in self.format.arguments)
         return f"Dataset.{self.format.constructor}({files}{arguments})"
 
@@ -108,6 +110,9 @@ async def _found(url: str, stores: StoreSet) -> FoundFormat:
     root, shards = await _listed(patterns[0], stores) if len(patterns) == 1 else (None, await stores.glob(patterns))
     by_url = {shard.url: shard for shard in shards}
     if root is not None and (layout := folder_layout(_below(root, list(by_url)))) is not None:
+        if layout is recognition.IMAGE_FOLDER and (splits := _splits(root, by_url)):
+            names = ", ".join(map(repr, splits))
+            raise PlanError(f"{safe_url(url)} contains the splits {names}, which are no classes. Pass one of them.")
         sizes = tuple(shard.nbytes for shard in shards if recognition.is_data(shard.url))
         return FoundFormat(layout, root, sizes, "recognized by the files in the folder")
     if root is not None and recognition.is_iceberg(_below(root, list(by_url))):
@@ -124,12 +129,18 @@ async def _found(url: str, stores: StoreSet) -> FoundFormat:
     if len(named) > 1:
         raise PlanError(_several(url, named))
     ((suggested, urls),) = named.items()
-    start = await _start(by_url[urls[0]], stores)
-    format, reason = _decided(urls[0], suggested, start, plugins)
+    inspected = next((each for each in urls if by_url[each].nbytes != 0), urls[0])
+    start = await _start(by_url[inspected], stores)
+    format, reason = _decided(inspected, suggested, start, plugins)
     if format == recognition.PARQUET and _are_partitioned(root or _folder_of(patterns), urls):
         format = recognition.PARTITIONED_PARQUET
     files = url if root is None and len(urls) == len(by_url) else list(map(as_one_pattern, urls))
     return FoundFormat(format, files, tuple(by_url[each].nbytes for each in urls), reason, detect(start[:4]))
+
+
+def _splits(root: str, urls: Iterable[str]) -> list[str]:
+    images = [url for url in urls if recognition.is_data(url) and by_name(url) is recognition.IMAGES]
+    return recognition.splits_of(_below(root, images))
 
 
 def _folder_of(patterns: Sequence[str]) -> str:
@@ -200,6 +211,8 @@ def _decided(
     if suggested in (recognition.CSV, recognition.TSV) and found is recognition.JSON_LINES:
         return found, "recognized by the first bytes"  # the first line of such a file is an object, not a header
     if suggested is not None and (found is None or found in (suggested, recognition.TEXT, recognition.JSON_LINES)):
+        if suggested is recognition.CSV and (delimited := recognition.csv_by_start(start)) is not suggested:
+            return delimited, "recognized by the names and the header"
         return suggested, "recognized by the names"
     if found is recognition.TEXT and recognition.is_json(url):
         raise PlanError(
@@ -209,10 +222,12 @@ def _decided(
     if isinstance(found, FileFormat):
         return found, "recognized by the first bytes"
     if found is None:
-        raise PlanError(f"cannot recognize the format of {safe_url(url)}. {_CALL}")
+        empty = "" if start else ", because the file is empty"
+        raise PlanError(f"cannot recognize the format of {safe_url(url)}{empty}. {_CALL}")
     if suggested is not None and not found.is_certain:
         return suggested, "recognized by the names"
-    raise PlanError(f"{safe_url(url)} is {found.name}: {found.cure}")
+    cure = f"it is damaged, or compressed twice, {TWICE}" if found.is_compression else found.cure
+    raise PlanError(f"{safe_url(url)} is {found.name}: {cure}")
 
 
 def _several(url: str, groups: Groups) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,13 @@ START_NBYTES: Final = 1 << 16
 
 _PLUGIN: Final = "from_format"
 _TEXT_NBYTES: Final = 4096
-"""Maximum number of decompressed bytes to inspect."""
+"""Maximum number of decompressed bytes that must be text."""
+
+_DELIMITERS: Final = ("\t", ";", "|")
+"""Delimiters of CSV files whose header contains no comma."""
+
+_QUOTED: Final = re.compile(rb'"[^"]*"')
+_SPLITS: Final = frozenset(("train", "training", "val", "valid", "validation", "dev", "test", "testing"))
 
 
 class FileFormat(NamedTuple):
@@ -81,10 +88,11 @@ _BY_KIND: Final = MappingProxyType(
         file_kinds.TAR: TAR,
         file_kinds.PARQUET: PARQUET,
         file_kinds.ARROW: ARROW,
+        file_kinds.ARROW_STREAM: ARROW,
         file_kinds.NPY: NUMPY,
         file_kinds.HDF5: HDF5,
         file_kinds.ARRAY_RECORD: ARRAY_RECORD,
-        **dict.fromkeys((file_kinds.JPEG, file_kinds.PNG, file_kinds.GIF), IMAGES),
+        **dict.fromkeys(file_kinds.IMAGES, IMAGES),
     }
 )
 _ARRAY_RECORD_NAME: Final = re.compile(r"(^|[._-])array_?records?([._-]|$)")
@@ -170,6 +178,27 @@ def by_start(start: bytes) -> FileFormat | file_kinds.FileKind | None:
     return HDF5 if has_user_block(content) else _text(content)
 
 
+def csv_by_start(start: bytes) -> FileFormat:
+    """Return the format of a CSV file, with the delimiter that its header shows.
+
+    Without a comma outside quotes, a tab, semicolon or bar is the delimiter if the next line contains as many of them.
+    """
+    lines = list(filter(None, _QUOTED.sub(b"", _decompressed(start)).splitlines()))[:2]
+    if lines and b"," not in lines[0]:
+        for delimiter in _DELIMITERS:
+            counts = {line.count(delimiter.encode()) for line in lines}
+            if len(counts) == 1 and counts != {0}:
+                return TSV if delimiter == "\t" else CSV._replace(arguments=(("delimiter", delimiter),))
+    return CSV
+
+
+def splits_of(paths: Iterable[str]) -> list[str]:
+    """Return the names of the folders of a folder of images if they are splits of a data set, otherwise []."""
+    parts = [path.split("/") for path in paths]
+    found = {part[0] for part in parts}
+    return sorted(found) if found <= _SPLITS and all(len(part) > len(("split", "class")) for part in parts) else []
+
+
 def folder_layout(paths: Sequence[str]) -> FileFormat | None:
     """Return the format of a folder with these files below it, if the folder itself is the dataset; otherwise None."""
     if "index.json" in paths and any(re.search(r"\.mds(\.(gz|zstd?))?$", path) for path in paths):
@@ -226,7 +255,7 @@ def _decompressed(start: bytes) -> bytes:
     try:
         for block in stream.feed(memoryview(start)):
             content += block
-            if len(content) >= _TEXT_NBYTES:
+            if len(content) >= START_NBYTES:
                 break
     except CorruptRecordError:
         return start
@@ -246,11 +275,11 @@ def _text(content: bytes) -> FileFormat | None:
         text = sample[: error.start].decode("utf-8-sig")
     if not text.strip() or any(character < " " and character not in "\t\n\v\f\r" for character in text):
         return None
-    first, _, rest = text.lstrip().partition("\n")
-    return JSON_LINES if (rest or len(content) < _TEXT_NBYTES) and _is_json_record(first) else TEXT
+    first, end, _ = content.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")
+    return JSON_LINES if (end or len(content) < START_NBYTES) and _is_json_record(first) else TEXT
 
 
-def _is_json_record(line: str) -> bool:
+def _is_json_record(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):

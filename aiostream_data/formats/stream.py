@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from aiostream_data.codecs.compression import Compression, Decompressor, canonical, damage_at, decompressor, detect
 from aiostream_data.codecs.compression_by_suffix import Evidence, by_name, chosen, may_begin_any
-from aiostream_data.codecs.file_kinds import START_NBYTES, FileKind, kind_of
+from aiostream_data.codecs.file_kinds import START_NBYTES, TWICE, FileKind, kind_of
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
 from aiostream_data.formats.cutting import MOST_ROWS, CuttingFramer, RecordTail, no_records
@@ -403,7 +403,8 @@ class RecordStream:
         if self._format.whole or (_recognised(self._format, start) and not self._refused(kind)):
             return ""
         if kind is not None:
-            return f"this is {kind.name}: {kind.cure}"
+            is_nested = bool(self._actual) and kind.is_compression
+            return f"this is {kind.name}: " + (f"the file is compressed twice, {TWICE}" if is_nested else kind.cure)
         is_text = self._format.name == "tfrecord" and len(start) > 0 and TextFormat().recognises(start)
         return f"this starts like text{first_line(start)}: use from_text()" if is_text else ""
 

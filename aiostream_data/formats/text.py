@@ -108,8 +108,10 @@ def first_line(start: bytes) -> str:
 
 def _extends_ascii(encoding: str) -> bool:
     try:
-        # The first probe detects codecs that decode escape sequences, such as unicode_escape.
-        return all(probe.decode(encoding) == probe.decode("ascii") for probe in (b"\\u000a", _ASCII))
+        # The first probe detects codecs that decode escape sequences, such as unicode_escape. Codecs such as idna
+        # cannot replace invalid bytes.
+        probes = (b"\\u000a", _ASCII)
+        return all(probe.decode(encoding, "replace") == probe.decode("ascii") for probe in probes)
     except (LookupError, TypeError, ValueError):  # unknown encoding
         return False
 

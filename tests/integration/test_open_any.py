@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 from collections.abc import Callable
@@ -210,7 +211,7 @@ def test_files_of_several_formats_are_counted_and_refused(tmp_path: Path) -> Non
         ("a.bin", b"ORC\x08\x03" + bytes(100), r"is an ORC file: read it with pyarrow\.orc"),
         ("a.csv", b"ORC\x08\x03" + bytes(100), "is an ORC file"),
         ("a.bin", bytes(100), r"cannot recognize the format of .*a\.bin\. Call a constructor"),
-        ("a.unknown", b"", "cannot recognize the format"),
+        ("a.unknown", b"", "cannot recognize the format of .*, because the file is empty"),
         ("a.json", b'{\n "a": 1\n}', r"is one JSON document\. Write one record per line"),
     ],
 )
@@ -266,3 +267,58 @@ def test_one_file_over_http(http_objects: HttpObjects) -> None:
         Dataset.open_any(f"{http_objects.endpoint_url}/missing.csv")
     with pytest.raises(PlanError, match="HTTP servers cannot list"):
         Dataset.open_any(f"{http_objects.endpoint_url}/folder/")
+
+
+def test_an_empty_file_in_front_of_others_does_not_hide_their_format(tmp_path: Path) -> None:
+    (tmp_path / "part-0").write_bytes(b"")
+    (tmp_path / "part-1").write_text('{"a": 1}\n')
+    assert list(Dataset.open_any(tmp_path)) == [{"a": 1}]
+    assert list(Dataset.open_any(tmp_path / "part-*")) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("pad", [5_000, 30_000])
+def test_json_lines_of_long_records_are_no_document(tmp_path: Path, pad: int) -> None:
+    rows = [{"text": "é" * pad}, {"text": "x"}]
+    (tmp_path / "a.json").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    assert list(Dataset.open_any(tmp_path / "a.json")) == rows
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress((tmp_path / "a.json").read_bytes()))
+    assert list(Dataset.open_any(tmp_path / "a.json.gz")) == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("a\tb\n1\tx\n", [{"a": 1, "b": "x"}]),
+        ("a;b\n1;2,5\n", [{"a": 1, "b": "2,5"}]),
+        ("a|b\n1|2\n", [{"a": 1, "b": 2}]),
+        ('"a,c";b\n1;2\n', [{"a,c": 1, "b": 2}]),
+        ("a;b\n", []),
+        ("a;b,c\n1,2\n", [{"a;b": 1, "c": 2}]),
+        ("a;b\nx\n", [{"a;b": "x"}]),
+        ("a\n1\n", [{"a": 1}]),
+    ],
+)
+def test_the_header_of_a_csv_file_shows_its_delimiter(tmp_path: Path, content: str, rows: list[Any]) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(content.encode()))
+    assert list(Dataset.open_any(tmp_path / "a.csv")) == rows
+    assert list(Dataset.open_any(tmp_path / "a.csv.gz")) == rows
+
+
+def test_splits_of_a_data_set_are_no_classes_of_images(tmp_path: Path) -> None:
+    for place in ("train/cat", "train/dog", "val/cat"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "a.png").write_bytes(PNG)
+    with pytest.raises(PlanError, match=r"contains the splits 'train', 'val', which are no classes\. Pass one"):
+        Dataset.open_any(tmp_path)
+    assert [row["label"] for row in Dataset.open_any(tmp_path / "train")] == [0, 1]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.png").write_bytes(PNG)
+    assert len(list(Dataset.open_any(tmp_path))) == 4
+
+
+def test_a_stream_of_arrow_without_a_suffix_is_recognized(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2]})
+    with pa.ipc.new_stream(str(tmp_path / "part-0"), table.schema) as writer:
+        writer.write_table(table)
+    assert list(Dataset.open_any(tmp_path)) == [{"a": 1}, {"a": 2}]

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from array_records import array_record
+from PIL import Image
 
 import aiostream_data as asd
 from aiostream_data.codecs.file_kinds import START_NBYTES, kind_of
@@ -51,6 +53,19 @@ def npy() -> bytes:
     return out.getvalue()
 
 
+def encoded(kind: str) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (40, 8)).save(out, kind)
+    return out.getvalue()
+
+
+def stream() -> bytes:
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, pa.schema([("id", pa.int64())])) as writer:
+        writer.write(pa.record_batch({"id": [1, 2, 3]}))
+    return out.getvalue()
+
+
 FILES = {
     "tar archive": tar(),
     "Parquet file": b"PAR1\x15\x04\x15\x20text\n" * 64,
@@ -62,6 +77,10 @@ FILES = {
     "PNG image": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500),
     "JPEG image": b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(501),
     "GIF image": b"GIF89a\x01\0\x01\0" + bytes(502),
+    "WebP image": encoded("WEBP"),
+    "BMP image": encoded("BMP"),
+    "TIFF image": encoded("TIFF"),
+    "Arrow stream": stream(),
     "PDF document": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n" + bytes(501),
     "sound file": b"RIFF\x24\x08\0\0WAVEfmt \x10\0\0\0" + bytes(501),
     "video": b"\0\0\0\x18ftypmp42" + bytes(501),
@@ -82,6 +101,10 @@ CURES = {
     "PNG image": "from_files",
     "JPEG image": "from_files",
     "GIF image": "from_files",
+    "WebP image": "from_files",
+    "BMP image": "from_files",
+    "TIFF image": "from_files",
+    "Arrow stream": "from_arrow()",
     "PDF document": "from_files",
     "sound file": "from_files",
     "video": "from_files",
@@ -91,12 +114,15 @@ CURES = {
     "7z archive": "unpack",
     "Git LFS pointer": "git lfs pull",
 }
+UNCERTAIN = ("image", "stream")
+"""Ends of the names of kinds that only a wrong size refutes as records of one length."""
+
 Read = Callable[[Path], "asd.Dataset[bytes] | asd.Dataset[str]"]
 READERS: dict[str, Read] = {
     "from_tfrecord": lambda path: asd.Dataset.from_tfrecord(path),
     "from_text": lambda path: asd.Dataset.from_text(path),
     "from_text of bytes": lambda path: asd.Dataset.from_text(path, encoding=None),
-    "from_fixed_length": lambda path: asd.Dataset.from_fixed_length(path, 7 if "image" in path.name else 8),
+    "from_fixed_length": lambda path: asd.Dataset.from_fixed_length(path, 7 if path.name.endswith(UNCERTAIN) else 8),
 }
 
 
@@ -139,8 +165,35 @@ def test_a_compressed_file_of_fixed_length_records_says_which_compression_to_pas
 
 def test_a_file_that_is_compressed_twice_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(gzip.compress(gzip.compress(bytes(3000))))
-    with pytest.raises(CorruptRecordError, match="this is a gzip stream"):
-        list(asd.Dataset.from_text(tmp_path / "x.gz"))
+    for compression in ("auto", "gzip"):
+        with pytest.raises(CorruptRecordError, match=r"this is a gzip stream: .* compressed twice, so decompress it"):
+            list(asd.Dataset.from_text(tmp_path / "x.gz", compression=compression))
+    with pytest.raises(asd.PlanError, match=r"is a gzip stream: .* compressed twice, so decompress it once"):
+        asd.Dataset.open_any(tmp_path / "x.gz")
+
+
+TABLES: dict[str, Callable[[Path], asd.Dataset[Any]]] = {
+    "arrow": lambda path: asd.Dataset.from_arrow(path),
+    "npy": lambda path: asd.Dataset.from_npy(path),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("kind", ["tar archive", "Parquet file", "HDF5 file", "PNG image", "Git LFS pointer"])
+def test_readers_of_tables_name_the_kind_of_file_as_well(tmp_path: Path, kind: str, table: str) -> None:
+    (tmp_path / "x").write_bytes(FILES[kind])
+    with pytest.raises(CorruptRecordError, match=f"neither .*This is an? {kind}.*: .*{CURES[kind]}"):
+        list(TABLES[table](tmp_path / "x"))
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(("content", "cure"), [(b"", "file is empty"), (b"a,b\n" * 99, r"let open_any\(\) find it")])
+def test_readers_of_tables_say_what_to_do_about_other_files(
+    tmp_path: Path, content: bytes, cure: str, table: str
+) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(CorruptRecordError, match=f"neither .*{cure}"):
+        list(TABLES[table](tmp_path / "x"))
 
 
 def test_records_and_lines_are_told_from_each_other(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def test_encodings_that_extend_ascii_are_accepted(encoding: str) -> None:
     assert read_blocks(TextFormat(encoding=encoding), b"a\r\nb").records == ["a", "b"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le", "utf-7", "cp037", "unicode_escape", "hex", "no-such"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-32-le", "utf-7", "cp037", "unicode_escape", "hex", "no-such", "idna"]
+)
 def test_encodings_where_a_newline_byte_is_not_a_newline_are_refused(encoding: str) -> None:
     with pytest.raises(PlanError, match="compatible with ASCII"):
         TextFormat(encoding=encoding)
