@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from aiostream_data import __version__
 from aiostream_data.cli import reading
@@ -28,13 +30,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         for line in chosen.run(chosen):
-            print(line, flush=True)
+            print(_printable(line), flush=True)
     except BrokenPipeError:  # the reader closed the pipe, for example ``head``
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except AiostreamError as error:
         print(f"aiostream-data: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _printable(line: str) -> str:
+    """Return a line with escapes, as in JSON, in place of characters that the encoding of the output does not have."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(map(partial(_escaped, encoding), line))
+    return line
+
+
+def _escaped(encoding: str, character: str) -> str:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(character)[1:-1]
+    return character
 
 
 def _diagnosis(chosen: argparse.Namespace) -> Iterator[str]:

@@ -132,7 +132,10 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError("the number of records must be at least 1")
+        raise argparse.ArgumentTypeError(f"the number of records must be an integer of at least 1, got {text!r}")
     return number

@@ -25,6 +25,8 @@ def names_of(record: bytes, syntax: CsvSyntax, encoding: str | None, url: str) -
         CsvSchemaError: The header is damaged, or two columns have the same name.
     """
     _refuse_json(record, url)
+    if b"\0" in record:
+        raise CsvSchemaError(url, "", "the header contains zero bytes, so the file is no text; write the file again")
     fields = syntax.fields(_in_utf8(record, encoding, url))
     if fields is None:
         raise CsvSchemaError(url, "", "the header has text after a closing quote; pass quote=None for literal quotes")

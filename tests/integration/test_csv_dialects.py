@@ -114,3 +114,13 @@ def test_a_json_document_is_no_table(tmp_path: Path, content: str) -> None:
 def test_headers_with_brackets_are_names(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("[id],{x}\n1,2\n")
     assert list(Dataset.from_csv(tmp_path / "a.csv")) == [{"[id]": 1, "{x}": 2}]
+
+
+def test_a_file_of_zero_bytes_has_no_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(bytes(4096))
+    for schema in (None, {"id": int}):
+        with pytest.raises(CsvSchemaError, match="the header contains zero bytes, so the file is no text"):
+            list(Dataset.from_csv(tmp_path / "a.csv", schema))
+    (tmp_path / "b.csv").write_bytes(b"id\n1\n")
+    with pytest.raises(CsvSchemaError, match=r"a\.csv: the header contains zero bytes"):
+        list(Dataset.from_csv(tmp_path / "*.csv", {"id": int}))

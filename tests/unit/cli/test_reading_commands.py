@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,26 @@ def test_partitions_of_folders_are_columns(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == "{n: 1, year: '2024', kind: 'a/b'}\n{n: 1, year: '2025', kind: None}\n"
     assert main(["inspect", str(tmp_path)]) == 0
     assert "partitions=True" in capsys.readouterr().out
+
+
+def test_characters_that_the_output_cannot_encode_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"é": "😀 ü"}, ensure_ascii=False) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "aiostream_data", "head", str(tmp_path / "a.jsonl")]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    for options in ([], ["--json"]):
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=True, env=environment)
+        assert r"\ud83d\ude00 \u00fc" in done.stdout
+    assert json.loads(done.stdout) == {"é": "😀 ü"}
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "1.5"])
+def test_the_number_of_records_must_be_positive(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["head", "a.csv", f"-n={number}"])
+    assert f"must be an integer of at least 1, got '{number}'" in capsys.readouterr().err
+
+
+def test_the_call_names_the_only_file_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    assert main(["inspect", "--json", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["call"] == f"Dataset.from_csv(['{tmp_path}/a.csv'])"
