@@ -29,6 +29,10 @@ _GAP_NBYTES: Final = 4 << 10
 """Maximum number of unwanted bytes between two ranges that are read as one."""
 
 
+COMPRESSED_SHARE: Final = 4
+"""Compressed record batches are joined up to this fraction (1/4) of the size of others: joining copies their rows."""
+
+
 class ArrowSchema(NamedTuple):
     """Schema of a file.
 
@@ -215,10 +219,11 @@ class ArrowDirectory:
 
     def _group_stop(self, first: int, most_nbytes: int) -> int:
         """Return the number of the batch behind those that are read together with batch ``first``."""
+        share = 1 if self._batches[first].batch.codec is None else COMPRESSED_SHARE
         stop, nbytes = first + 1, self._batches[first].batch.nbytes
         while stop < len(self._batches):
             nbytes += self._batches[stop].batch.nbytes
-            if nbytes > most_nbytes or self._batches[stop].dictionaries != self._batches[first].dictionaries:
+            if nbytes > most_nbytes // share or self._batches[stop].dictionaries != self._batches[first].dictionaries:
                 break
             stop += 1
         return stop
