@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -45,10 +46,11 @@ class Loader(Generic[T]):
     """One pass over a dataset, created by :meth:`Dataset.open`.
 
     Use a loader in a ``with`` or ``async with`` block and iterate it with ``for`` or ``async for``. Any thread may
-    iterate, inside or outside a running event loop. Only one consumer may iterate at a time. A dedicated thread with
-    its own event loop runs the pipeline. The consumer owns the received elements, but must release leased batches
-    (``to_device(handoff="lease")``). A child process forked while a loader is open can only close the loader. Any other
-    use of the loader in a forked child raises :class:`~aiostream_data.errors.ForkedPipelineError`.
+    iterate, inside or outside a running event loop. Several threads, or several tasks of one event loop, share the
+    elements: each element goes to one of them. A dedicated thread with its own event loop runs the pipeline. The
+    consumer owns the received elements, but must release leased batches (``to_device(handoff="lease")``). A child
+    process forked while a loader is open can only close the loader. Any other use of the loader in a forked child
+    raises :class:`~aiostream_data.errors.ForkedPipelineError`.
 
     All tasks, threads, processes and connections stop within two seconds after the block ends or an error occurs.
     Closing the loader, or dropping its last reference, also stops the loader within two seconds.
@@ -64,6 +66,7 @@ class Loader(Generic[T]):
         self._left: Iterator[Any] = iter(())
         self._put_back: list[Parcel] = []  # at most one parcel whose hand-over failed
         self._receiving: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._receiving_thread = threading.Lock()  # for threads that receive the next parcel
         self._ending: Ending | None = None
         self._closed = False
         self._in_forks = _InForks(self)
@@ -114,22 +117,31 @@ class Loader(Generic[T]):
         """
         self._check_process()
         while True:
-            for element in self._left:
+            taken = self._left
+            for element in taken:
                 return cast(T, element)
-            if self._ending is not None and not self._closed:
-                self._check_error()
-                raise StopIteration
-            self._check_open()
-            self._engine.wait_ready()
-            if not self._accept(self._next_parcel()):
+            if not self._has_more(taken):
                 raise StopIteration
 
     def _portions(self) -> Iterator[Iterator[T]]:
         """Yield an iterator over the elements of each parcel. The consumer takes all of them before the next."""
-        while True:
-            yield self._left
-            if not self._accept(self._next_parcel()):
-                return
+        has_more = True
+        while has_more:
+            taken = self._left
+            yield taken
+            has_more = self._has_more(taken)
+
+    def _has_more(self, taken: Iterator[Any]) -> bool:
+        """Receive the next parcel after ``taken``, unless another thread has. Return False at the end of the stream."""
+        with self._receiving_thread:
+            if self._left is not taken:
+                return True
+            if self._ending is not None and not self._closed:
+                self._check_error()
+                return False
+            self._check_open()
+            self._engine.wait_ready()
+            return self._accept(self._next_parcel())
 
     def _next_parcel(self) -> Parcel | Ending:
         self._let_go()

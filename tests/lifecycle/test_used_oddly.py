@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 import threading
 import warnings
 from collections.abc import Callable
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -45,6 +48,34 @@ def test_two_threads_that_iterate_one_loader_share_its_elements_and_both_end(end
         assert sum(isinstance(error, ZeroDivisionError) for error in errors) == 1
     else:
         assert sorted(received) == list(range(100))
+
+
+@pytest.mark.parametrize("how", ["next", "for"])
+def test_threads_that_receive_parcels_at_the_same_time_lose_no_element(how: str) -> None:
+    rows = 20_000
+
+    def consume(loader: asd.Loader[int], received: list[int]) -> None:
+        with contextlib.suppress(StopIteration, LoaderClosedError):  # others may have received all before it begins
+            if how == "for":
+                received.extend(loader)
+                return
+            while True:
+                received.append(next(loader))
+
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(20):
+            received: list[list[int]] = [[], [], [], []]
+            with leaves_nothing(), asd.Dataset.range(rows).open() as loader:
+                threads = [threading.Thread(target=consume, args=(loader, own), daemon=True) for own in received]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(20)
+            assert sorted(chain.from_iterable(received)) == list(range(rows))
+    finally:
+        sys.setswitchinterval(switch_s)
 
 
 @pytest.mark.parametrize("ends_with", ["the last element", "an error"])
