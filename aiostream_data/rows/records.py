@@ -17,7 +17,6 @@ Chunks are immutable by convention: only the creator of an array writes to the a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -141,7 +140,7 @@ class Items:
     """A chunk stored as a list of Python objects.
 
     If ``runs`` is set, it contains the row ids of all ``made_of`` entries in fewer and longer arrays. If ``sizes`` is
-    set, it contains the size of each element in bytes, int64, which is otherwise measured each time.
+    set, it contains the size of each element in bytes, int64.
     """
 
     values: list[Any]
@@ -156,8 +155,16 @@ class Items:
 
     @property
     def nbytes(self) -> int:
-        sizes = sum(map(object_nbytes, self.values)) if self.sizes is None else int(self.sizes.sum())
-        return sizes + self.ids.nbytes
+        return int(self.known_sizes.sum()) + self.ids.nbytes
+
+    @property
+    def known_sizes(self) -> NDArray[np.int64]:
+        """The sizes of all elements. They are measured once, because several stages ask for them."""
+        if self.sizes is None:
+            measured = np.fromiter(map(object_nbytes, self.values), np.int64, len(self.values))
+            object.__setattr__(self, "sizes", measured)
+            return measured
+        return self.sizes
 
     def slice(self, start: int, stop: int) -> Items:
         made_of = None if self.made_of is None else self.made_of[start:stop]
@@ -195,19 +202,6 @@ def _taken(made_of: list[MadeOf | None] | None, rows: NDArray[np.int64]) -> list
 def lineage_of(chunk: Chunk) -> Lineage:
     """Return the lineage of a chunk's rows."""
     return Lineage(chunk.ids, chunk.made_of)
-
-
-def largest_row_nbytes(chunk: Chunk) -> int:
-    """Estimate the size in bytes of the chunk's largest row."""
-    if isinstance(chunk, Items):
-        return max(map(object_nbytes, chunk.values) if chunk.sizes is None else chunk.sizes.tolist(), default=0)
-    each = np.zeros(len(chunk), np.int64)
-    for leaf in chunk.leaves:
-        if isinstance(leaf, VarColumn):
-            each += leaf.lengths * (leaf.dtype.itemsize * math.prod(leaf.item_shape))
-        else:
-            each += leaf.itemsize * math.prod(leaf.shape[1:])
-    return int(each.max(initial=0))
 
 
 def records_chunk(column: VarColumn, ids: RowIds) -> Columns:

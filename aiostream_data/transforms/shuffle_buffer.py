@@ -21,8 +21,9 @@ from aiostream_data.errors import PlanError
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.records import Chunk, Columns, concat, same_layout, with_equal_layouts
 from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.transforms.list_slots import ListSlots
 from aiostream_data.transforms.randomness import draws_below, key_of, permutation
-from aiostream_data.transforms.shuffle_slots import ColumnSlots, ListSlots
+from aiostream_data.transforms.shuffle_slots import ColumnSlots
 from aiostream_data.transforms.spilled_slots import Spill, SpilledSlots, can_spill
 
 GROW_FROM: Final = 64

@@ -3,8 +3,8 @@
 A store copies incoming and outgoing rows, so it shares no memory with any chunk. The memory use of a store is
 proportional to the number of stored rows. Dense columns are stored in an array that grows with the number of slots in
 use. Rows of different lengths share one array (the arena), which is compacted when more than half of the array is
-garbage. Rows of bytes or text that all have the same length are stored as a dense column. Python objects are stored in
-a list.
+garbage. Rows of bytes or text that all have the same length are stored as a dense column. :mod:`.list_slots` stores
+Python objects.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data import _native
-from aiostream_data.rows.columns import Column, VarColumn, column_elements
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.lineage import Lineage, MadeOf
-from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout, with_equal_layouts, with_equal_marks
+from aiostream_data.rows.records import Chunk, Columns, gather, same_layout, with_equal_layouts, with_equal_marks
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
 from aiostream_data.rows.row_ids import RowIds
 from aiostream_data.transforms.large_rows import LargeRowSlots, are_large
@@ -319,49 +319,6 @@ class ColumnSlots:
         return Lineage(self._ids.take(slots), self._made_of.take(slots))
 
 
-class ListSlots:
-    """Store for chunks of any layout, which contains a list of elements."""
-
-    def __init__(self, max_slots: int) -> None:
-        self._values: list[Any] = []
-        self._ids = RowIdBuffer(max_slots)
-        self._made_of = MadeOfSlots()
-        self._values_nbytes = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self._ids.nbytes + self._values_nbytes
-
-    def as_held(self, rows: Chunk) -> Chunk:
-        return rows
-
-    def fill(self, first: int, rows: Chunk) -> None:
-        self._values[first:] = owned_elements(rows)
-        self._ids.fill(first, rows.ids)
-        self._made_of.fill(first, rows)
-        self._values_nbytes += rows.nbytes - rows.ids.nbytes
-
-    def exchange(self, slots: Slots, rows: Chunk) -> Chunk:
-        given = []
-        for slot, value in zip(slots.tolist(), owned_elements(rows), strict=True):
-            given.append(self._values[slot])
-            self._values[slot] = value
-        out = Items(given, self._ids.exchange(slots, rows.ids), None, self._made_of.exchange(slots, rows))
-        self._values_nbytes += rows.nbytes - out.nbytes
-        return out
-
-    def take(self, slots: Slots) -> Chunk:
-        values = [self._values[slot] for slot in slots.tolist()]
-        return Items(values, self._ids.take(slots), None, self._made_of.take(slots))
-
-    def rows_nbytes(self, rows: int) -> int:
-        """Return the size in bytes of a chunk that contains the first ``rows`` rows."""
-        return self.take(np.arange(rows)).nbytes
-
-    def lineage(self, slots: Slots) -> Lineage:
-        return Lineage(self._ids.take(slots), self._made_of.take(slots))
-
-
 def without_rows(example: Columns) -> Columns:
     """Return a copy without rows, which keeps no array of the chunk alive."""
     nothing = np.empty(0, np.int64)
@@ -373,19 +330,6 @@ def without_rows(example: Columns) -> Columns:
 def marks_nbytes(chunk: Chunk) -> int:
     """Return the size in bytes of a chunk's marks of missing values."""
     return len(chunk) * sum(chunk.structure.nullable_leaves()) if isinstance(chunk, Columns) else 0
-
-
-def owned_elements(chunk: Chunk) -> list[Any]:
-    """Return the elements of a chunk. Views are copied, so that no element keeps the chunk's arrays alive."""
-    if isinstance(chunk, Items):
-        return chunk.values
-    return chunk.structure.rows([_owned_column_elements(leaf) for leaf in chunk.leaves])
-
-
-def _owned_column_elements(column: Column) -> list[Any]:
-    elements = column_elements(column)
-    is_view = column.kind == "array" if isinstance(column, VarColumn) else column.ndim > 1
-    return [element.copy() for element in elements] if is_view else elements
 
 
 def _store_for(column: Column, max_slots: int) -> SlotStore[Any]:

@@ -2,7 +2,7 @@
 
 Memory contains the id and the file address of each row (36 bytes for an id of two numbers), and one segment of the
 file. If all rows have one layout, they are returned as columns. After the first chunk of a different layout, the store
-returns rows as elements, as :class:`~.slots.ListSlots` does. Elements that cannot be serialized to bytes stay in
+returns rows as elements, as :class:`.ListSlots` does. Elements that cannot be serialized to bytes stay in
 memory. Arrays, numbers, bytes, str, and dicts, tuples and lists of these types can be serialized.
 
 Each row in the file has a form: the layout of its columns, or pickled. Layouts differ only in marks of missing values.
@@ -24,13 +24,13 @@ from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Chunk, Columns, Items, gather, same_layout, with_equal_marks
 from aiostream_data.rows.row_id_buffer import RowIdBuffer
 from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.transforms.list_slots import as_items, owned_elements
 from aiostream_data.transforms.row_bytes import ColumnBytes, element_bytes, element_of, has_bytes
 from aiostream_data.transforms.shuffle_slots import (
     DenseSlots,
     MadeOfSlots,
     Slots,
     marks_nbytes,
-    owned_elements,
     without_rows,
 )
 from aiostream_data.transforms.spill_file import SpillFile
@@ -204,7 +204,7 @@ class SpilledSlots:
                     self._add_form(layout)
                 return rows
             self._become_elements()
-        return rows if isinstance(rows, Items) else Items(owned_elements(rows), rows.ids, None, rows.made_of)
+        return as_items(rows)
 
     def _add_form(self, layout: Columns) -> None:
         self._number_forms()

@@ -30,7 +30,8 @@ from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from aiostream_data._native import Alone, Charge, Ledger
-from aiostream_data.rows.records import Chunk, largest_row_nbytes
+from aiostream_data.rows.largest_row import largest_row_nbytes
+from aiostream_data.rows.records import Chunk
 
 ADMITTED = 0.625
 """Fraction of the memory limit that sources may use.

@@ -20,7 +20,8 @@ from aiostream_data.rows.columns import (
     concat_column,
     gather_column,
 )
-from aiostream_data.rows.records import Columns, concat, gather, largest_row_nbytes, records_chunk
+from aiostream_data.rows.largest_row import largest_row_nbytes
+from aiostream_data.rows.records import Columns, concat, gather, records_chunk
 from aiostream_data.rows.row_ids import RowIds
 
 ROWS = [b"abc", b"", b"x" * 1000, b"abc", b"de"]
