@@ -77,6 +77,30 @@ def test_they_resume_at_every_row(form: Any, cycle: int) -> None:
     resumes_everywhere(numbers.interleave(form, cycle_length=cycle, block_length=2))
 
 
+def as_iterable(number: int) -> Any:
+    return asd.Dataset.from_iterable(rows_of(number))
+
+
+def as_tensors(number: int) -> Any:
+    return asd.Dataset.from_tensors(np.arange(number))
+
+
+@pytest.mark.parametrize("form", [as_range, as_slices, as_iterable, as_tensors])
+@pytest.mark.parametrize("cycle", [1, 3])
+def test_repeated_datasets_give_their_rows_again(form: Any, cycle: int) -> None:
+    def repeated(number: int) -> Any:
+        return form(number).repeat(1 + number % 3)
+
+    def listed(number: int) -> Any:
+        return list(form(number)) * (1 + number % 3)
+
+    numbers = asd.Dataset.range(40)
+    dataset = numbers.interleave(repeated, cycle_length=cycle, block_length=2)
+    expected = numbers.interleave(listed, cycle_length=cycle, block_length=2)
+    assert same(list(dataset), list(expected))
+    resumes_everywhere(numbers.take(6).interleave(repeated, cycle_length=cycle, block_length=2))
+
+
 @pytest.mark.parametrize(
     "values",
     [

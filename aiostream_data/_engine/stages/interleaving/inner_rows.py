@@ -156,7 +156,7 @@ def _kind_of(inner: Inner) -> _Kind:
         return (Tensors,)
     if isinstance(inner, PythonIterable) and getattr(inner, "times", 1) == 1:
         return (PythonIterable, inner.label, *_kind_of(inner.iterable))
-    return (kind, id(inner))
+    return (id(inner),)  # of one dataset only
 
 
 def _layout_of(leaf: Column) -> tuple[Any, ...]:
