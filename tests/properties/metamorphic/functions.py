@@ -192,11 +192,13 @@ def few_in_memory(*element: Any) -> Any:
     """Return a few numbers in memory, in a form that differs from element to element."""
     first = fn.number(*element)
     numbers = [10 * first + row for row in range(first % 4)]
-    form = first * 7919 % 6
+    form = first * 7919 % 7
     if form < 2:
         return tuple(numbers) if form else numbers
     if form == 2:
         return np.array(numbers, np.int64)
+    if form == 6:
+        return asd.Dataset.range(10 * first, 10 * first + first % 3).repeat(2)
     if form == 3:
         return asd.Dataset.from_iterable(numbers)
     return asd.Dataset.range(10 * first, 10 * first + first % 4) if form == 4 else iter(numbers)
