@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aiostream_data as asd
+from aiostream_data._engine.sources import group_limits
+from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.resume import resumes_everywhere
 
@@ -55,7 +59,13 @@ def mapped(number: int) -> Any:
     return as_range(number).map(int)
 
 
-FORMS = [as_list, as_array, as_range, as_slices, as_any]
+def kept(number: int) -> Any:
+    rows = rows_of(number)
+    around = asd.Dataset.range(100 * number - 1, 100 * number + len(rows) + 1).map(int)
+    return around.filter(lambda row: row >= 100 * number).take(len(rows))
+
+
+FORMS = [as_list, as_array, as_range, as_slices, as_any, mapped, kept]
 
 
 @given(st.sampled_from(FORMS), st.integers(0, 150), st.sampled_from([None, 1, 2, 5]), st.integers(1, 3), st.booleans())
@@ -245,3 +255,44 @@ def test_columns_of_text_do_not_need_a_run_of_their_own() -> None:
         stages = str(loader.stats())
     assert first == "0\0"
     assert "from_iterable" not in stages
+
+
+@pytest.mark.parametrize("cycle", [1, 3])
+def test_operators_over_rows_in_memory_run_for_many_datasets_at_once(
+    cycle: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    open_inner = InnerStreams._open
+
+    def noted(streams: InnerStreams, inner: Any, *args: Any) -> Any:
+        opened.append(inner)
+        return open_inner(streams, inner, *args)
+
+    monkeypatch.setattr(group_limits, "GROUP_NBYTES", 4 << 20)
+    monkeypatch.setattr(InnerStreams, "_open", noted)
+    dataset = asd.Dataset.range(200).interleave(lambda row: mapped(row).take(3), cycle_length=cycle)
+    assert len(list(dataset)) == sum(min(3, LENGTHS[row % len(LENGTHS)]) for row in range(200))
+    assert len(opened) < 20
+
+
+def test_a_costly_function_of_inner_datasets_runs_in_several_threads() -> None:
+    threads: set[int] = set()
+
+    def slow(row: int) -> int:
+        threads.add(threading.get_ident())
+        time.sleep(0.01)
+        return row
+
+    dataset = asd.Dataset.range(60).interleave(lambda row: asd.Dataset.range(row, row + 3).map(slow), cycle_length=4)
+    assert sorted(dataset) == sorted(row + more for row in range(60) for more in range(3))
+    assert len(threads) > 1
+
+
+def test_random_numbers_of_inner_datasets_do_not_depend_on_their_groups() -> None:
+    def drawn(row: int, rng: np.random.Generator) -> tuple[int, int]:
+        return row, int(rng.integers(1 << 30))
+
+    dataset = asd.Dataset.range(80).flat_map(lambda row: asd.Dataset.range(row % 4).map(drawn))
+    with dataset.open(seed=3) as together, dataset.open(seed=3, debug=True) as alone:
+        assert list(together) == list(alone)
+        assert together.stream_hash == alone.stream_hash

@@ -82,6 +82,10 @@ def int_or_float(*element: Any) -> float:
     return value if value % 2 else value + 0.5
 
 
+def plus_one(*element: Any) -> int:
+    return number(*element) + 1
+
+
 def drawn(*element: Any, rng: np.random.Generator) -> tuple[int, int]:
     return number(*element), int(rng.integers(1 << 30))
 
@@ -119,6 +123,17 @@ def few(*element: Any) -> list[int]:
 def few_of_a_range(*element: Any) -> Dataset[int]:
     first = number(*element)
     return Dataset.range(10 * first, 10 * first + first % 6)
+
+
+def few_mapped(*element: Any) -> Dataset[int]:
+    first = number(*element)
+    rows = Dataset.range(10 * first, 10 * first + first % 7)
+    return rows.filter(is_kept).map(plus_one).skip(first % 2).take(3)
+
+
+def few_drawn(*element: Any) -> Dataset[tuple[int, int]]:
+    first = number(*element)
+    return Dataset.from_tensor_slices(np.arange(first % 5) + 10 * first).map(drawn)
 
 
 def few_shuffled(*element: Any) -> Dataset[tuple[int, int]]:

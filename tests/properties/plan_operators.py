@@ -66,21 +66,25 @@ def _filter(draw: Draw, plan: Drawn) -> Drawn:
 EXPANDING: dict[Callable[..., Any], Kind] = {
     fn.few: "number",
     fn.few_of_a_range: "number",
+    fn.few_mapped: "number",
+    fn.few_drawn: "row",
     fn.few_shuffled: "row",
     fn.few_generated: "number",
     fn.few_batched: "number",
 }
 
+DRAWING = (fn.few_drawn, fn.few_shuffled)
+
 
 def _flat_map(draw: Draw, plan: Drawn) -> Drawn:
-    function = draw(st.sampled_from([one for one in EXPANDING if plan.may_draw or one is not fn.few_shuffled]))
+    function = draw(st.sampled_from([one for one in EXPANDING if plan.may_draw or one not in DRAWING]))
     dataset = plan.dataset.flat_map(function)
     changes = {"kind": EXPANDING[function], "most": 5 * plan.most, "free": function is not fn.few_batched}
     return plan.then(f"flat_map({function.__name__})", dataset, **changes)
 
 
 def _interleave(draw: Draw, plan: Drawn) -> Drawn:
-    function = draw(st.sampled_from([one for one in EXPANDING if plan.may_draw or one is not fn.few_shuffled]))
+    function = draw(st.sampled_from([one for one in EXPANDING if plan.may_draw or one not in DRAWING]))
     options: dict[str, Any] = {"cycle_length": draw(st.integers(1, 4)), "block_length": draw(st.integers(1, 3))}
     if draw(st.integers(0, 7)) == 7:
         options["ordered"] = False

@@ -89,18 +89,12 @@ def _filter(random: Random, plan: Drawn) -> Drawn:
     )
 
 
+_DRAWING = ("few_drawn", "few_shuffled", "few_zipped")
 _EXPANDING: dict[str, Kind] = {
-    "few": "number",
-    "few_of_a_range": "number",
-    "few_shuffled": "row",
-    "few_generated": "number",
-    "few_in_memory": "number",
-    "few_zipped": "row",
-    "few_concatenated": "number",
-    "few_batched": "number",
-    "few_in_batches": "number",
+    **dict.fromkeys(("few", "few_of_a_range", "few_mapped", "few_generated", "few_in_memory"), "number"),
+    **dict.fromkeys(("few_concatenated", "few_batched", "few_in_batches"), "number"),
+    **dict.fromkeys(_DRAWING, "row"),
 }
-_DRAWING = ("few_shuffled", "few_zipped")
 _BY_ORDER = ("few_batched", "few_zipped", "few_concatenated")
 """Make data sets whose rows depend on the order of rows below."""
 

@@ -25,6 +25,7 @@ from aiostream_data._engine.sources.small_tables import SmallTables, are_tables_
 from aiostream_data._engine.stages.interleaving.file_plans import File, FilePlan, file_plan, have_same_operators
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
 from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatasets
+from aiostream_data._engine.stages.interleaving.memory_groups import SmallMemory, are_memory_alike, is_small_memory
 from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
 from aiostream_data._engine.stages.interleaving.small_plans import count_rows, with_operators
 from aiostream_data.executors.base import Outcome
@@ -106,6 +107,7 @@ class FileGroups:
         context = stage.context.sharing(stage.node.cycle_length)
         self._tables = SmallTables(context, not stage.counts_losses)
         self._sources = SmallSources(context)
+        self._memory = SmallMemory(context)
         self._ahead: deque[asyncio.Task[Outcome]] = deque()
         self._pace = ReadAhead()
         self._files = FIRST_FILES
@@ -236,7 +238,7 @@ class FileGroups:
         if plans is None:
             return None
         this, files = this_task(), [plan.file for plan in plans]
-        self._is_local = scheme_of(_shard_of(files[0])) == LOCAL
+        self._is_local = is_small_memory(files[0]) or scheme_of(_shard_of(files[0])) == LOCAL
 
         def is_wanted() -> bool:
             return self._awaited is this() and self._outlet.is_awaited()
@@ -281,6 +283,8 @@ class FileGroups:
         return bool(self.accepted(SmallDatasets([inner], rows, outer, [begun.output])))
 
     def _reader_for(self, file: File) -> ReadsFiles:
+        if is_small_memory(file):
+            return self._memory
         return self._tables if type(file) is TableFile else self._sources
 
     def _contexts(self, plans: Sequence[FilePlan], outer: Lineage) -> ContextOf:
@@ -288,9 +292,9 @@ class FileGroups:
 
 
 def plans_of_files(inners: Sequence[Inner]) -> Sequence[FilePlan] | None:
-    """Return the plans of datasets that can be read together.
+    """Return the plans of datasets that can be read together, with the same kinds of operators. Return None for others.
 
-    They read files of one kind of store, with equal options and the same kinds of operators. Return None for others.
+    They read files of one kind of store, with equal options, or rows in memory with equal types.
     """
     plans: list[FilePlan] = []
     for inner in inners:
@@ -303,10 +307,12 @@ def plans_of_files(inners: Sequence[Inner]) -> Sequence[FilePlan] | None:
 
 def _are_alike(files: Sequence[File]) -> bool:
     first, *others = files
+    if is_small_memory(first):
+        return are_memory_alike(files)
     alike = are_tables_alike(files) if type(first) is TableFile else read_alike(files)
     return alike and all(have_one_scheme(_shard_of(first), _shard_of(other)) for other in others)
 
 
-def _shard_of(file: File) -> ShardRef:
+def _shard_of(file: Any) -> ShardRef:
     """Return the file of a dataset, of unknown size."""
     return ShardRef(file.url if isinstance(file, TableFile) else url_of(file))

@@ -1,6 +1,7 @@
-"""Datasets of one small file with operators that can run for many files at once.
+"""Datasets of one small file, or of rows in memory, with operators that can run for many of them at once.
 
-An example is ``Dataset.from_tfrecord(file).map(parse)``, returned by a function of ``interleave`` or ``flat_map``.
+Examples are ``Dataset.from_tfrecord(file).map(parse)`` and ``Dataset.range(n).map(function)``, returned by a function
+of ``interleave`` or ``flat_map``.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ from types import MethodType
 from typing import Any, NamedTuple, TypeAlias
 
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
+from aiostream_data._engine.stages.interleaving.memory_groups import InMemory, is_small_memory
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.plan.base import AUTO, Node
 from aiostream_data.plan.operators import Call, Filter, Map, SkipFirst, Take
 from aiostream_data.plan.sources import ReadFiles
 from aiostream_data.plan.tables import TableFile
 
-File: TypeAlias = TableFile | ReadFiles
-"""Dataset of one file."""
+File: TypeAlias = TableFile | ReadFiles | InMemory
+"""Dataset of one file, or of rows in memory."""
 
 
 class FilePlan(NamedTuple):
-    """Dataset of one file, and operators behind it.
+    """Dataset of one file or of rows in memory, and operators behind it.
 
     Attributes:
-        file: The file.
+        file: The dataset.
         operators: Nodes from the first operator to the last.
     """
 
@@ -38,13 +40,17 @@ class FilePlan(NamedTuple):
 
 
 def file_plan(inner: Inner) -> FilePlan | None:
-    """Return the file and the operators of a dataset; None unless a group can have it."""
+    """Return the file and the operators of a dataset; None unless a group can have it.
+
+    Rows in memory without operators need no group.
+    """
     operators: list[Node] = []
     node: Any = inner
     while _can_run_in_group(node):
         operators.append(node)
         node = node.input
-    return FilePlan(node, operators[::-1]) if type(node) in (TableFile, ReadFiles) else None
+    is_possible = type(node) in (TableFile, ReadFiles) or (bool(operators) and is_small_memory(node))
+    return FilePlan(node, operators[::-1]) if is_possible else None
 
 
 def have_same_operators(plan: FilePlan, other: FilePlan) -> bool:

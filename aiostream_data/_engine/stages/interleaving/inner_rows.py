@@ -109,14 +109,22 @@ def joined(
     Raises:
         BatchShapeError: The rows of a batch cannot be stacked.
     """
+    chunk = joined_rows(inners, rows, namespace_of, describe)
+    return None if chunk is None else with_outer(chunk, outer, rows)
+
+
+def joined_rows(
+    inners: Sequence[Inner], rows: NDArray[np.int64], namespace_of: NamespaceOf, describe: Describe
+) -> Chunk | None:
+    """Join the rows of small datasets, without the ids of outer rows. See :func:`joined`."""
     parts, first = [], 0
-    kinds = [(_LISTS, inners)] if are_lists(inners) else [(kind, [*same]) for kind, same in groupby(inners, _kind_of)]
+    kinds = [(_LISTS, inners)] if are_lists(inners) else [(kind, [*same]) for kind, same in groupby(inners, kind_of)]
     for kind, same in kinds:
         part = _rows_of(kind, same, rows[first : first + len(same)], namespace_of, describe)
         first += len(same)
         if part is not None:
             parts.append(part)
-    return with_outer(concat(parts), outer, rows) if parts else None
+    return concat(parts) if parts else None
 
 
 def with_outer(chunk: Chunk, outer: Lineage, rows: NDArray[np.int64]) -> Chunk:
@@ -137,7 +145,7 @@ _Kind: TypeAlias = tuple[Any, ...]
 _LISTS: Final = (list,)
 
 
-def _kind_of(inner: Inner) -> _Kind:
+def kind_of(inner: Inner) -> _Kind:
     """Return a key of all datasets whose rows can be joined at once."""
     kind = type(inner)
     if kind is list or kind is tuple:
@@ -148,14 +156,14 @@ def _kind_of(inner: Inner) -> _Kind:
         return (np.ndarray, inner.dtype, inner.shape[1:])
     if isinstance(inner, Batch):
         source = inner.input
-        of_source = (id(source),) if isinstance(source, (TensorSlices, Tensors)) else _kind_of(source)
+        of_source = (id(source),) if isinstance(source, (TensorSlices, Tensors)) else kind_of(source)
         return (Batch, inner.batch_size, inner.drop_remainder, inner.strings, *of_source)
     if isinstance(inner, TensorSlices) and inner.times == 1:
         return (TensorSlices, inner.name, inner.structure, *map(_layout_of, inner.leaves))
     if isinstance(inner, Tensors) and inner.times == 1:
         return (Tensors,)
     if isinstance(inner, PythonIterable) and getattr(inner, "times", 1) == 1:
-        return (PythonIterable, inner.label, *_kind_of(inner.iterable))
+        return (PythonIterable, inner.label, *kind_of(inner.iterable))
     return (id(inner),)  # of one dataset only
 
 
@@ -208,7 +216,7 @@ def _batches(nodes: Sequence[Batch], namespace_of: NamespaceOf, describe: Descri
     inputs = [node.input for node in nodes]
     if len(nodes) > 1:
         counts = np.fromiter(map(small_rows, inputs), np.int64, len(inputs))
-        rows = _rows_of(_kind_of(inputs[0]), inputs, counts, namespace_of, describe)
+        rows = _rows_of(kind_of(inputs[0]), inputs, counts, namespace_of, describe)
         if can_be_cut(rows):
             return cut_into_batches(nodes[0], rows, counts.tolist(), describe)
     batches = [part for node in nodes for part in batches_of(node, namespace_of, describe)]
