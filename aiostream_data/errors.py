@@ -888,7 +888,15 @@ class LeasesHeldError(AiostreamError, RuntimeError):
 
 
 class MemoryBudgetError(AiostreamError, MemoryError):
-    """A buffer in the pipeline does not fit into the memory limit."""
+    """A buffer in the pipeline, or a record that decompression makes, does not fit into the memory limit.
+
+    Attributes:
+        url: URL, without secrets, of the compressed object with the record; "" for all other errors.
+    """
+
+    def __init__(self, message: str = "", url: str = "") -> None:
+        super().__init__(message)
+        self.url = safe_url(url)
 
 
 class SpillError(AiostreamError, OSError):

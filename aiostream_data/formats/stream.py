@@ -24,6 +24,7 @@ from aiostream_data.codecs.file_kinds import START_NBYTES, TWICE, FileKind, kind
 from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Format, Framer, KnowsEnd
 from aiostream_data.formats.cutting import MOST_ROWS, CuttingFramer, RecordTail, no_records
+from aiostream_data.formats.record_limit import RecordLimit
 from aiostream_data.formats.skipping import SkippingFramer
 from aiostream_data.formats.text import TextFormat, first_line
 from aiostream_data.rows.columns import VarColumn
@@ -52,12 +53,14 @@ class StreamStep:
         headroom_nbytes: Size in bytes of the free space before each block.
         rows: Approximate maximum number of rows in a column.
         lend: Function that returns a memory buffer of the given size for a block.
+        limit: Limit of the records that decompression makes; None for no limit.
     """
 
     nbytes: int = BLOCK_NBYTES
     headroom_nbytes: int = HEADROOM_NBYTES
     rows: int = MOST_ROWS
     lend: Callable[[int], NDArray[np.uint8]] = _fresh
+    limit: RecordLimit | None = None
 
 
 @runtime_checkable
@@ -291,6 +294,7 @@ class RecordStream:
         Raises:
             CorruptRecordError: The bytes are damaged. The stream yields all records before the damage, and then raises
                 the error. The error's offset refers to the decompressed data.
+            MemoryBudgetError: Decompression makes a record that exceeds ``step.limit``.
         """
         if self._probe is not None:
             if self._probe.nbytes + len(block) - headroom < PROBE_NBYTES:
@@ -333,12 +337,33 @@ class RecordStream:
             for piece in self._gathered(self._decompressor.feed(block[headroom:].data)):
                 if len(piece):
                     self._look_at(piece, self.step.headroom_nbytes)
-                    yield from self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows)
+                    yield from self._limited(self._framer.feed(piece, self.step.headroom_nbytes, self.step.rows))
                 del piece
                 yield no_records()  # the caller may pause here to reserve memory for another block
         except CorruptRecordError as error:
             self._raise_earlier_damage()
             raise damage_at(self._next_offset, error) from error.__cause__
+
+    def _limited(self, columns: Iterator[VarColumn]) -> Iterator[VarColumn]:
+        """Yield the columns of a decompressed block.
+
+        Raises:
+            MemoryBudgetError: A record exceeds ``step.limit``, or the received part of an incomplete record.
+        """
+        limit = self.step.limit
+        if limit is None:
+            yield from columns
+            return
+        for column in columns:
+            longest = int(column.lengths.max(initial=0))
+            if longest > limit.nbytes:
+                raise limit.error(self._url, self._actual, self._format, longest, is_all=True)
+            yield column
+        received = self.tail_nbytes or self.held_nbytes  # held_nbytes can include unused memory behind a tail
+        if received > limit.nbytes:
+            declared = self.record_nbytes if self.record_nbytes > self.held_nbytes else 0
+            nbytes = max(received, declared)
+            raise limit.error(self._url, self._actual, self._format, nbytes, is_all=declared > 0)
 
     def _look_at(self, block: NDArray[np.uint8], headroom: int) -> None:
         """Check the first bytes of the stream, on the first call only.

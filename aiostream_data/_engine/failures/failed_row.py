@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from aiostream_data._engine.failures.element_summary import forget_calls
 from aiostream_data._engine.failures.tracebacks import present
-from aiostream_data.errors import DataError, StorageError
+from aiostream_data.errors import DataError, MemoryBudgetError, StorageError
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.records import Chunk
 from aiostream_data.rows.row_ids import RowIds
+
+ShardError: TypeAlias = DataError | StorageError | MemoryBudgetError
+"""Error of a shard that a policy can skip. A :class:`.MemoryBudgetError` is one of a record that was decompressed."""
 
 MAX_LINE: Final = 4_000
 """Maximum characters of an error message in the log.
@@ -61,7 +64,7 @@ class Failed:
     damage: DamagedPart | None = None
 
     @classmethod
-    def lost(cls, error: DataError | StorageError, ids: RowIds, damage: DamagedPart) -> Self:
+    def lost(cls, error: ShardError, ids: RowIds, damage: DamagedPart) -> Self:
         """Describe rows that were lost because a shard is damaged."""
         line = error_line(error)
         return cls(0, ids, None, line, line, damage.lost, "skip", damage)

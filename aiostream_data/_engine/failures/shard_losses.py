@@ -12,8 +12,8 @@ from collections import deque
 from threading import Lock
 from typing import Final, NamedTuple
 
-from aiostream_data._engine.failures.failed_row import DamagedPart, Failed
-from aiostream_data.errors import CorruptRecordError, DataError, StorageError
+from aiostream_data._engine.failures.failed_row import DamagedPart, Failed, ShardError
+from aiostream_data.errors import CorruptRecordError
 from aiostream_data.formats.base import Loss
 from aiostream_data.rows.row_ids import RowIds
 
@@ -33,10 +33,10 @@ class Lost(NamedTuple):
     url: str
     split: int
     ordinal: int
-    what: Loss | DataError | StorageError
+    what: Loss | ShardError
 
     @property
-    def error(self) -> DataError | StorageError:
+    def error(self) -> ShardError:
         """Error that the reader would raise if the source had no error policy."""
         if isinstance(self.what, Loss):
             return CorruptRecordError(self.url, self.what.offset, self.what.reason)
@@ -81,7 +81,7 @@ class ShardLosses:
         """Number of losses that the merge has not removed."""
         return len(self._waiting)
 
-    def add(self, ordinal: int, what: Loss | DataError | StorageError) -> None:
+    def add(self, ordinal: int, what: Loss | ShardError) -> None:
         """Add a loss that has the record number ``ordinal``."""
         rows = ordinal - self._added
         self._added += 1

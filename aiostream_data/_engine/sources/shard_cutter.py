@@ -28,7 +28,7 @@ from aiostream_data._engine.sources.shard_chunks import alike, decode, own_nbyte
 from aiostream_data._engine.sources.shard_ranges import RangeBlock, RecordLease
 from aiostream_data._native import Alone, Charge
 from aiostream_data.codecs.zstd_blocks import MAX_BLOCK_NBYTES
-from aiostream_data.errors import CorruptRecordError
+from aiostream_data.errors import CorruptRecordError, MemoryBudgetError
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.record_runs import RecordRun
 from aiostream_data.formats.stream import RecordStream
@@ -131,6 +131,8 @@ class ShardCutter:
         Raises:
             CorruptRecordError: The data of the shard is damaged. Previous calls have returned all chunks before the
                 damage.
+            MemoryBudgetError: Decompression makes a record that does not fit into the memory limit. Previous calls have
+                returned all chunks before that record.
             ExampleParseError: A record cannot be parsed as an Example message. Previous calls have returned all chunks
                 before that record.
         """
@@ -167,7 +169,7 @@ class ShardCutter:
             raise self.damage
         try:
             return next(pieces, None)
-        except CorruptRecordError as error:
+        except (CorruptRecordError, MemoryBudgetError) as error:
             if not had_some:
                 raise
             self.damage = error

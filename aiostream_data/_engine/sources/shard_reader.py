@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 from aiostream_data._engine.failures.shard_losses import MOST_AT_ONCE, ShardLosses
+from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.step_sizes import (
     block_nbytes,
     headroom_nbytes,
@@ -33,13 +34,14 @@ from aiostream_data._engine.sources.ranges_ahead import RangesAhead
 from aiostream_data._engine.sources.shard_check import ShardCheck
 from aiostream_data._engine.sources.shard_chunks import stream_before
 from aiostream_data._engine.sources.shard_cutter import ShardCutter
-from aiostream_data._engine.sources.shard_damage import damage_of
+from aiostream_data._engine.sources.shard_damage import Damage, damage_of
 from aiostream_data._engine.sources.shard_ranges import Content, RangeBlock, ShardRanges
 from aiostream_data._engine.sources.shard_runs import finder_of, send_runs
 from aiostream_data._engine.sources.shard_siblings import ShardSiblings
-from aiostream_data.errors import CorruptRecordError, DataError, StateMismatchError, StorageError
+from aiostream_data.errors import CorruptRecordError, MemoryBudgetError, StateMismatchError
 from aiostream_data.failing.policies import Handling
 from aiostream_data.formats.cutting import no_records
+from aiostream_data.formats.record_limit import RecordLimit
 from aiostream_data.formats.stream import RecordStream, StreamStep
 from aiostream_data.metrics.counters import BYTES_WAIT, StageCounters
 from aiostream_data.plan.base import Decoder
@@ -137,6 +139,7 @@ class ShardReader:
             CorruptRecordError: The data of the shard is damaged.
             ExampleParseError: A record cannot be parsed as an Example message.
             StorageError: The shard cannot be read.
+            MemoryBudgetError: Decompression makes a record that does not fit into the memory limit.
             ChecksumError: The bytes do not match the store's checksum. The reader raises this error before it sends the
                 last rows.
         """
@@ -153,6 +156,8 @@ class ShardReader:
         finally:
             self.ahead.has_sent(self.ranges, self.ranges.last_weight)
             self._memory.release()
+            self._cutter.alone = None
+            self._waiting.end()
 
     def _new_cutter(self) -> ShardCutter:
         return ShardCutter(
@@ -190,7 +195,7 @@ class ShardReader:
             return await self._is_done_with(damage, error)
         return True
 
-    async def _is_done_with(self, damage: DataError | StorageError, error: Exception) -> bool:
+    async def _is_done_with(self, damage: Damage, error: Exception) -> bool:
         """Apply the error policy to a damaged shard.
 
         Return True to skip the rest of the shard, False to read the shard again.
@@ -200,7 +205,8 @@ class ShardReader:
         """
         if self._cutter.row > self.first:
             self._attempts = 0
-        if not self._skips and self._attempts < self.handling.retries:
+        may_help = not isinstance(damage, MemoryBudgetError)  # another attempt would decompress the same record
+        if may_help and not self._skips and self._attempts < self.handling.retries:
             await asyncio.sleep(self.handling.pause_s(self._attempts))
             self._attempts += 1
             self.counters.retries += 1
@@ -211,6 +217,7 @@ class ShardReader:
             self._skips = True
             return False
         self._cutter.row = max(self.first, self._cutter.row)
+        empty_frames(error)  # they refer to the received bytes, which are no longer charged
         self.losses.add(self._cutter.row, damage)
         return True
 
@@ -249,7 +256,11 @@ class ShardReader:
         nbytes = block_nbytes(limit, at_once)
         self._large_nbytes = large_record_nbytes(limit, at_once)
         return StreamStep(
-            nbytes=nbytes, headroom_nbytes=headroom_nbytes(nbytes), rows=rows_of_a_step(nbytes), lend=self._cutter.lend
+            nbytes=nbytes,
+            headroom_nbytes=headroom_nbytes(nbytes),
+            rows=rows_of_a_step(nbytes),
+            lend=self._cutter.lend,
+            limit=RecordLimit(limit, self.shard.nbytes),
         )
 
     async def _check_first(self) -> None:

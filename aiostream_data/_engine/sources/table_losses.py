@@ -12,8 +12,8 @@ from aiostream_data._engine.failures.tracebacks import empty_frames
 from aiostream_data._engine.flow.context import RunContext
 from aiostream_data._engine.flow.loss_account import LossAccount
 from aiostream_data._engine.flow.stage_io import Outlet
-from aiostream_data._engine.sources.shard_damage import damage_of
-from aiostream_data.errors import ChecksumError, CorruptRecordError, MemoryBudgetError, ObjectNotFoundError
+from aiostream_data._engine.sources.shard_damage import Damage, damage_of
+from aiostream_data.errors import CorruptRecordError, MemoryBudgetError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.base import Loss
 from aiostream_data.formats.cutting import no_records
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class SkippedPart(NamedTuple):
     """Part of a file that is left out. Without an error policy, ``error`` would end the run."""
 
-    error: CorruptRecordError | ObjectNotFoundError | ChecksumError
+    error: Damage
 
     @property
     def is_of_the_rest(self) -> bool:
