@@ -11,7 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from aiostream_data.errors import CredentialsError, MissingExtraError, ObjectNotFoundError, PlanError, StorageError
+from aiostream_data.errors import (
+    CredentialsError,
+    MissingExtraError,
+    ObjectNotFoundError,
+    PlanError,
+    StorageError,
+    WrongAnswerError,
+)
 from aiostream_data.rows.records import ShardRef
 from aiostream_data.storage.base import StoreOptions
 from aiostream_data.storage.body import (
@@ -162,6 +169,9 @@ class HttpStore:
 
         This method is used if HEAD reports no size or 0. Some servers report size 0 for content that they generate on
         request.
+
+        Raises:
+            WrongAnswerError: The ``Content-Range`` of the response is damaged, or contradicts its status.
         """
         self.counters.sent("GET")
         async with self._route.asking(url), self._request("GET", url, {"Range": "bytes=0-0"}) as answer:
@@ -169,14 +179,15 @@ class HttpStore:
             told = answer.headers.get("Content-Range", "")
             if answer.status == 416 and told.strip() in ("bytes */0", ""):  # the object is empty
                 return ShardRef(url, 0, version)
-            if answer.status not in (200, 206):
+            if answer.status not in (200, 206, 416):
                 raise await _refusal(url, answer)
             if answer.status == 200:
                 return ShardRef(url, _length_told(answer.headers), version)
-            given = parse_content_range(told)
-            if given is None:
-                reason = f"the server answered a range request with HTTP 206 and Content-Range {told[:80]!r}"
-                raise StorageError(safe_url(url), f"{reason}; use a server that supports range requests")
+            given = parse_content_range(told) if answer.status == 206 else None
+            if given is None:  # damaged, so another answer may be sound
+                reason = f"HTTP {answer.status} and Content-Range {told[:80]!r}"
+                cure = "use a server that supports range requests"
+                raise WrongAnswerError(safe_url(url), f"the server answered a range request with {reason}; {cure}")
             return ShardRef(url, given.total, version)
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from operator import methodcaller
@@ -181,6 +182,29 @@ def test_an_object_of_unknown_size_is_not_taken_for_an_empty_one(reader: str) ->
         dataset = Dataset.from_text(url, storage_options={"reader": reader})
         with pytest.raises(StorageError, match="did not report the object's size"), dataset.open() as loader:
             list(loader)
+
+
+@pytest.mark.parametrize("reader", ["plain", "library"])
+@pytest.mark.parametrize("told", ["nonsense", "bytes */7", "bytes 0-0/0"])
+def test_a_damaged_answer_about_an_empty_object_is_retried(reader: str, told: str) -> None:
+    damaged = Wrong(content_range=told)
+    with fault_server("http") as server:
+        url = server.put("b/0.txt", b"")
+        server.set_rules(Rule(damaged, kind="get", times=1))
+        assert use(methodcaller("info", url), reader=reader, retry_attempts=2).nbytes == 0
+        server.set_rules(Rule(damaged, kind="get", times=1))
+        assert list(Dataset.from_text(url, storage_options={**server.storage_options, "reader": reader})) == []
+        server.set_rules(Rule(damaged, kind="get"))
+        with pytest.raises(WrongAnswerError, match=rf"0\.txt: .*HTTP 416 and Content-Range '{re.escape(told)}'; use a"):
+            use(methodcaller("info", url), reader=reader, retry_attempts=2)
+
+
+def test_a_damaged_range_in_place_of_a_size_is_retried(http_objects: HttpObjects) -> None:
+    url = http_objects.put("/x", CONTENT)
+    damaged = HttpFault(headers={"Content-Range": "nonsense"})
+    http_objects.faults += [HttpFault(status=405), HttpFault(status=405), damaged]
+    assert use(methodcaller("info", url), retry_attempts=2).nbytes == len(CONTENT)
+    assert not http_objects.faults
 
 
 @pytest.mark.parametrize("status", [404, 401, 503])
