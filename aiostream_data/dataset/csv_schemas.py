@@ -79,7 +79,7 @@ def _with_columns(node: ParseExample, source: ReadFiles) -> Node:
     found = Inference(first.url, format.syntax, format.encoding, decoder.na_values)
     names = found.names(first)
     known = replace(format, names=names if format.header else (), named_in=first.url)
-    parser = decoder.with_types(names, found.types(names, first.records))
+    parser = decoder.with_types(names, found.types(names, first.records), first.url)
     return replace(node, input=replace(source, format=known), decoder=parser, features=parser.select)
 
 

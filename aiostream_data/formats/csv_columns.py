@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from aiostream_data.errors import ArgumentTypeError, CsvParseError, PlanError
 from aiostream_data.formats.csv_line_ends import has_bare_return
 from aiostream_data.formats.csv_objects import CsvObjectRecords
 from aiostream_data.formats.csv_rules import COMMAS, CsvRecords, CsvSyntax
+from aiostream_data.formats.first_type import type_inferred_from
 from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.structure import LEAF, NULLABLE, Structure
@@ -81,6 +82,7 @@ class CsvParser:
         select: Names of the columns to deliver, in this order.
         na_values: Texts of fields without a value.
         syntax: Delimiter and quote.
+        inferred_from: URL of the file from which the types were inferred, for error messages; "" if they are declared.
     """
 
     wraps: ClassVar[bool] = False
@@ -90,6 +92,7 @@ class CsvParser:
     select: tuple[str, ...]
     na_values: tuple[str, ...] = ("",)
     syntax: CsvSyntax = COMMAS
+    inferred_from: str = field(default="", compare=False, repr=False)
 
     @property
     def structure(self) -> Structure:
@@ -153,10 +156,10 @@ class CsvParser:
     def _error(self, fault: CsvFault, records: VarColumn, describe: Describe) -> CsvParseError:
         url, record = describe(fault.row)
         line = records.line_of(fault.row) if isinstance(records, (CsvRecords, CsvObjectRecords)) else None
-        column, reason = self._explained(fault, records.element(fault.row))
+        column, reason = self._explained(fault, records.element(fault.row), url)
         return CsvParseError(url, record, line, column, reason)
 
-    def _explained(self, fault: CsvFault, record: bytes) -> tuple[str, str]:
+    def _explained(self, fault: CsvFault, record: bytes, url: str) -> tuple[str, str]:
         """Return the column of a fault, or "", and the reason."""
         name = self.names[fault.column] if fault.column < len(self.names) else ""
         if fault.code == FIELD_COUNT:
@@ -176,7 +179,7 @@ class CsvParser:
         wider = "np.float64" if kind in _INTEGERS and _is_number(value) else "str"
         cure = f"declare the type of the column, as in schema={{{name!r}: {wider}, ...}}, or add the text to na_values"
         cure = self._cure_of_line_ends(record) or cure
-        return name, f"{_quoted(value)} {problem} {kind}; {cure}"
+        return name, f"{_quoted(value)} {problem} {kind}{type_inferred_from(self.inferred_from, url)}; {cure}"
 
     def _cure_of_line_ends(self, record: bytes) -> str:
         """Return a cure if the record contains lines that end with a carriage return alone; otherwise ""."""
@@ -216,13 +219,14 @@ class CsvParserToInfer:
     na_values: tuple[str, ...]
     syntax: CsvSyntax
 
-    def with_types(self, names: tuple[str, ...], types: tuple[FieldType, ...]) -> CsvParser:
+    def with_types(self, names: tuple[str, ...], types: tuple[FieldType, ...], inferred_from: str = "") -> CsvParser:
         """Return the parser for a schema.
 
         Raises:
             PlanError: A selected column does not exist.
         """
-        return CsvParser(names, types, checked_select(self.select, names), self.na_values, self.syntax)
+        select = checked_select(self.select, names)
+        return CsvParser(names, types, select, self.na_values, self.syntax, inferred_from)
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
         raise PlanError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from aiostream_data import _native
 from aiostream_data._native.json_rows_py import OUT_OF_RANGE, JsonFault, Parsed
 from aiostream_data.errors import JsonParseError
 from aiostream_data.formats.features import VarLen, storage_dtype
+from aiostream_data.formats.first_type import type_inferred_from
 from aiostream_data.formats.json_schema import JsonFields, leaves_of, nodes_of, paths_of, structure_of_fields
 from aiostream_data.formats.json_values import Describe, Problem, parse_error, problem_of, quoted
 from aiostream_data.rows.columns import Column, VarColumn, object_array
@@ -27,11 +28,13 @@ class JsonParser:
 
     Attributes:
         schema: Types by key; see :func:`.checked_json_schema`.
+        inferred_from: URL of the file from which the types were inferred, for error messages; "" if they are declared.
     """
 
     wraps: ClassVar[bool] = False
 
     schema: JsonFields
+    inferred_from: str = field(default="", compare=False, repr=False)
 
     @property
     def structure(self) -> Structure:
@@ -75,10 +78,11 @@ class JsonParser:
     def _error(self, fault: JsonFault, records: VarColumn, describe: Describe) -> JsonParseError:
         record = records.element(fault.row)
         problem = problem_of(record)
-        field = "" if problem else paths_of(self.schema)[fault.node]
-        return parse_error(records, fault.row, describe, field, problem or self._mismatch(fault, record))
+        key = "" if problem else paths_of(self.schema)[fault.node]
+        told = type_inferred_from(self.inferred_from, describe(fault.row)[0])
+        return parse_error(records, fault.row, describe, key, problem or self._mismatch(fault, record, told))
 
-    def _mismatch(self, fault: JsonFault, record: bytes) -> Problem:
+    def _mismatch(self, fault: JsonFault, record: bytes, told: str) -> Problem:
         """Describe a value of valid JSON that is not of the type in the schema."""
         place = max(0, fault.place)
         found = f", found {_value_at(record, place)}" if fault.place >= 0 else ""
@@ -86,9 +90,9 @@ class JsonParser:
             return Problem(place, f"expected an object with the keys of schema={found}")
         expected = _expected(self.schema, fault.node)
         if fault.code == OUT_OF_RANGE:
-            return Problem(place, f"a number is out of range for {expected}{found}; declare a larger type")
+            return Problem(place, f"a number is out of range for {expected}{told}{found}; declare a larger type")
         cure = "declare the type of the values, or skip such records with on_error='skip'"
-        return Problem(place, f"expected {expected} or null{found}; {cure}")
+        return Problem(place, f"expected {expected} or null{told}{found}; {cure}")
 
 
 def _value_at(record: bytes, place: int) -> str:

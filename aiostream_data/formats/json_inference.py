@@ -36,7 +36,7 @@ class JsonParserToInfer:
         Raises:
             JsonParseError, CorruptRecordError: See :meth:`JsonInference.fields`.
         """
-        return JsonParser(JsonInference(first.url, first.records, first).fields())
+        return JsonParser(JsonInference(first.url, first.records, first).fields(), first.url)
 
     def parse(self, chunk: Columns, describe: Describe) -> Columns:
         raise PlanError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
@@ -169,7 +169,13 @@ def _(node: op.ParseExample) -> Arguments:
     if isinstance(features, Mapping):
         return {f"feature {name!r}": feature for name, feature in features.items()}
     state = vars(node.decoder) if hasattr(node.decoder, "__dict__") else {}
-    return {name.strip("_"): value for name, value in state.items() if name != "structure"} or {"decoder": node.decoder}
+    skipped = {"structure", *_not_compared(node.decoder)}
+    return {name.strip("_"): value for name, value in state.items() if name not in skipped} or {"decoder": node.decoder}
+
+
+def _not_compared(decoder: Any) -> set[str]:
+    """Return the names of the fields that ``==`` leaves out, such as those for error messages alone."""
+    return {field.name for field in fields(decoder) if not field.compare} if is_dataclass(decoder) else set()
 
 
 @arguments.register(src.ReadFiles)

@@ -12,7 +12,9 @@ import pytest
 
 from aiostream_data import (
     CorruptRecordError,
+    CsvParseError,
     CsvSchemaError,
+    DataError,
     Dataset,
     JsonParseError,
     ObjectNotFoundError,
@@ -150,6 +152,83 @@ def test_a_first_row_that_is_longer_than_the_bytes_to_infer_from_is_explained(tm
 
 
 BIG = 12345678901234567890
+
+
+CONTRADICTIONS: list[tuple[Read, str, str, type[DataError], str]] = [
+    (Dataset.from_csv, "x,y\n1,1\n", "x,y\n1,1\n1.5,1\n", CsvParseError, "line 3: column 'x': '1.5' is not int64"),
+    (
+        Dataset.from_csv,
+        "x\n1\n",
+        f"x\n{2**63}\n",
+        CsvParseError,
+        f"line 2: column 'x': '{2**63}' is out of range for int64",
+    ),
+    (
+        from_jsonl,
+        '{"x": 1}\n',
+        '{"x": 1}\n{"x": 1.5}\n',
+        JsonParseError,
+        "line 2 at byte 15: field 'x': expected int64 or null",
+    ),
+    (
+        from_jsonl,
+        '{"x": 1}\n',
+        f'{{"x": {2**63}}}\n',
+        JsonParseError,
+        "line 1 at byte 6: field 'x': a number is out of range for int64",
+    ),
+    (
+        from_jsonl,
+        '{"x": {"y": 1}}\n',
+        '{"x": 1}\n',
+        JsonParseError,
+        "line 1 at byte 6: field 'x': expected an object or null",
+    ),
+]
+
+
+@pytest.mark.parametrize(("read", "first", "later", "kind", "told"), CONTRADICTIONS)
+@pytest.mark.parametrize("filling", [0, 5000])
+def test_a_type_that_a_later_file_contradicts_is_told_with_both_files(
+    tmp_path: Path, read: Read, first: str, later: str, kind: type[DataError], told: str, filling: int
+) -> None:
+    row = first.splitlines(keepends=True)[-1]
+    (tmp_path / "a").write_text(first + row * filling)
+    (tmp_path / "b").write_text(later)
+    with pytest.raises(kind) as caught:
+        list(read([tmp_path / "a", tmp_path / "b"]))
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/b {told}, the type inferred from the start of {tmp_path}/a")
+    assert "; declare " in message
+
+
+def test_a_type_that_the_same_file_contradicts_is_told_with_its_start(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n" + "1\n" * 2000 + "1.5\n")
+    with pytest.raises(
+        CsvParseError, match=r"a\.csv line 2002: .*, the type inferred from the start of this file; dec"
+    ):
+        list(Dataset.from_csv(tmp_path / "a.csv"))
+    with pytest.raises(CsvParseError, match=r"'1\.5' is not int64; declare"):
+        list(Dataset.from_csv(tmp_path / "a.csv", {"x": np.int64}))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_the_file_that_determined_the_types_is_no_part_of_a_state(tmp_path: Path, name: str) -> None:
+    read: Read = Dataset.from_csv if name == "a.csv" else from_jsonl
+    found = []
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        folder.mkdir()
+        (folder / name).write_text("x\n1\n2\n" if name == "a.csv" else '{"x": 1}\n{"x": 2}\n')
+        with read(folder / name).open() as loader:
+            assert next(loader) == {"x": 1}
+            state = loader.state_dict()
+        with read(folder / name).open(state=state) as loader:
+            assert next(loader) == {"x": 2}
+        source, parse = state["pipeline"]["plan"]
+        assert str(tmp_path) in source["args"]["patterns"]
+        found.append(parse)
+    assert found[0] == found[1]
+    assert found[0]["args"].keys() <= {"names", "types", "select", "na_values", "syntax", "schema"}
 
 
 def test_inferred_types_never_round_integers(tmp_path: Path) -> None:
