@@ -11,6 +11,7 @@ from aiostream_data.dataset.chain import Chain
 from aiostream_data.errors import PlanError
 from aiostream_data.failing.policies import OnError, source_policy_of
 from aiostream_data.formats.arrow_files import ArrowFormat
+from aiostream_data.formats.declared_types import checked_types
 from aiostream_data.formats.hdf5 import Hdf5Format
 from aiostream_data.formats.npy import NpyFormat
 from aiostream_data.formats.parquet import ParquetFormat
@@ -54,7 +55,7 @@ def checked_policy(on_error: Any) -> OnError:
     return None if on_error is None else source_policy_of(on_error)
 
 
-def parquet_format(columns: Any, filters: Any, partitions: Any) -> ParquetFormat:
+def parquet_format(columns: Any, filters: Any, partitions: Any, schema: Any) -> ParquetFormat:
     """Return the format of ``from_parquet``.
 
     Raises:
@@ -64,6 +65,7 @@ def parquet_format(columns: Any, filters: Any, partitions: Any) -> ParquetFormat
         columns=column_names("columns", columns),
         filters=checked_filters(filters),
         partitions=flag("partitions", partitions),
+        declared=checked_types(schema),
     )
 
 
@@ -78,13 +80,13 @@ def column_names(argument: str, given: Any) -> tuple[str, ...] | None:
     return tuple(given)
 
 
-def arrow_format(columns: Any) -> ArrowFormat:
+def arrow_format(columns: Any, schema: Any) -> ArrowFormat:
     """Return the format of ``from_arrow``.
 
     Raises:
         PlanError: An argument is invalid.
     """
-    return ArrowFormat(columns=column_names("columns", columns))
+    return ArrowFormat(columns=column_names("columns", columns), declared=checked_types(schema))
 
 
 def npy_format(fields: Any) -> NpyFormat:

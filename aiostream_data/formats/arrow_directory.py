@@ -17,6 +17,7 @@ from aiostream_data.formats.arrow_nodes import NodeReader, is_plain, joined_chun
 from aiostream_data.formats.arrow_rows import explained, rows_of_chunk, table_rows
 from aiostream_data.formats.arrow_together import BatchTable, ManyReader, many_reader, table_of
 from aiostream_data.formats.column_paths import top_of
+from aiostream_data.formats.declared_types import Declared, DeclaredColumns
 from aiostream_data.formats.joined_groups import joined_sizes
 from aiostream_data.formats.row_groups import RowGroup, TableRows, joined
 from aiostream_data.rows.arrow.imported_columns import ArrowLeaf
@@ -70,13 +71,20 @@ class ArrowDirectory:
         url: URL of the file, for error messages.
         batches: The record batches, in the order of the file.
         columns: Names of the columns to read, or None for all columns.
+        declared: Types to which columns are converted.
 
     Raises:
         PlanError: A requested column does not exist.
+        TableSchemaError: A column is not converted to its declared type.
     """
 
     def __init__(
-        self, schema: ArrowSchema, url: str, batches: Sequence[StoredBatch], columns: tuple[str, ...] | None
+        self,
+        schema: ArrowSchema,
+        url: str,
+        batches: Sequence[StoredBatch],
+        columns: tuple[str, ...] | None,
+        declared: Declared = (),
     ) -> None:
         self._pyarrow = schema.pyarrow
         self._fields = schema.fields
@@ -91,6 +99,8 @@ class ArrowDirectory:
         tops = [field for field in schema.fields if field.name in self._order]
         if not any(True for top in tops for _ in self._leaves(top)):
             raise ArrowTypeError(self._order[0], "the column is a struct without fields. Select other columns too")
+        kinds = {top.name: top.type if top.values is None else top.values.type for top in schema.fields}
+        self._converted = DeclaredColumns(schema.pyarrow, url, declared, kinds, self._order)
         self._is_plain = all(is_plain(schema.pyarrow, field) for field in tops)
         self._nodes: NodeReader | None = None  # after the first batch
         self._many: ManyReader | None = None
@@ -106,7 +116,7 @@ class ArrowDirectory:
     @property
     def types(self) -> Mapping[str, str | None]:
         leaves = (leaf for top in self._fields if top.name in self._order for leaf in self._leaves(top))
-        return {leaf.path: shown_type(self._pyarrow, leaf) for leaf in leaves}
+        return {leaf.path: shown_type(self._pyarrow, leaf) for leaf in leaves} | self._converted.types
 
     def _leaves(self, field: SchemaField, is_wanted: bool = False) -> Iterator[SchemaField]:
         is_wanted = is_wanted or self._is_wanted(field.path)
@@ -250,8 +260,9 @@ class ArrowDirectory:
         return list(self._batches[first:stop])
 
     def decoded_nbytes(self, group: RowGroup, parts: Sequence[memoryview]) -> int:
+        added = self._converted.row_nbytes * group.rows
         if (table := self._table(group)) is not None and self._many is not None:
-            return self._many.nbytes(table)
+            return self._many.nbytes(table) + added
         total = copied = 0
         for batch, dictionaries in self._stored(group):
             fields = self._wanted_fields(batch)
@@ -260,7 +271,7 @@ class ArrowDirectory:
             for one in self.wanted(dictionaries):
                 values = stored_fields(self._pyarrow, (self._dictionary_fields[one.number],), one.batch)
                 total += self._decoded_nbytes(one.batch, values, group, parts)
-        return total if len(self._stored(group)) == 1 else 2 * total + copied
+        return added + (total if len(self._stored(group)) == 1 else 2 * total + copied)
 
     def _decoded_nbytes(
         self, batch: RecordBatch, fields: Iterable[Stored], group: RowGroup, parts: Sequence[memoryview]
@@ -272,7 +283,7 @@ class ArrowDirectory:
         own = self.wanted(batches[0].dictionaries)
         values = self._with(self._values, own, group.ranges, parts) if own else self._values
         try:
-            return self._decoded(group, batches, values, parts)
+            return [self._converted.rows(part) for part in self._decoded(group, batches, values, parts)]
         finally:
             self._fields_of.clear()
 

@@ -24,6 +24,7 @@ from aiostream_data.formats.arrow_messages import (
 )
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow
 from aiostream_data.formats.compressed_tables import MARKS_NBYTES, compressed_kind, other_kind
+from aiostream_data.formats.declared_types import Declared
 from aiostream_data.formats.flatbuffers import Table
 from aiostream_data.formats.known_ranges import KnownRanges, part_of
 from aiostream_data.formats.row_groups import Ranges, Steps, joined
@@ -59,9 +60,11 @@ class ArrowFormat:
     Attributes:
         columns: Names of the columns to read, in the order of the elements; None for all columns. ``a.b`` selects the
             field ``b`` of the struct ``a``.
+        declared: Types to which columns are converted.
     """
 
     columns: tuple[str, ...] | None = None
+    declared: Declared = ()
 
     @property
     def name(self) -> str:
@@ -69,15 +72,15 @@ class ArrowFormat:
 
     def directory(self, url: str, nbytes: int) -> Steps[ArrowDirectory]:
         """Read the metadata of a file or of a stream, which are recognized by their first and last bytes."""
-        reader = _Reader(load_pyarrow("ipc", "Arrow", "arrow"), url, nbytes)
+        reader = _Reader(load_pyarrow("ipc", "Arrow", "arrow"), self, url, nbytes)
         size = min(nbytes, _WINDOW_NBYTES)
         (tail,) = yield [ByteRange(nbytes - size, nbytes)]
         if bytes(tail[-len(_MAGIC) :]) == _MAGIC and nbytes > _END_NBYTES + len(_MAGIC):
-            return (yield from reader.file(tail, self.columns))
+            return (yield from reader.file(tail))
         (head,) = [tail] if size == nbytes else (yield [ByteRange(0, size)])
         if bytes(head[:4]) != CONTINUATION:
             raise reader.error(0, _wrong_kind(bytes(head[:MARKS_NBYTES])))
-        return (yield from reader.stream(head, self.columns))
+        return (yield from reader.stream(head))
 
 
 def _wrong_kind(start: bytes) -> str:
@@ -94,11 +97,13 @@ class _Reader:
     """Reader of the metadata of one file.
 
     Args:
+        format: The format, with the columns to read.
         nbytes: Size of the file in bytes.
     """
 
-    def __init__(self, pyarrow: Any, url: str, nbytes: int) -> None:
+    def __init__(self, pyarrow: Any, format: ArrowFormat, url: str, nbytes: int) -> None:
         self._pyarrow = pyarrow
+        self._format = format
         self._url = url
         self._nbytes = nbytes
         self._stream_nbytes = _STREAM_NBYTES
@@ -108,7 +113,7 @@ class _Reader:
 
     # -- files
 
-    def file(self, tail: memoryview, columns: tuple[str, ...] | None) -> Steps[ArrowDirectory]:
+    def file(self, tail: memoryview) -> Steps[ArrowDirectory]:
         """Read the footer, and the metadata of each record batch and dictionary."""
         size = int.from_bytes(tail[-_END_NBYTES : -len(_MAGIC)], "little", signed=True)
         start = self._nbytes - _END_NBYTES - size
@@ -122,7 +127,7 @@ class _Reader:
         messages = yield from self._messages([*blocks[0], *blocks[1]])
         dictionaries = tuple(self._dictionary(one) for one in messages[: len(blocks[0])])
         batches = [StoredBatch(self._batch(one)) for one in messages[len(blocks[0]) :]]
-        return (yield from self._directory(schema, dictionaries, batches, columns))
+        return (yield from self._directory(schema, dictionaries, batches))
 
     def _opened(self, tail: memoryview) -> Any:
         start = self._nbytes - len(tail)
@@ -154,7 +159,7 @@ class _Reader:
 
     # -- streams
 
-    def stream(self, window: memoryview, columns: tuple[str, ...] | None) -> Steps[ArrowDirectory]:
+    def stream(self, window: memoryview) -> Steps[ArrowDirectory]:
         """Read the metadata of each message from the start of a stream to its end mark."""
         at = start = messages = 0  # place of the next message, place of the window, number of messages
         first: list[Dictionary] = []
@@ -183,7 +188,7 @@ class _Reader:
             at, messages = message.stop, messages + 1
         if schema is None:
             raise self.error(at, "the stream has no schema")
-        return (yield from self._directory(schema, tuple(first), batches, columns))
+        return (yield from self._directory(schema, tuple(first), batches))
 
     def _check_end(self, stop: int) -> None:
         left = self._nbytes - stop
@@ -234,13 +239,9 @@ class _Reader:
         return dictionary_of(message)
 
     def _directory(
-        self,
-        schema: ArrowSchema,
-        dictionaries: tuple[Dictionary, ...],
-        batches: list[StoredBatch],
-        columns: tuple[str, ...] | None,
+        self, schema: ArrowSchema, dictionaries: tuple[Dictionary, ...], batches: list[StoredBatch]
     ) -> Steps[ArrowDirectory]:
-        found = ArrowDirectory(schema, self._url, batches, columns)
+        found = ArrowDirectory(schema, self._url, batches, self._format.columns, self._format.declared)
         wanted = found.wanted(dictionaries)
         ranges = [ByteRange(one.batch.start, one.batch.start + one.batch.nbytes) for one in wanted]
         parts = (yield ranges) if ranges else []

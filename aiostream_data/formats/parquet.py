@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiostream_data.formats.column_paths import top_of
+from aiostream_data.formats.declared_types import Declared
 from aiostream_data.formats.hive_partitions import open_filters, partitions_of
 from aiostream_data.formats.parquet_directory import ParquetDirectory, read_footer
 from aiostream_data.formats.parquet_filters import Filters
@@ -23,11 +24,13 @@ class ParquetFormat:
         filters: Conditions on columns, in disjunctive normal form; see :data:`.parquet_filters.Filters`.
         partitions: True to add the ``name=value`` parts of the URL as text columns: those that ``columns`` names, or
             all of them if it names none.
+        declared: Types to which columns are converted, before filters are applied.
     """
 
     columns: tuple[str, ...] | None = None
     filters: Filters = ()
     partitions: bool = False
+    declared: Declared = ()
 
     @property
     def name(self) -> str:
@@ -36,7 +39,9 @@ class ParquetFormat:
     def directory(self, url: str, nbytes: int) -> Steps[Directory]:
         stored = yield from read_footer(url, nbytes)
         values = self._values_of(url)
-        return self._partitioned(stored, values) if values else stored.selecting(self.columns, self.filters).listed()
+        if values:
+            return self._partitioned(stored, values)
+        return stored.selecting(self.columns, self.filters, declared=self.declared).listed()
 
     def excludes(self, url: str) -> bool:
         """Return True if the partitions in the URL exclude all rows, so that the file need not be read.
@@ -56,7 +61,8 @@ class ParquetFormat:
         paths = kept if self.columns is None else [name for name in self.columns if name not in values]
         is_whole = self.columns is None and len(kept) == len(names)
         filters = open_filters(self.filters, values)
-        selected = stored.selecting(None if is_whole else tuple(paths), filters or (), tuple(values)).listed()
+        read = None if is_whole else tuple(paths)
+        selected = stored.selecting(read, filters or (), tuple(values), self.declared).listed()
         named = paths if self.columns is None else self.columns
         wanted = [name for name in values if name in named] or list(values)
         order = [name if name in values else top_of(name, names) for name in (*named, *wanted)]

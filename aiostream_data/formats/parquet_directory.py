@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from aiostream_data.errors import CorruptRecordError, PlanError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.column_paths import is_in, selected_columns, top_of, tops_of, type_at
+from aiostream_data.formats.declared_types import Declared, DeclaredColumns
 from aiostream_data.formats.group_filters import GroupFilter
 from aiostream_data.formats.joined_groups import JoinedGroups
 from aiostream_data.formats.known_ranges import KnownRanges, NoBytes, part_of
@@ -22,6 +23,7 @@ from aiostream_data.formats.parquet_footer import FIXED_NBYTES, codecs_of, short
 from aiostream_data.formats.parquet_int96 import GroupsReader
 from aiostream_data.formats.parquet_pages import StoredColumn, pages_size
 from aiostream_data.formats.parquet_texts import REPEATED_NBYTES, TextColumn, texts_nbytes
+from aiostream_data.formats.plain_types import shown_type
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows, joined
 from aiostream_data.rows.records import ByteRange
 from aiostream_data.rows.structure import Structure
@@ -102,20 +104,26 @@ class ParquetDirectory:
         self._columns_read: tuple[str, ...] | None = None
         self._filters: Filters = ()
         self._partitions: tuple[str, ...] = ()
+        self._declared: Declared = ()
 
     def selecting(
-        self, columns: tuple[str, ...] | None, filters: Filters, partitions: tuple[str, ...] = ()
+        self,
+        columns: tuple[str, ...] | None,
+        filters: Filters,
+        partitions: tuple[str, ...] = (),
+        declared: Declared = (),
     ) -> ParquetDirectory:
         """Return the directory of the same file for other columns and filters. Call it before any other method.
 
         Args:
             columns: Paths of the columns to read, in the order of the elements; None for all columns.
             filters: Conditions on columns of the file.
-            partitions: Names of the partitions, for error messages.
+            partitions: Names of the partitions, which are columns of text.
+            declared: Types to which columns are converted, before filters are applied.
         """
         selected = copy(self)
         selected._columns_read, selected._filters = columns, filters
-        selected._partitions = partitions
+        selected._partitions, selected._declared = partitions, declared
         return selected
 
     def listed(self) -> ParquetDirectory:
@@ -124,6 +132,7 @@ class ParquetDirectory:
         Raises:
             CorruptRecordError: The footer is damaged.
             PlanError: The file lacks a column.
+            TableSchemaError: A column is not converted to its declared type.
         """
         self._check_columns()
         with explained(self._pyarrow, self._url, 0):
@@ -165,7 +174,9 @@ class ParquetDirectory:
         kinds = {path: type_at(self._pyarrow, self._schema, path) for path in paths}
         for path in (path for path, kind in kinds.items() if kind is None):
             raise self._lacks_field(path)
-        return {path: shown_type(self._pyarrow, kind) for path, kind in kinds.items()}
+        return {path: shown_type(self._pyarrow, kind) for path, kind in kinds.items()} | {
+            name: kind for name, kind in self._converted.types.items() if name in kinds
+        }
 
     def groups_from(self, first_row: int, is_unwanted: Callable[[RowGroup], bool] | None = None) -> Iterator[RowGroup]:
         """Yield the row groups from a row on whose statistics do not exclude all rows, and that are not unwanted."""
@@ -186,7 +197,7 @@ class ParquetDirectory:
         Args:
             most: The texts of a column are measured if its dictionary could repeat more than this number of bytes.
         """
-        nbytes = _ROW_NBYTES * self._all[number].rows
+        nbytes = (_ROW_NBYTES + self._converted.row_nbytes) * self._all[number].rows
         for column in self._columns(number):
             stored = part_of(column.place, group.ranges, parts)
             pages = pages_size(self._url, column, stored)
@@ -233,7 +244,8 @@ class ParquetDirectory:
         sizes = {number: self._leaves[number].fixed_nbytes for number in wanted.values()}
         short = short_statistics(self._url, self._footer, sizes)
         kinds = {path: type_at(self._pyarrow, self._schema, path) for path in wanted}
-        known = GroupFilter(self._pyarrow, filters, {path: kind for path, kind in kinds.items() if kind is not None})
+        kinds = {path: self._converted.target(path, kind) for path, kind in kinds.items() if kind is not None}
+        known = GroupFilter(self._pyarrow, filters, kinds)
         return [number for number in groups if known.may_match(self._metadata_of(number, wanted, short))]
 
     def _filtered_leaves(self) -> dict[str, int]:
@@ -276,7 +288,7 @@ class ParquetDirectory:
             yield StoredColumn(leaf.path, place, values, nbytes, item_nbytes, is_text, is_object, position)
 
     def table(self, group: RowGroup, parts: Sequence[memoryview]) -> Any:
-        """Return the columns for elements and filters as a ``pyarrow.Table`` with all rows of the group.
+        """Return the columns for elements and filters, as stored, as a ``pyarrow.Table`` with all rows of the group.
 
         Raises:
             CorruptRecordError: The bytes are damaged.
@@ -312,6 +324,7 @@ class ParquetDirectory:
         return found
 
     def _decoded(self, table: Any, rows: NDArray[np.int64], offset: int, filtered: bool) -> list[TableRows]:
+        table = self._converted.table(table)
         if filtered and self._filters:
             mask = row_mask(self._filters, table, self._url)
             table, rows = table.filter(mask), rows[np.asarray(mask)]
@@ -333,6 +346,15 @@ class ParquetDirectory:
                 )
             if not any(is_in(leaf.path, name) for leaf in self._leaves):
                 raise self._lacks_field(name)
+
+    @cached_property
+    def _converted(self) -> DeclaredColumns:
+        """The columns with declared types. Those of partitions are checked, but not converted."""
+        kinds = {field.name: field.type for field in self._schema} if self._declared else {}
+        kinds |= dict.fromkeys(self._partitions, self._pyarrow.string())
+        names = self._read_names()
+        read = kinds if names is None else {*tops_of(names, self._names), *self._partitions}
+        return DeclaredColumns(self._pyarrow, self._url, self._declared, kinds, read)
 
     def _lacks_field(self, path: str) -> PlanError:
         return PlanError(f"{safe_url(self._url)} has no field {path!r} in a column of structs.")
@@ -375,26 +397,3 @@ class _Leaf(NamedTuple):
 def _leaf(column: Any, object_nbytes: int) -> _Leaf:
     fixed_nbytes = FIXED_NBYTES.get(column.physical_type, max(0, column.length))
     return _Leaf(column.path, column.physical_type, fixed_nbytes, object_nbytes)
-
-
-def shown_type(pyarrow: Any, type: Any) -> str | None:
-    """Return the name of a type for comparisons, which is equal for all layouts of the same values. None for nulls."""
-    types = pyarrow.types
-    while isinstance(type, pyarrow.BaseExtensionType) or types.is_dictionary(type):
-        type = type.value_type if types.is_dictionary(type) else type.storage_type
-    if types.is_null(type):
-        return None
-    if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
-        return "string"
-    if types.is_binary(type) or types.is_large_binary(type) or types.is_binary_view(type):
-        return "binary"
-    if types.is_list(type) or types.is_large_list(type):
-        return f"list<{shown_type(pyarrow, type.value_type)}>"
-    if types.is_fixed_size_list(type):
-        return f"list<{shown_type(pyarrow, type.value_type)}>[{type.list_size}]"
-    if types.is_map(type):  # its text names the field of the values, which writers choose
-        return f"map<{shown_type(pyarrow, type.key_type)}, {shown_type(pyarrow, type.item_type)}>"
-    if types.is_struct(type):
-        fields = [type.field(number) for number in range(type.num_fields)]
-        return f"struct<{', '.join(f'{each.name}: {shown_type(pyarrow, each.type)}' for each in fields)}>"
-    return str(type)

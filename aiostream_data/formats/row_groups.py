@@ -182,6 +182,15 @@ class TableFormat(Protocol):
         """
 
 
+@runtime_checkable
+class DeclaresTypes(Protocol):
+    """Format to whose columns the user can give types with ``schema=``."""
+
+    @property
+    def declared(self) -> Sequence[tuple[str, str]]:
+        """Names of columns, and the types to which their values are converted."""
+
+
 def joined(ranges: Iterable[ByteRange], gap: int = 0) -> tuple[ByteRange, ...]:
     """Return ascending ranges in which overlapping and near ranges are joined.
 

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from aiostream_data.errors import CorruptRecordError, StateMismatchError
 from aiostream_data.formats.arrow_rows import explained, load_pyarrow, table_rows
 from aiostream_data.formats.column_paths import selected_columns
+from aiostream_data.formats.declared_types import Declared
 from aiostream_data.formats.deleted_keys import FileKeys, KeyLookup
-from aiostream_data.formats.parquet_directory import ParquetDirectory, read_footer, shown_type
+from aiostream_data.formats.parquet_directory import ParquetDirectory, read_footer
 from aiostream_data.formats.parquet_filters import Filters, open_alternatives, row_mask
+from aiostream_data.formats.plain_types import shown_type
 from aiostream_data.formats.row_groups import RowGroup, Steps, TableRows
 from aiostream_data.formats.table_columns import FileColumns, selected
 from aiostream_data.safe_url import safe_url
@@ -73,7 +75,7 @@ class SnapshotDirectory:
         self._columns = FileColumns(self._pyarrow, url, schema, dict(format.constants), stored.schema)
         self._keys = KeyLookup(self._pyarrow, url, format.deleted_keys, stored.schema)
         paths = dict.fromkeys([*self._columns.paths, *self._keys.paths])
-        self._stored = stored.selecting(tuple(paths), self._stored_filters()).listed()
+        self._stored = stored.selecting(tuple(paths), self._stored_filters(), declared=self._wide_floats()).listed()
         self._check_deleted()
 
     @property
@@ -141,6 +143,11 @@ class SnapshotDirectory:
             for part in self._alternatives
         ]
         return tuple(parts) if all(parts) else ()
+
+    def _wide_floats(self) -> Declared:
+        """Return the columns whose values are rounded less by filters than the type in the file would round them."""
+        kinds = {stored: self._schema.field(name).type for name, stored in self._columns.names.items()}
+        return tuple((name, "float64") for name, kind in kinds.items() if self._pyarrow.types.is_float64(kind))
 
     @cached_property
     def _positions(self) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from aiostream_data.errors import PlanError, TableSchemaError
 from aiostream_data.formats.column_paths import top_of
-from aiostream_data.formats.parquet_directory import shown_type
+from aiostream_data.formats.plain_types import shown_type
 
 KEY: Final = b"aiostream:key"
 """Metadata of a field: ``name:`` and a name in the files, or ``id:`` and a field id."""

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from aiostream_data.errors import TableSchemaError
 from aiostream_data.safe_url import safe_url
+
+_DECLARE: Final = (
+    "Declare a type that contains the values of all files with schema={name: type}, convert one of the files, or "
+    "select other columns"
+)
 
 
 class TypesOfFiles:
@@ -15,11 +21,12 @@ class TypesOfFiles:
         self._first = ""
         self._known: dict[str, tuple[str | None, str]] = {}
 
-    def add(self, url: str, types: Mapping[str, str | None]) -> None:
-        """Compare the columns of a file with those of the files before. Types are never converted.
+    def add(self, url: str, types: Mapping[str, str | None], *, can_declare: bool = False) -> None:
+        """Compare the columns of a file with those of the files before.
 
         Args:
-            types: Type of each column; None for a column without any value, which fits every type.
+            types: Type of each column after conversions; None for a column without any value, which fits every type.
+            can_declare: True if the user can declare the types to which columns are converted.
 
         Raises:
             TableSchemaError: A column is missing, or has another type than in another file.
@@ -40,7 +47,7 @@ class TypesOfFiles:
                     url,
                     name,
                     f"column {name!r} is {found}, but {known} in {safe_url(other)}. "
-                    "Convert one of the files, or select other columns",
+                    + (_DECLARE if can_declare else "Convert one of the files, or select other columns"),
                 )
 
 

@@ -152,6 +152,23 @@ def test_numbers_of_older_files_are_compared_as_wider_decimals(tmp_path: Path, n
     assert [row["id"] for row in Dataset.from_delta(tmp_path, columns=["id"], filters=filters)] == [1]
 
 
+def test_statistics_of_older_files_do_not_round_what_wider_numbers_are_compared_with(tmp_path: Path) -> None:
+    """The float32 next to 0.1 is larger than 0.1."""
+    values = pa.table({"v": pa.array([0.1, None, 0.1], pa.float32())})
+    schema = logs.struct_of(logs.field("v", "double"))
+    logs.write_log(tmp_path, schema, [logs.add(tmp_path, "0.parquet", values)], features=["typeWidening"])
+    rounded = float(np.float32(0.1))
+    for operator, value, wanted in (
+        (">", 0.1, 2),
+        ("=", 0.1, 0),
+        ("=", rounded, 2),
+        ("<=", 0.1, 0),
+        (">=", rounded, 2),
+    ):
+        rows = list(Dataset.from_delta(tmp_path, filters=[("v", operator, value)]))
+        assert rows == [{"v": rounded}] * wanted
+
+
 def test_a_decimal_that_could_lose_digits_is_refused(tmp_path: Path) -> None:
     for number, (narrow, wide) in enumerate([(pa.int64(), "decimal(20,2)"), (pa.decimal128(9, 3), "decimal(9,2)")]):
         folder = tmp_path / str(number)

@@ -36,6 +36,7 @@ from aiostream_data._native import Charge
 from aiostream_data.errors import CorruptRecordError, ObjectNotFoundError, StateMismatchError
 from aiostream_data.failing.policies import handling_of
 from aiostream_data.formats.row_groups import (
+    DeclaresTypes,
     DeletesRows,
     Directory,
     JoinsGroups,
@@ -182,7 +183,8 @@ class TableFileSource(NumberedRows):
         found = await reader.directory(format.directory(shard.url, shard.nbytes))
         if isinstance(found, UsesPool):
             found.pool = services.blocks
-        services.features.of(SeenTypes).of(self.node.files).add(shard.url, found.types)
+        seen = services.features.of(SeenTypes).of(self.node.files)
+        seen.add(shard.url, found.types, can_declare=isinstance(format, DeclaresTypes))
         return reader, found
 
     async def _file(self, stores: StoreSet, shard: ShardRef) -> CachedFile:

@@ -37,6 +37,9 @@ FOLDER = "ASD_METAMORPHIC_FILES"
 ROWS = (7, 0, 12, 1)
 """Records of each file of a kind."""
 
+_MIXED = (pa.int8(), pa.int64(), pa.int16(), pa.uint16())
+"""Type of the numbers of each file of ``.mixed-parquet`` and ``.mixed-arrow``."""
+
 
 @cache
 def folder() -> Path:
@@ -188,11 +191,13 @@ def _write_table(path: Path, file: int, names: list[str]) -> None:
     columns["turns"] = pa.array(turns, pa.list_(pa.struct({"who": pa.string(), "said": pa.string()})))
     columns["price"] = pa.array(numbers, pa.int64()).cast(pa.decimal128(21, 2))
     table = pa.table(columns)
-    parquet.write_table(table, path, row_group_size=5)
-    _write_arrays(path, file, numbers)
+    mixed = table.set_column(0, "n", table.column("n").cast(_MIXED[file]))
     write = pa.ipc.new_stream if file % 2 else pa.ipc.new_file
-    with write(path.with_suffix(".arrow"), table.schema) as writer:
-        writer.write_table(table, max_chunksize=3)
+    for prefix, each in ((".", table), (".mixed-", mixed)):
+        parquet.write_table(each, path.with_suffix(f"{prefix}parquet"), row_group_size=5)
+        with write(path.with_suffix(f"{prefix}arrow"), each.schema) as writer:
+            writer.write_table(each, max_chunksize=3)
+    _write_arrays(path, file, numbers)
 
 
 def _write_arrays(path: Path, file: int, numbers: list[int]) -> None:

@@ -175,7 +175,9 @@ def _tables(random: Random) -> Drawn:
         text = f"Dataset.list_files(pattern('.{kind}')).interleave({function}, cycle_length={cycle})"
         return Drawn(Step(text), "other", 20)
     filters = filters if kind == "parquet" else ""
-    call = ", ".join(part for part in (f'pattern(".{kind}")', f"columns={rows or None}", filters, more) if part)
+    mixed, schema = ("mixed-", 'schema={"n": np.int64}') if chance(random, 0.3) else ("", "")
+    parts = (f'pattern(".{mixed}{kind}")', f"columns={rows or None}", filters, schema, more)
+    call = ", ".join(part for part in parts if part)
     return Drawn(Step(f"Dataset.from_{kind}({call})"), "example" if rows else "other", 20)
 
 
