@@ -90,7 +90,7 @@ def _known(node: ParseExample) -> ParseExample:
     index = parse_mds_index(url, bytes(content))
     names = cast(MdsSamples, node.decoder).select or tuple(column.name for column in index.columns)
     _check_columns(url, index.columns, names)
-    format = replace(cast(MdsFormat, source.format), columns=index.columns)
+    format = replace(cast(MdsFormat, source.format), columns=index.columns, samples=index.samples)
     return replace(
         node,
         input=replace(source, format=format, compression=index.compression),

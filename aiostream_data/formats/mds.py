@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -57,10 +57,12 @@ class MdsFormat:
     Attributes:
         columns: Columns of all shards; empty until ``open()`` has read the index.
         max_sample_nbytes: Maximum size of a sample, and of the table of offsets, in bytes.
+        samples: Number of samples of each shard, by its URL, as far as the index tells it.
     """
 
     columns: tuple[MdsColumn, ...] = ()
     max_sample_nbytes: int = 1 << 30
+    samples: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         integer("max_sample_nbytes", self.max_sample_nbytes, 1)
@@ -192,6 +194,10 @@ class MdsFramer(CuttingFramer):
         table = _table_nbytes(count)
         if table > self._format.max_sample_nbytes:
             return None, f"the shard claims {count} samples, whose offsets exceed max_sample_nbytes"
+        listed = self._format.samples.get(self._url, count)
+        if listed != count:
+            reason = f"the shard has {count} samples, but the index lists {listed}"
+            return None, f"{reason}. Write the index again, or replace the shard by the one that the index describes"
         self._wanted = table
         if len(received) < table:
             return None, None

@@ -22,11 +22,13 @@ class MdsIndex(NamedTuple):
         columns: Columns of all shards.
         compression: Compression of all shards: "", "gzip" or "zstd".
         shards: The shards in the order of the index, with the sizes of their files.
+        samples: Number of samples of each shard, by its URL. Shards for which the index tells none are absent.
     """
 
     columns: tuple[MdsColumn, ...]
     compression: str
     shards: list[ShardRef]
+    samples: dict[str, int]
 
 
 def parse_mds_index(url: str, content: bytes) -> MdsIndex:
@@ -45,12 +47,18 @@ def parse_mds_index(url: str, content: bytes) -> MdsIndex:
         raise MdsError(url, None, "", "the index lists no shards. Pass a folder with the index.json of MDS shards.")
     found = [_shard(url, number, shard) for number, shard in enumerate(shards)]
     columns, compression, _ = found[0]
+    samples: dict[str, int] = {}
     for number, other in enumerate(found):
+        count = shards[number].get("samples")
+        if count is not None and (type(count) is not int or count < 0):
+            _refuse(url, number, f"has an invalid number of samples, {shorten(repr(count))}")
+        if count is not None:
+            samples[other[2].url] = count
         if other[0] != columns:
             _refuse(url, number, f"has the columns {_named(other[0])}, but shard 0 has {_named(columns)}")
         if other[1] != compression:
             _refuse(url, number, f"has the compression {other[1] or None!r}, but shard 0 has {compression or None!r}")
-    return MdsIndex(columns, compression, [shard for _, _, shard in found])
+    return MdsIndex(columns, compression, [shard for _, _, shard in found], samples)
 
 
 def columns_of(described: Any) -> tuple[MdsColumn, ...] | None:

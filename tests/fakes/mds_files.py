@@ -47,6 +47,7 @@ def index(files: Mapping[str, bytes], header: dict[str, Any] | None = None, **mo
             "format": "mds",
             "version": 2,
             "compression": None,
+            "samples": int.from_bytes(data[:4], "little"),
             "raw_data": {"basename": name, "bytes": len(data), "hashes": {}},
             "zip_data": None,
             **more,

@@ -159,6 +159,38 @@ def test_a_damaged_shard_is_named_and_can_be_skipped(folder: Path) -> None:
     assert [n for n in found if n // 100 != 1] == [row["n"] for row in samples() if row["n"] // 100 != 1]
 
 
+@pytest.mark.parametrize("listed", [0, 4, 6])
+@pytest.mark.parametrize("compression", [None, "gz"])
+def test_a_shard_with_another_number_of_samples_than_the_index_lists_is_named_and_can_be_skipped(
+    folder: Path, listed: int, compression: str | None
+) -> None:
+    described_as = json.loads((folder / "index.json").read_text())
+    if compression is not None:
+        for each in described_as["shards"]:
+            path = folder / each["raw_data"]["basename"]
+            zipped = gzip.compress(path.read_bytes())
+            path.with_suffix(".gz").write_bytes(zipped)
+            file = {"basename": path.with_suffix(".gz").name, "bytes": len(zipped)}
+            each |= {"compression": compression, "zip_data": file}
+    described_as["shards"][1]["samples"] = listed
+    (folder / "index.json").write_text(json.dumps(described_as))
+    dataset = Dataset.from_mds(folder)
+    message = rf"shard\.00001\.(mds|gz).*the shard has 5 samples, but the index lists {listed}\. Write the index again"
+    with pytest.raises(CorruptRecordError, match=message):
+        list(dataset)
+    left = [row["n"] for row in samples() if row["n"] // 100 != 1]
+    assert [row["n"] for row in Dataset.from_mds(folder, on_error="skip")] == left
+    resumes_everywhere(Dataset.from_mds(folder, cycle_length=2, on_error="skip"))
+
+
+def test_an_index_without_numbers_of_samples_is_read(folder: Path) -> None:
+    described_as = json.loads((folder / "index.json").read_text())
+    for each in described_as["shards"]:
+        del each["samples"]
+    (folder / "index.json").write_text(json.dumps(described_as))
+    assert list(Dataset.from_mds(folder)) == samples()
+
+
 @pytest.mark.parametrize("nbytes", [-1, -30, 5])
 def test_a_shard_of_another_size_than_the_index_declares_is_an_error(folder: Path, nbytes: int) -> None:
     path = folder / "shard.00002.mds"

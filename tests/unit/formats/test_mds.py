@@ -15,6 +15,7 @@ from aiostream_data.formats.mds import MdsFormat
 from aiostream_data.formats.mds_columns import MdsColumn, decode_array, decode_raw_image
 from aiostream_data.formats.mds_index import columns_of, parse_mds_index
 from aiostream_data.formats.stream import RecordStream
+from aiostream_data.testing.cut_streams import URL
 from aiostream_data.testing.formats import Damage, FramingSuite, read_blocks
 
 FORMAT = MdsFormat(columns=tuple(MdsColumn(name, kind) for name, kind in COLUMNS.items()), max_sample_nbytes=1000)
@@ -70,6 +71,17 @@ class TestNoSamples(FramingSuite):
     description = FORMAT
     stream = shard([])
     records = ()
+
+
+@pytest.mark.parametrize("listed", [0, 2, 4])
+def test_a_shard_with_another_number_of_samples_than_its_index_lists_is_damaged_at_its_start(listed: int) -> None:
+    description = MdsFormat(columns=FORMAT.columns, samples={URL: listed})
+    for sizes in ([], [1] * len(STREAM), [30] * 20):
+        records, error = read_blocks(description, STREAM, sizes)
+        assert records == []
+        assert error is not None
+        assert error.offset == 0
+        assert f"3 samples, but the index lists {listed}" in error.reason
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
@@ -163,6 +175,8 @@ def test_a_compressed_shard_is_named_with_its_compression() -> None:
         ({"column_names": ["data", "n", "other"]}, "but shard 0 has data: bytes, n: int, text: str"),
         ({"compression": "zstd", "zip_data": {"basename": "x", "bytes": 1}}, "has the compression 'zstd', but shard 0"),
         ({"compression": "br", "zip_data": {"basename": "x", "bytes": 1}}, "Supported are gz and zstd"),
+        ({"samples": -1}, "has an invalid number of samples, -1"),
+        ({"samples": "3"}, "has an invalid number of samples, '3'"),
         ({"raw_data": None}, "lacks the name or the size"),
         ({"raw_data": {"basename": "a", "bytes": -1}}, "lacks the name or the size"),
         ({"raw_data": {"basename": "a", "bytes": 1 << 80}}, "lacks the name or the size"),
