@@ -34,7 +34,7 @@ from aiostream_data.ranks import Policy
 from aiostream_data.testing.comparing import multiset_difference, same, sequence_difference
 from aiostream_data.testing.fault_store import Requests
 from aiostream_data.testing.resume import resumes_everywhere
-from aiostream_data.testing.table_reading import directory_of, parts_of, rows_of, rows_of_group
+from aiostream_data.testing.table_reading import directory_of, is_view, parts_of, rows_of, rows_of_group
 from aiostream_data.testing.watched_file import file_of, files_of, nbytes_read, watched
 
 E = TypeVar("E", bound=AiostreamError)
@@ -132,12 +132,16 @@ class TableFormatSuite:
         directory = directory_of(self.format, content)
         for group in directory.groups_from(0):
             parts = parts_of(content, group.ranges)
-            declared = group.stored_nbytes + directory.decoded_nbytes(group, parts)
+            declared = directory.decoded_nbytes(group, parts)
             for filtered in (True, False):
-                needed = sum(
-                    leaf.nbytes for found in directory.decode(group, parts, filtered=filtered) for leaf in found.leaves
+                leaves = [leaf for found in directory.decode(group, parts, filtered=filtered) for leaf in found.leaves]
+                needed, most = sum(leaf.nbytes for leaf in leaves), group.stored_nbytes + declared
+                assert needed <= most, f"{needed} bytes were decoded, but {most} were declared"
+                copied = sum(leaf.nbytes for leaf in leaves if not is_view(leaf, parts))
+                assert copied <= declared, (
+                    f"{copied} bytes were decoded to columns that do not refer to the bytes of the file, but "
+                    f"{declared} were declared by decoded_nbytes()"
                 )
-                assert needed <= declared, f"{needed} bytes were decoded, but {declared} were declared"
 
     def test_a_truncated_file_is_an_error_or_complete(self) -> None:
         rows = self.rows[:3]

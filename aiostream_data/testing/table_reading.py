@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from mmap import mmap
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from aiostream_data.errors import MemoryBudgetError
 from aiostream_data.formats.row_groups import Directory, RowGroup, TableFormat, advance
-from aiostream_data.rows.columns import column_elements
+from aiostream_data.rows.columns import Column, VarColumn, column_elements
 from aiostream_data.rows.records import ByteRange
 
 Content: TypeAlias = bytes | mmap
@@ -57,6 +59,12 @@ def rows_of_group(
 def parts_of(data: Content, ranges: Sequence[ByteRange]) -> list[memoryview]:
     """Return the bytes of ranges, in writable memory as from the engine."""
     return [_part(data, part) for part in ranges]
+
+
+def is_view(column: Column, parts: Sequence[memoryview]) -> bool:
+    """Return True if a column refers to the bytes of a part of the file."""
+    values = column.values if isinstance(column, VarColumn) else column
+    return any(np.may_share_memory(values, np.frombuffer(part, np.uint8)) for part in parts)
 
 
 def _part(data: Content, part: ByteRange) -> memoryview:
