@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiostream_data.rows.array_likes import NoNumpyFormError
-from aiostream_data.rows.asked_arrays import asked_array, needs_asking
 from aiostream_data.rows.columns import Column, VarColumn, object_array
 
 _TEXT: Final = (bytes, str)
@@ -34,16 +33,11 @@ def is_text_list(value: Any) -> bool:
 
 
 def nested_text(value: Any) -> NDArray[Any] | None:
-    """Convert a list or tuple of bytes or text, or nested ones, to an object array.
-
-    An array of pandas, Polars or Arrow is also converted, because NumPy would change its text or its missing values.
-    Return None for other values.
+    """Convert a list or tuple of bytes or text, or nested ones, to an object array. Return None for other values.
 
     Raises:
-        NoNumpyFormError: Nested lists differ in length, or a number is missing.
+        NoNumpyFormError: Nested lists differ in length.
     """
-    if needs_asking(value):
-        return asked_array(value)
     if not isinstance(value, (list, tuple)) or not _may_be_text(value):
         return None
     shape, level = [len(value)], value

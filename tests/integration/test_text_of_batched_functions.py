@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiostream_data import BatchShapeError, BytesArray, Dataset, PlanError, RaggedArray
+from aiostream_data import BatchShapeError, BytesArray, Dataset, PlanError, RaggedArray, TextArray
 
 ROWS = 3000
 WITH_NULS = [b"\0" * 3, b"a\0", b"", b"\0a"]
@@ -72,6 +72,37 @@ def test_missing_text_stays_missing() -> None:
     assert [text for batch in rows.batch(7, strings="columns") for text in batch] == wanted
 
 
+def some_missing(rows: Any) -> list[str | None]:
+    return [None if row % 5 == 3 else text_of(int(row)) for row in rows]
+
+
+def as_columns(rows: Any) -> Any:
+    return {"n": rows, "text": TextArray.from_list(some_missing(rows))}
+
+
+def as_columns_at_times(rows: Any) -> Any:
+    return as_columns(rows) if rows[0] % 3 else {"n": rows, "text": some_missing(rows)}
+
+
+@pytest.mark.parametrize("function", [as_columns, as_columns_at_times])
+@pytest.mark.parametrize("strings", ["objects", "columns"])
+def test_columns_of_a_function_are_the_same_for_any_number_of_rows_per_call(function: Any, strings: Any) -> None:
+    wanted = some_missing(range(300))
+    mapped: Dataset[Any] = Dataset.range(300).map(function, batched=True)
+    hashes = []
+    for debug in (False, True):
+        with mapped.open(debug=debug) as rows, mapped.shuffle(50, seed=1).open(debug=debug) as shuffled:
+            assert [row["text"] for row in rows] == wanted
+            assert {row["n"]: row["text"] for row in shuffled} == dict(enumerate(wanted))
+            hashes += [rows.stream_hash, shuffled.stream_hash]
+        with mapped.batch(70, strings=strings).open(debug=debug) as loader:
+            batches = list(loader)
+            hashes.append(loader.stream_hash)
+        assert {type(batch["text"]) for batch in batches} == {TextArray if strings == "columns" else np.ndarray}
+        assert [text for batch in batches for text in batch["text"]] == wanted
+    assert hashes[:3] == hashes[3:]
+
+
 def test_too_few_texts_are_an_error() -> None:
     rows = Dataset.range(4).map(lambda rows: ["a", *("b" for _ in rows)], batched=True)
     with pytest.raises(PlanError, match=r"as many rows as it received \(1\), but element has shape \(2,\)"):
@@ -90,6 +121,7 @@ def texts(rows: Any) -> list[str]:
 
 SOURCES: dict[str, Dataset[Any]] = {
     "list": Dataset.range(ROWS).map(texts, batched=True),
+    "columns": Dataset.range(ROWS).map(lambda rows: TextArray.from_list(texts(rows)), batched=True),
     "array": Dataset.range(ROWS).map(lambda rows: np.array(texts(rows)), batched=True),
     "other byte order": Dataset.range(ROWS).map(lambda rows: np.array(texts(rows), ">U6"), batched=True),
     "buffered": Dataset.range(ROWS).map(lambda rows: np.array(texts(rows)), batched=True).shuffle(1),

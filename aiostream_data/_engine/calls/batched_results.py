@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aiostream_data.errors import PlanError
 from aiostream_data.plan.written import function_name
 from aiostream_data.rows.array_likes import NoNumpyFormError, array_of, type_name
+from aiostream_data.rows.asked_arrays import asked_array, needs_asking
 from aiostream_data.rows.columns import Column, VarColumn, object_array
 from aiostream_data.rows.records import Columns
 from aiostream_data.rows.row_ids import RowIds
-from aiostream_data.rows.structure import flatten
+from aiostream_data.rows.structure import LEAF, NULLABLE, Structure, flatten, graft
+from aiostream_data.rows.text_arrays import BytesArray, TextArray
 from aiostream_data.rows.text_lists import is_text_list, nested_text
 from aiostream_data.transforms.collate import column_of
 
@@ -33,16 +36,20 @@ def result_columns(result: Any, ids: RowIds, function: Callable[..., Any]) -> Co
             f"{function_name(function)} must return arrays with {len(ids)} rows, since map() has batched=True, but its "
             "result has no arrays. Return at least one array, or use map() without batched=True for empty elements."
         )
-    paths = structure.paths()
-    columns = tuple(_column(leaf, path, function) for path, leaf in zip(paths, leaves, strict=True))
-    for path, column in zip(paths, columns, strict=True):
+    columns: list[Column] = []
+    kinds: list[Structure] = []
+    for path, leaf in zip(structure.paths(), leaves, strict=True):
+        column = _column(leaf, path, function)
         shape = (len(column),) if isinstance(column, VarColumn) else column.shape
         if not shape or shape[0] != len(ids):
             raise PlanError(
                 f"a batched map function must return as many rows as it received ({len(ids)}), but {path} has shape "
                 f"{shape}"
             )
-    return Columns(structure, columns, ids)
+        marks = _marks(leaf)
+        columns += [column] if marks is None else [column, marks]
+        kinds.append(LEAF if marks is None else NULLABLE)
+    return Columns(graft(structure, kinds) if NULLABLE in kinds else structure, tuple(columns), ids)
 
 
 def _with_text_lists(result: Any) -> Any:
@@ -54,12 +61,19 @@ def _with_text_lists(result: Any) -> Any:
     return list(result) if is_text_list(result) else tuple(map(_with_text_lists, result))
 
 
+def _marks(leaf: Any) -> NDArray[np.bool_] | None:
+    """Return the marks of the rows with values if a text or bytes is missing in an array of this package."""
+    return leaf.valid if isinstance(leaf, (BytesArray, TextArray)) else None
+
+
 def _column(leaf: Any, path: str, function: Callable[..., Any]) -> Column:
+    if isinstance(leaf, (BytesArray, TextArray)):
+        return leaf.column()
     if is_text_list(leaf):
         column = column_of(leaf)
         return object_array(leaf) if column is None else column
     try:
-        array = nested_text(leaf)
+        array = asked_array(leaf) if needs_asking(leaf) else nested_text(leaf)
         array = array_of(leaf, explicit=True) if array is None else array
         return np.asarray(leaf) if array is None else array
     except (NoNumpyFormError, ValueError) as error:
