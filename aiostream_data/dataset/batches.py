@@ -56,8 +56,11 @@ def check_collate(collate: Any, others: Iterable[Any]) -> None:
         raise PlanError("batch(): collate makes the whole batch, so max_cost and strings are not valid with it.")
 
 
-def checked_strings(strings: Any, max_cost: Any) -> Strings | None:
+def checked_strings(operator: str, strings: Any, max_cost: Any = None) -> Strings | None:
     """Return the form of bytes and text in batches, or None for object arrays.
+
+    Args:
+        operator: Name of the operator, for error messages.
 
     Raises:
         PlanError: The form does not exist, needs a later NumPy, or is not available with ``max_cost``.
@@ -66,9 +69,9 @@ def checked_strings(strings: Any, max_cost: Any) -> Strings | None:
         return None
     form: Strings = word("strings", strings, FORMS)
     if max_cost is not None:
-        raise PlanError('batch(): strings needs batch_size without max_cost. Remove strings, or pass "objects".')
+        raise PlanError(f'{operator}(): strings needs batch_size without max_cost. Remove strings, or pass "objects".')
     if form == "string_dtype" and not hasattr(np.dtypes, "StringDType"):
-        raise PlanError('batch(): strings="string_dtype" needs NumPy 2. Install it, or pass "columns".')
+        raise PlanError(f'{operator}(): strings="string_dtype" needs NumPy 2. Install it, or pass "columns".')
     return form
 
 

@@ -923,6 +923,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         filters: Sequence[Any] | None = None,
         *,
         partitions: bool = False,
+        schema: Mapping[str, DTypeLike] | None = None,
         cycle_length: int = 1,
         block_length: int = 1,
         shuffle_shards: bool = False,
@@ -948,6 +949,9 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
                 statistics exclude all rows are not read. A missing value satisfies no condition.
             partitions: If True, add the ``name=value`` folders of the URL as text columns, as Hive writes them: those
                 that ``columns`` names, or all of them if it names none. Filters may name them.
+            schema: Types of columns whose types differ between the files, by name: ``str``, ``bytes`` or a NumPy dtype.
+                Numbers of every file are converted to the type if it contains all numbers of their own type, before
+                filters are applied. Other columns must have the same type in all files.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
             on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
                 :meth:`from_tfrecord`.
@@ -960,14 +964,15 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Raises (when iterated):
             CorruptRecordError: A file is damaged, or is not a Parquet file.
             PlanError: A file has no column of this name, or a filter does not fit the type of its column.
-            TableSchemaError: The selected columns of two files differ.
+            TableSchemaError: The selected columns of two files differ, or values of a column could be lost by its
+                conversion to the type in ``schema``.
             ArrowTypeError: A column has a type that cannot be read, such as a union. Select other columns.
             MemoryBudgetError: A row group does not fit into the memory limit.
             MissingExtraError: PyArrow is not installed (extra ``parquet``).
         """
         from aiostream_data.dataset.tables import parquet_format, rows_of
 
-        rows = rows_of(parquet_format(columns, filters, partitions), storage_options, on_error)
+        rows = rows_of(parquet_format(columns, filters, partitions, schema), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
@@ -1084,6 +1089,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         files: Files | None = None,
         columns: Sequence[str] | None = None,
         *,
+        schema: Mapping[str, DTypeLike] | None = None,
         cycle_length: int = 1,
         block_length: int = 1,
         shuffle_shards: bool = False,
@@ -1102,6 +1108,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Args:
             files: As for :meth:`from_tfrecord`.
             columns: Names of the columns to read; None for all columns. ``a.b`` selects a field of the struct ``a``.
+            schema: Types of columns whose types differ between the files, by name, as for :meth:`from_parquet`.
             cycle_length, block_length, ordered: As for :meth:`interleave`.
             on_error: Error policy for damaged row groups and files, and for files that no longer exist; see
                 :meth:`from_tfrecord`.
@@ -1114,14 +1121,15 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         Raises (when iterated):
             CorruptRecordError: A file is damaged, or is neither an Arrow file nor an Arrow stream.
             PlanError: A file has no column of this name.
-            TableSchemaError: Two files differ in their columns.
+            TableSchemaError: Two files differ in their columns, or values of a column could be lost by its conversion
+                to the type in ``schema``.
             ArrowTypeError: A column has a type that cannot be read, such as a union. Select other columns.
             MemoryBudgetError: A record batch does not fit into the memory limit.
             MissingExtraError: PyArrow is not installed (extra ``arrow``).
         """
         from aiostream_data.dataset.tables import arrow_format, rows_of
 
-        rows = rows_of(arrow_format(columns), storage_options, on_error)
+        rows = rows_of(arrow_format(columns, schema), storage_options, on_error)
         listed = cls._listed(files, index, storage_options, shuffle_shards, seed)
         return listed.interleave(rows, cycle_length=cycle_length, block_length=block_length, ordered=ordered)
 
@@ -1945,7 +1953,7 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
         for name, value in (("drop_remainder", drop_remainder), ("padded", padded)):
             flag(name, value)
         rows = None if batch_size is None else at_least("batch_size", batch_size, 1)
-        form = batches.checked_strings(strings, max_cost)
+        form = batches.checked_strings("batch", strings, max_cost)
         if collate is not None:
             from aiostream_data.plan.collated import CollatedBatch
 
@@ -2062,18 +2070,36 @@ class Dataset(ColumnOperators, Chain, Generic[T], Hints):
             drop_remainder=flag("drop_remainder", drop_remainder),
         )
 
-    def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = False) -> Dataset[T]:
+    @overload
+    def rebatch(self, batch_size: int | Sequence[int], *, drop_remainder: bool = ...) -> Dataset[T]: ...
+    @overload
+    def rebatch(
+        self, batch_size: int | Sequence[int], *, strings: Strings, drop_remainder: bool = ...
+    ) -> Dataset[Any]: ...
+    def rebatch(
+        self, batch_size: int | Sequence[int], *, drop_remainder: bool = False, strings: Strings = "objects"
+    ) -> Dataset[Any]:
         """Change the batch size, like ``unbatch().batch(batch_size)`` (tf.data ``rebatch``).
 
         Args:
             batch_size: One batch size, or several batch sizes that repeat in a cycle.
             drop_remainder: If True, drop an incomplete last batch.
+            strings: Form of bytes and text in the batch, as for :meth:`batch`. Pass it here even if the earlier batches
+                have this form.
+
+        Raises:
+            PlanError: An argument is invalid.
+
+        Raises (when iterated):
+            BatchShapeError: The shapes or structures of two rows differ, or a value is missing. The error names the
+                records and their shapes.
         """
         from aiostream_data.plan.windows import Rebatch
 
         sizes = windows.checked_sizes(batch_size)
+        form = batches.checked_strings("rebatch", strings)
         return self.unbatch()._then(
-            Rebatch, "rebatch", sizes=sizes, drop_remainder=flag("drop_remainder", drop_remainder)
+            Rebatch, "rebatch", sizes=sizes, drop_remainder=flag("drop_remainder", drop_remainder), strings=form
         )
 
     def ragged_batch(self, batch_size: int, *, drop_remainder: bool = False) -> Dataset[Any]:

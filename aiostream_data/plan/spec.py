@@ -202,13 +202,20 @@ def _per_leaf(node: Operator, change: Callable[[ArraySpec], ArraySpec]) -> Spec:
 @spec_of.register
 def _(node: op.Batch) -> Spec:
     rows = node.batch_size if node.drop_remainder else None
+    return _per_leaf(node, lambda leaf: stacked_leaf(leaf, rows, node.strings))
 
-    def batched(leaf: ArraySpec) -> ArraySpec:
-        if node.strings is not None and leaf.shape == () and leaf.dtype == np.dtype(object):
-            return _string_spec(node.strings, rows)
-        return leaf if leaf.shape is None else _with_shape(leaf, (rows, *leaf.shape))
 
-    return _per_leaf(node, batched)
+def stacked_leaf(leaf: ArraySpec, rows: int | None, strings: str | None = None) -> ArraySpec:
+    """Return the spec of a leaf in batches that stack ``rows`` rows. If ``rows`` is None, batch sizes vary.
+
+    Args:
+        strings: Form of bytes and text; None for object arrays.
+    """
+    if strings is not None and leaf.shape == () and leaf.dtype == np.dtype(object):
+        return _string_spec(strings, rows)
+    if strings in ("ragged", "padded") and leaf.shape == () and leaf.dtype is None:  # numbers, bytes or text
+        return UNKNOWN_SPEC
+    return leaf if leaf.shape is None else _with_shape(leaf, (rows, *leaf.shape))
 
 
 def _string_spec(form: str, rows: int | None) -> ArraySpec:

@@ -13,10 +13,11 @@ from aiostream_data.plan.base import INFINITE, UNKNOWN, Operator
 from aiostream_data.plan.batch_rows import only_one, rows_of_each_batch
 from aiostream_data.plan.cardinality import batches_of_rows, cardinality
 from aiostream_data.plan.defaults import OPEN_BINS
-from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of
+from aiostream_data.plan.spec import UNKNOWN_SPEC, ArraySpec, Spec, spec_of, stacked_leaf
 from aiostream_data.plan.written import call_arguments
 from aiostream_data.ranks import Tail
 from aiostream_data.rows.structure import LEAF, Structure
+from aiostream_data.rows.text_arrays import Strings
 
 Axes: TypeAlias = tuple[int | None, ...]
 TooLong: TypeAlias = Literal["error", "split", "truncate", "drop"]
@@ -63,14 +64,19 @@ class PaddedBatch(Operator):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rebatch(Operator):
-    """Node that makes batches of consecutive elements. Batch sizes cycle through the values in ``sizes``."""
+    """Node that makes batches of consecutive elements. Batch sizes cycle through the values in ``sizes``.
+
+    Attributes:
+        strings: Form of leaves whose rows are bytes or text; None for object arrays.
+    """
 
     sizes: tuple[int, ...]
     drop_remainder: bool = False
+    strings: Strings | None = None
 
     def detail(self) -> str:
         sizes = self.sizes[0] if len(self.sizes) == 1 else list(self.sizes)
-        return call_arguments(sizes, drop_remainder=(self.drop_remainder, False))
+        return call_arguments(sizes, drop_remainder=(self.drop_remainder, False), strings=(self.strings, None))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -241,12 +247,10 @@ def padded_spec(node: Operator, padded_shapes: Any, rows: int | None) -> Spec:
     return structure, tuple(padded_leaf(leaf, rows, shape) for leaf, shape in zip(leaves, shapes, strict=True))
 
 
-def stacked_spec(node: Operator, rows: int | None) -> Spec:
+def stacked_spec(node: Operator, rows: int | None, strings: Strings | None = None) -> Spec:
     """Return the spec of batches that stack ``rows`` rows, as ``batch`` does. If ``rows`` is None, batch sizes vary."""
     structure, leaves = spec_of(node.input)
-    return structure, tuple(
-        leaf if leaf.shape is None else ArraySpec((rows, *leaf.shape), leaf.dtype, leaf.ragged) for leaf in leaves
-    )
+    return structure, tuple(stacked_leaf(leaf, rows, strings) for leaf in leaves)
 
 
 @spec_of.register
@@ -257,7 +261,7 @@ def _(node: PaddedBatch) -> Spec:
 @spec_of.register
 def _(node: Rebatch) -> Spec:
     same = len(set(node.sizes)) == 1 and node.drop_remainder
-    return stacked_spec(node, node.sizes[0] if same else None)
+    return stacked_spec(node, node.sizes[0] if same else None, node.strings)
 
 
 @spec_of.register

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiostream_data.rows.columns import Column, VarColumn
 from aiostream_data.rows.lineage import MadeOf
 from aiostream_data.rows.records import Chunk, Columns, Items, lineage_of
 from aiostream_data.rows.row_ids import RowIds
+from aiostream_data.rows.text_arrays import Strings
 from aiostream_data.transforms.batch_cuts import SHARED_NBYTES
 from aiostream_data.transforms.batch_leaves import batch_element
 from aiostream_data.transforms.batching import Describe
 from aiostream_data.transforms.collate import DescribeRow, as_stackable, stack
 from aiostream_data.transforms.held_rows import HeldRows
+from aiostream_data.transforms.padded_room import check_padded_strings
 
 Numbers = NDArray[np.int64]
 Make = Callable[[Chunk, DescribeRow], Any]
@@ -44,18 +48,36 @@ def rows_of_groups(held: HeldRows, groups: Sequence[Numbers]) -> Iterator[Chunk]
             first += len(group)
 
 
-def stack_rows(rows: Chunk, describe: DescribeRow) -> Any:
+def stack_rows(rows: Chunk, describe: DescribeRow, strings: Strings = "objects", limit: int | None = None) -> Any:
     """Stack rows into one batch element, as the operator ``batch`` does.
 
-    The batch element may share memory with the rows.
+    The batch element may share the memory of dense columns with the rows.
+
+    Args:
+        strings: Form of leaves whose rows are bytes or text.
+        limit: Memory limit in bytes for the padded leaves of an element with ``strings="padded"``; None for no limit.
 
     Raises:
         BatchShapeError: The rows cannot be stacked.
+        MemoryBudgetError: The padded leaves would exceed the limit.
     """
     rows = as_stackable(rows)
+    if strings == "padded" and limit is not None:
+        check_padded_strings([rows], limit, describe)
     if isinstance(rows, Items):
-        return stack(rows.values, describe)
-    return batch_element(rows, describe, copy=False)
+        return stack(rows.values, describe, strings=strings)
+    if any(_would_share(leaf, strings) for leaf in rows.leaves):
+        rows = replace(rows, leaves=tuple(_with_own_values(leaf, strings) for leaf in rows.leaves))
+    return batch_element(rows, describe, copy=False, strings=strings)
+
+
+def _would_share(column: Column, strings: Strings) -> TypeGuard[VarColumn]:
+    """Return True for variable-length rows whose values a leaf would share with a chunk. Other rows are copied."""
+    return isinstance(column, VarColumn) and (strings != "objects" or column.kind == "array") and column.is_packed
+
+
+def _with_own_values(column: Column, strings: Strings) -> Column:
+    return column.compact() if _would_share(column, strings) else column
 
 
 def made_of(rows: Chunk) -> MadeOf:

@@ -32,6 +32,7 @@ TOO_LARGE: dict[str, Callable[[], Dataset[Any]]] = {
     "bytes": lambda: _rows(_bytes).batch(10, strings="padded"),
     "text": lambda: _rows(lambda n: _bytes(n).decode()).batch(10, strings="padded"),
     "a dict": lambda: _rows(lambda n: {"a": _bytes(n), "n": n}).batch(7, strings="padded"),
+    "rebatch": lambda: _rows(_bytes).batch(2).rebatch(10, strings="padded"),
     "objects": lambda: _rows(lambda n: {"a": _bytes(n), "z": object}).batch(10, strings="padded"),
     "padded_batch": lambda: _rows(_array).padded_batch(10),
     "two axes": lambda: _rows(lambda n: _array(n)[None]).padded_batch(10),

@@ -221,12 +221,12 @@ def _prefetch(random: Random, plan: Drawn) -> Drawn:
 def _batch(random: Random, plan: Drawn) -> Drawn:
     size, drop = random.randint(1, 6), plan.ordered and chance(random, 0.4)
     plan = plan.depending_on_order() if drop else plan
-    return _grouped(plan, f"batch({size}{', drop_remainder=True' if drop else ''}{_form(random, plan)})", size)
+    return _grouped(plan, f"batch({size}{', drop_remainder=True' if drop else ''}{_form(random, plan.kind)})", size)
 
 
-def _form(random: Random, plan: Drawn) -> str:
-    """Draw the form of bytes and text in a batch."""
-    forms = {"text": ("columns", "string_dtype"), "example": ("columns",)}.get(plan.kind, ())
+def _form(random: Random, kind: Kind) -> str:
+    """Draw the form of bytes and text in a batch of rows of a kind."""
+    forms = {"text": ("columns", "string_dtype"), "example": ("columns",)}.get(kind, ())
     return f", strings={random.choice(forms)!r}" if forms and chance(random, 0.5) else ""
 
 
@@ -255,7 +255,7 @@ def _rebatch(random: Random, plan: Drawn) -> Drawn:
     drop = plan.ordered and chance(random, 0.3)
     plan = plan.depending_on_order() if drop else plan
     plan = plan if plan.kind == "batch" else _grouped(plan, f"batch({random.randint(1, 4)})", 1)
-    call = f"rebatch({size}{', drop_remainder=True' if drop else ''})"
+    call = f"rebatch({size}{', drop_remainder=True' if drop else ''}{_form(random, plan.row_kind)})"
     return plan.then(call, rows=first + 1, most=plan.most * plan.rows)
 
 

@@ -45,6 +45,7 @@ def double(x: Any) -> Any:
         (TEN.shuffle(5, seed=1), "shuffle(5, seed=1)"),
         (TEN.batch(4, drop_remainder=True), "batch(4, drop_remainder=True)"),
         (TEN.batch(4).rebatch(3), "rebatch(3)"),
+        (TEN.batch(4).rebatch([2, 1], strings="columns"), "rebatch([2, 1], strings='columns')"),
         (TEN.window(3, shift=1), "window(3, shift=1)"),
         (TEN.repeat(), "repeat()"),
         (TEN.repeat(2), "repeat(2)"),

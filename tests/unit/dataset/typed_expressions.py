@@ -237,6 +237,7 @@ def batches_of_leaves(
     assert_type(arrays.batch(2), Dataset[Floats])
     assert_type(arrays.batch(2).batch(3), Dataset[Floats])
     assert_type(texts.batch(2, strings="ragged"), Dataset[Any])
+    assert_type(texts.batch(2).rebatch(3, strings="columns"), Dataset[Any])
     assert_type(texts.batch(2, collate=joined), Dataset[str])
     assert_type(numbers.batch(2, collate=sum), Dataset[int])
     assert_type(arrays.batch(max_cost=100), Dataset[Any])

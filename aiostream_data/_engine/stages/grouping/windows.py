@@ -15,7 +15,7 @@ from aiostream_data._engine.resume.position import State, taken_up
 from aiostream_data._engine.sources.listed_shards import gains_rows
 from aiostream_data._engine.stages.grouping.group_step import GroupStep
 from aiostream_data.plan.sources import PythonIterable
-from aiostream_data.plan.windows import Window
+from aiostream_data.plan.windows import Rebatch, Window
 from aiostream_data.rows.lineage import Lineage
 from aiostream_data.rows.object_nbytes import object_nbytes
 from aiostream_data.rows.records import Chunk, Items
@@ -203,6 +203,10 @@ class RebatchStep(WindowStep):
     @classmethod
     def order_of(cls, node: Any) -> CycleOrder:
         return CycleOrder(node.sizes, node.drop_remainder)
+
+    def make(self, rows: Chunk, describe: DescribeRow) -> Any:
+        node: Rebatch = self.node
+        return stack_rows(rows, describe, node.strings or "objects", self.context.services.budget.limit)
 
     def _is_disjoint(self) -> bool:
         return True
