@@ -161,7 +161,8 @@ def test_files_whose_headers_differ_are_named(tmp_path: Path) -> None:
 
 def test_a_later_value_of_another_type_names_line_column_and_value(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n" + '1,"x\ny"\n' * 2000 + "n/a,z\n")
-    with pytest.raises(CsvParseError, match=r"a\.csv line 4002: column 'a': 'n/a' is not int64; declare") as raised:
+    told = r"a\.csv line 4002: column 'a': 'n/a' is not int64, the type inferred from the start of this file; declare"
+    with pytest.raises(CsvParseError, match=told) as raised:
         list(Dataset.from_csv(tmp_path / "a.csv"))
     assert raised.value.record == 2000
 
