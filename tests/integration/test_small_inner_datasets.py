@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import aiostream_data as asd
 from aiostream_data._engine.sources import group_limits
+from aiostream_data._engine.stages.interleaving import small_plans
 from aiostream_data._engine.stages.interleaving.inner_streams import InnerStreams
 from aiostream_data.testing.comparing import same
 from aiostream_data.testing.resume import resumes_everywhere
@@ -272,6 +273,22 @@ def test_operators_over_rows_in_memory_run_for_many_datasets_at_once(
     monkeypatch.setattr(InnerStreams, "_open", noted)
     dataset = asd.Dataset.range(200).interleave(lambda row: mapped(row).take(3), cycle_length=cycle)
     assert len(list(dataset)) == sum(min(3, LENGTHS[row % len(LENGTHS)]) for row in range(200))
+    assert len(opened) < 20
+
+
+def test_a_group_that_is_late_is_finished_if_its_function_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    open_inner = InnerStreams._open
+
+    def noted(streams: InnerStreams, inner: Any, *args: Any) -> Any:
+        opened.append(inner)
+        return open_inner(streams, inner, *args)
+
+    monkeypatch.setattr(group_limits, "GROUP_NBYTES", 4 << 20)
+    first_times = iter([0.0, 0.0])  # of the first group: its start, and the time of its first rows
+    monkeypatch.setattr(small_plans, "perf_counter", lambda: next(first_times, 1.0))
+    monkeypatch.setattr(InnerStreams, "_open", noted)
+    assert len(list(asd.Dataset.range(200).flat_map(mapped))) == sum(map(len, map(rows_of, range(200))))
     assert len(opened) < 20
 
 

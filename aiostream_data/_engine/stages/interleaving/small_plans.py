@@ -33,6 +33,9 @@ from aiostream_data.rows.records import Chunk, concat
 GROUP_S: Final = 0.02
 """Time in seconds after which the operators begin no further block of a group, whose first rows wait for the last."""
 
+REST_S: Final = 0.01
+"""Time in seconds for which the operators may run over the rest of a group that is late, as far as it is known."""
+
 COSTLY_S: Final = 0.002
 """Operators that need more time than this per file, in seconds, run concurrently in runs of the files."""
 
@@ -172,6 +175,8 @@ class _GroupRun:
             return 0
         left_s = max(GROUP_S, COSTLY_S * self._next) - (perf_counter() - self._began)
         cost = self._cost
+        if cost is not None and (rest_s := cost.seconds * self._rows_left()) < REST_S:
+            left_s = max(left_s, rest_s)  # other threads had the GIL, which takes less time than runs of the rest
         if cost is None:
             most = max(1.0, 2.0 * self._rows)
         else:
@@ -180,6 +185,9 @@ class _GroupRun:
             self._is_full = in_memory < 1
         self._is_late = left_s <= 0 or (most < 1 and not self._is_full)
         return 0 if self._is_late else int(most)
+
+    def _rows_left(self) -> int:
+        return sum(each.file.rows - each.consumed for each in self._files[self._next :])
 
     def process(self, pieces: Sequence[_Piece]) -> None:
         """Run all operators over a block.
