@@ -54,7 +54,7 @@ def test_from_another_process_everything_is_said_once(build: Callable[[], asd.Da
     assert printed.count("in _too_deep") == 1
     assert "record: row" not in printed
     frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-    assert frames[-2:] == ["_portions", "_accept"]
+    assert frames[-2:] == ["_has_more", "_accept"]
 
 
 def test_the_cause_of_an_error_in_a_process_is_the_original_with_nothing_said_twice() -> None:
