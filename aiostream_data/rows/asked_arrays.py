@@ -47,7 +47,7 @@ def asked_array(value: Any) -> NDArray[Any] | None:
 
 
 def _without_categories(series: Any) -> NDArray[Any]:
-    """Return None for each row of a Series whose type is unknown, because it has no categories."""
+    """Return an array of None for a Series without categories, in which every value is missing."""
     if len(getattr(series.dtype, "categories", (None,))):
         raise _missing_number()
     return object_array([None] * len(series))

@@ -258,10 +258,8 @@ def test_columns_of_text_do_not_need_a_run_of_their_own() -> None:
     assert "from_iterable" not in stages
 
 
-@pytest.mark.parametrize("cycle", [1, 3])
-def test_operators_over_rows_in_memory_run_for_many_datasets_at_once(
-    cycle: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def noted_runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Allow groups, and return a list of the datasets that get a run of their own, which grows with each of them."""
     opened: list[Any] = []
     open_inner = InnerStreams._open
 
@@ -271,23 +269,23 @@ def test_operators_over_rows_in_memory_run_for_many_datasets_at_once(
 
     monkeypatch.setattr(group_limits, "GROUP_NBYTES", 4 << 20)
     monkeypatch.setattr(InnerStreams, "_open", noted)
+    return opened
+
+
+@pytest.mark.parametrize("cycle", [1, 3])
+def test_operators_over_rows_in_memory_run_for_many_datasets_at_once(
+    cycle: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = noted_runs(monkeypatch)
     dataset = asd.Dataset.range(200).interleave(lambda row: mapped(row).take(3), cycle_length=cycle)
     assert len(list(dataset)) == sum(min(3, LENGTHS[row % len(LENGTHS)]) for row in range(200))
     assert len(opened) < 20
 
 
 def test_a_group_that_is_late_is_finished_if_its_function_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Any] = []
-    open_inner = InnerStreams._open
-
-    def noted(streams: InnerStreams, inner: Any, *args: Any) -> Any:
-        opened.append(inner)
-        return open_inner(streams, inner, *args)
-
-    monkeypatch.setattr(group_limits, "GROUP_NBYTES", 4 << 20)
+    opened = noted_runs(monkeypatch)
     first_times = iter([0.0, 0.0])  # of the first group: its start, and the time of its first rows
     monkeypatch.setattr(small_plans, "perf_counter", lambda: next(first_times, 1.0))
-    monkeypatch.setattr(InnerStreams, "_open", noted)
     assert len(list(asd.Dataset.range(200).flat_map(mapped))) == sum(map(len, map(rows_of, range(200))))
     assert len(opened) < 20
 

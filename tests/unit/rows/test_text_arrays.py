@@ -117,7 +117,7 @@ def test_rows_without_a_value_are_empty_in_a_column_whatever_lies_under_them() -
 
 
 UNDER_MISSING = (np.frombuffer(b"a\xff\xffb", np.uint8), np.array([0, 1, 3, 4]), np.array([True, False, True]))
-"""Arguments of an array whose missing row has bytes, which are not UTF-8."""
+"""Arguments of an array with bytes under a missing row. These bytes are not UTF-8."""
 
 
 def test_bytes_under_a_missing_text_need_not_be_utf8() -> None:

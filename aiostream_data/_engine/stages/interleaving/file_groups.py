@@ -25,7 +25,7 @@ from aiostream_data._engine.sources.small_tables import SmallTables, are_tables_
 from aiostream_data._engine.stages.interleaving.file_plans import File, FilePlan, file_plan, have_same_operators
 from aiostream_data._engine.stages.interleaving.inner_rows import Inner
 from aiostream_data._engine.stages.interleaving.made_datasets import SmallDatasets
-from aiostream_data._engine.stages.interleaving.memory_groups import SmallMemory, are_memory_alike, is_small_memory
+from aiostream_data._engine.stages.interleaving.memory_groups import InMemory, SmallMemory, are_memory_alike
 from aiostream_data._engine.stages.interleaving.outer_rows import OuterRows
 from aiostream_data._engine.stages.interleaving.small_plans import count_rows, with_operators
 from aiostream_data.executors.base import Outcome
@@ -238,7 +238,7 @@ class FileGroups:
         if plans is None:
             return None
         this, files = this_task(), [plan.file for plan in plans]
-        self._is_local = is_small_memory(files[0]) or scheme_of(_shard_of(files[0])) == LOCAL
+        self._is_local = isinstance(files[0], InMemory) or scheme_of(_shard_of(files[0])) == LOCAL
 
         def is_wanted() -> bool:
             return self._awaited is this() and self._outlet.is_awaited()
@@ -283,7 +283,7 @@ class FileGroups:
         return bool(self.accepted(SmallDatasets([inner], rows, outer, [begun.output])))
 
     def _reader_for(self, file: File) -> ReadsFiles:
-        if is_small_memory(file):
+        if isinstance(file, InMemory):
             return self._memory
         return self._tables if type(file) is TableFile else self._sources
 
@@ -307,7 +307,7 @@ def plans_of_files(inners: Sequence[Inner]) -> Sequence[FilePlan] | None:
 
 def _are_alike(files: Sequence[File]) -> bool:
     first, *others = files
-    if is_small_memory(first):
+    if isinstance(first, InMemory):
         return are_memory_alike(files)
     alike = are_tables_alike(files) if type(first) is TableFile else read_alike(files)
     return alike and all(have_one_scheme(_shard_of(first), _shard_of(other)) for other in others)

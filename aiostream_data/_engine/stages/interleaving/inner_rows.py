@@ -179,7 +179,7 @@ def _rows_of(
     if kind[0] is list or kind[0] is np.ndarray:
         chunk = _items_of(inners, counts, namespace_of(_SEQUENCE))
     elif kind[0] is Range:
-        ids = _ids(counts, namespace_of(inners[0]))
+        ids = ids_of_each(counts, namespace_of(inners[0]).base)
         starts = np.fromiter((inner.start for inner in inners), np.int64, len(inners))
         steps = np.fromiter((inner.step for inner in inners), np.int64, len(inners))
         values = np.repeat(starts, counts) + ids.ordinals * np.repeat(steps, counts)
@@ -190,9 +190,9 @@ def _rows_of(
         chunk = _batches(inners, namespace_of, describe)
     elif kind[0] is TensorSlices and len(inners) > 1:
         leaves = tuple(map(concat_column, zip(*(inner.leaves for inner in inners), strict=True)))
-        chunk = Columns(kind[2], leaves, _ids(counts, namespace_of(inners[0])))
+        chunk = Columns(kind[2], leaves, ids_of_each(counts, namespace_of(inners[0]).base))
     elif kind[0] is Tensors and len(inners) > 1:
-        chunk = Items([fresh(inner.element) for inner in inners], _ids(counts, namespace_of(inners[0])))
+        chunk = Items([fresh(inner.element) for inner in inners], ids_of_each(counts, namespace_of(inners[0]).base))
     else:
         parts = [part for inner in inners for part in chunks_of(inner, namespace_of(inner)) if len(part)]
         chunk = concat(parts) if parts else None
@@ -208,7 +208,7 @@ def _items_of(sequences: Sequence[Any], counts: NDArray[np.int64], namespace: Na
         items = np.concatenate(sequences)
     else:
         items = list(chain.from_iterable(sequences))
-    return collected(items, _ids(counts, namespace))
+    return collected(items, ids_of_each(counts, namespace.base))
 
 
 def _batches(nodes: Sequence[Batch], namespace_of: NamespaceOf, describe: Describe) -> Chunk | None:
@@ -223,7 +223,12 @@ def _batches(nodes: Sequence[Batch], namespace_of: NamespaceOf, describe: Descri
     return concat(batches) if batches else None
 
 
-def _ids(counts: NDArray[np.int64], namespace: Namespace) -> RowIds:
-    """Return the ids of the rows of several datasets, one dataset after another."""
+def ids_of_each(counts: NDArray[np.int64], splits: NDArray[np.int64] | int) -> RowIds:
+    """Return the ids of the rows of several datasets, one dataset after another.
+
+    Args:
+        counts: Number of rows of each dataset.
+        splits: Split number of each row, or of all rows.
+    """
     first = np.cumsum(counts) - counts
-    return RowIds.of_source(namespace.base, np.arange(int(counts.sum())) - np.repeat(first, counts))
+    return RowIds.of_source(splits, np.arange(int(counts.sum())) - np.repeat(first, counts))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,9 @@ from aiostream_data._engine.resume.origins import Namespace, always
 from aiostream_data._engine.resume.position import State
 from aiostream_data._engine.sources.files_read import ContextOf, FileRows, FilesRead, group_nbytes
 from aiostream_data._engine.sources.memory_rows import epochs_of
-from aiostream_data._engine.stages.interleaving.inner_rows import joined_rows, kind_of, small_rows
+from aiostream_data._engine.stages.interleaving.inner_rows import ids_of_each, joined_rows, kind_of, small_rows
 from aiostream_data.plan.sources import Range, Tensors, TensorSlices
 from aiostream_data.rows.records import Chunk
-from aiostream_data.rows.row_ids import RowIds
 
 InMemory: TypeAlias = Range | TensorSlices | Tensors
 """Dataset in memory."""
@@ -36,8 +35,8 @@ _NO_WAIT: Final = 0.0
 """Time at which the rows arrived: before anyone could wait for them."""
 
 
-class MemoryPosition(NamedTuple):
-    """Position of the run of a small dataset in memory, of which all rows are known."""
+class MemoryPosition:
+    """Position of the run of a small dataset in memory, of which all rows are known. It is the same for all of them."""
 
     def at(self, rows: int, book: BookWriter) -> State:
         """Return the state of a :class:`.MemorySource` after the first ``rows`` rows."""
@@ -45,6 +44,9 @@ class MemoryPosition(NamedTuple):
 
     def forget(self, rows: int) -> None:
         """Do nothing: there is no history."""
+
+
+_POSITION: Final = MemoryPosition()
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class SmallMemory:
         chunk: Chunk | None = await hop(context_of(0).counters(files[0]), work)
         stops = np.cumsum(rows)
         counts = zip(rows.tolist(), (stops - rows).tolist(), strict=True)
-        read = {place: FileRows(first, count, MemoryPosition()) for place, (count, first) in enumerate(counts)}
+        read = {place: FileRows(first, count, _POSITION) for place, (count, first) in enumerate(counts)}
         if chunk is None:
             return FilesRead(None, read, None, None, _NO_WAIT)
         nbytes = chunk_nbytes(chunk)
@@ -94,9 +96,9 @@ def is_small_memory(node: Any) -> bool:
 
 
 def are_memory_alike(nodes: Sequence[Any]) -> bool:
-    """Return True if all datasets are in memory, and their elements have the same structure and types."""
+    """Return True if all datasets are in memory, as the first one is, and have elements of the same types."""
     first = kind_of(nodes[0])
-    return all(is_small_memory(node) and kind_of(node) == first for node in nodes)
+    return all(kind_of(node) == first for node in nodes)
 
 
 def _namespace(context: RunContext, node: InMemory) -> Namespace:
@@ -111,6 +113,5 @@ def _rows_of(
     chunk = joined_rows(nodes, rows, lambda _: spaces[0], describe)
     if chunk is None:
         return None
-    ordinals = np.arange(len(chunk)) - np.repeat(np.cumsum(rows) - rows, rows)
     bases = np.fromiter((space.base for space in spaces), np.int64, len(spaces))
-    return chunk.with_ids(RowIds.of_source(np.repeat(bases, rows), ordinals))
+    return chunk.with_ids(ids_of_each(rows, np.repeat(bases, rows)))

@@ -34,7 +34,7 @@ GROUP_S: Final = 0.02
 """Time in seconds after which the operators begin no further block of a group, whose first rows wait for the last."""
 
 REST_S: Final = 0.01
-"""Time in seconds for which the operators may run over the rest of a group that is late, as far as it is known."""
+"""A late group is finished if the operators need less than this estimated time for its other rows, in seconds."""
 
 COSTLY_S: Final = 0.002
 """Operators that need more time than this per file, in seconds, run concurrently in runs of the files."""
@@ -176,7 +176,7 @@ class _GroupRun:
         left_s = max(GROUP_S, COSTLY_S * self._next) - (perf_counter() - self._began)
         cost = self._cost
         if cost is not None and (rest_s := cost.seconds * self._rows_left()) < REST_S:
-            left_s = max(left_s, rest_s)  # other threads had the GIL, which takes less time than runs of the rest
+            left_s = max(left_s, rest_s)  # it is late because other threads held the GIL
         if cost is None:
             most = max(1.0, 2.0 * self._rows)
         else:
